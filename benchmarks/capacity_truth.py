@@ -22,16 +22,16 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.analysis.capacity import capacity_of
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import AskedCondition, Capacity
-from splitsecond.analysis.search import Search
-from splitsecond.analysis.slo import parse_slo
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import Condition, PlannedLoad, make_plan
-from splitsecond.loadgen.search_driver import LoadSearchDriver
-from splitsecond.observation import LOAD_ROLES, Observation, Role
+from splitsecond.bench.findings.capacity import capacity_of
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, Capacity
+from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.bench.load.block import RequestBlock
+from splitsecond.bench.load.plan import Condition, PlannedLoad, make_plan
+from splitsecond.bench.load.search_driver import LoadSearchDriver
+from splitsecond.bench.statistics.search import Search
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.observation import LOAD_ROLES, Observation, Role
 from splitsecond.simulator.engine import Engine
 from splitsecond.simulator.profile import EngineSpec
 

@@ -15,11 +15,11 @@ import numpy as np
 from msgspec import Struct
 
 import splitsecond as ss
-from splitsecond import clock
-from splitsecond.analysis.break_even import break_even
-from splitsecond.report.axis import linear
-from splitsecond.report.chart import Chart, LegendEntry, picture
-from splitsecond.report.png import standalone
+from splitsecond.bench.money.break_even import break_even
+from splitsecond.core import clock
+from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.chart import Chart, LegendEntry, picture
+from splitsecond.core.pages.png import standalone
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = "pictures/claims"

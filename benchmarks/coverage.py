@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.analysis.sample_comparison import SampleComparison, compare_samples, holm
-from splitsecond.analysis.summary import FigureSample, Floats, summary_of
+from splitsecond.log.statistics.sample_comparison import SampleComparison, compare_samples, holm
+from splitsecond.log.statistics.summary import FigureSample, Floats, summary_of
 
 SIGMA = 0.4
 """Standard deviation of the logarithm of a time."""

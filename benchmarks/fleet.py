@@ -36,7 +36,7 @@ from msgspec import Struct
 from tests.store.server import Server
 
 from benchmarks import fleet_proofs
-from splitsecond import clock
+from splitsecond.core import clock
 
 GATEWAYS = 3
 WORKERS = 2

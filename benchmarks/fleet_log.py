@@ -21,9 +21,9 @@ from tests.store.server import Server
 
 from benchmarks.fleet_cpu import own_s, seconds, tree_s
 from benchmarks.log import a_call
-from splitsecond import clock
-from splitsecond.store.log import Log
-from splitsecond.store.log_process import LogProcessSettings
+from splitsecond.core import clock
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.log_process import LogProcessSettings
 
 GATEWAYS, RATE = 20, 500
 STEADY_S, FULL_S = 60.0, 20.0
@@ -63,7 +63,7 @@ def log_process(url: str, folder: Path) -> Iterator["Process[bytes]"]:
     """Run a log process that keeps its socket and files in `folder`."""
     folder.mkdir()
     settings = LogProcessSettings(url=url, keep_days=30, socket=str(folder / "log"))
-    command = [sys.executable, "-m", "splitsecond.store.log_process"]
+    command = [sys.executable, "-m", "splitsecond.log.store.log_process"]
     with Process[bytes](command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as process:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(settings) + b"\n")

@@ -30,7 +30,7 @@ from tests.store.server import Server
 
 from benchmarks import fleet_log
 from benchmarks.fleet_cpu import children, own_s, seconds, tree_s
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.gateway.fleet.learned import Opening, Speed, TargetReport, histogram
 from splitsecond.gateway.fleet.process import FleetProcess
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey

@@ -39,7 +39,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from benchmarks.gateway_upstream import EVENTS, whole_answer
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.simulator.process import run_simulator
 
 KEY = "a-key-for-the-benchmark"

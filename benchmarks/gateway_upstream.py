@@ -14,9 +14,9 @@ from typing import cast
 
 import uvloop
 
-from splitsecond.events import Usage
-from splitsecond.wire import openai
-from splitsecond.wire.dialect import ServerAnswer
+from splitsecond.core.events import Usage
+from splitsecond.core.wire import openai
+from splitsecond.core.wire.dialect import ServerAnswer
 
 EVENTS = 64
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n%s\r\n\r\n"

@@ -28,14 +28,14 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.analysis.accuracy import Accuracy
-from splitsecond.analysis.summary import Summary
-from splitsecond.loadgen.worker_pool import WORKER_COMMAND
-from splitsecond.observation import ArrivalClock
-from splitsecond.runs.self_check import YARDSTICK, measure_instrument
+from splitsecond.bench.load.worker_pool import WORKER_COMMAND
+from splitsecond.bench.runs.self_check import YARDSTICK, measure_instrument
+from splitsecond.bench.statistics.accuracy import Accuracy
+from splitsecond.core import clock
+from splitsecond.core.observation import ArrivalClock
+from splitsecond.core.transport.packets import packet_clock_refusal
+from splitsecond.log.statistics.summary import Summary
 from splitsecond.simulator.process import RunningProvider, run_simulator
-from splitsecond.transport.packets import packet_clock_refusal
 
 LEVELS = (1, 32, 256, 1024)
 ERROR_TOKENS = 50

@@ -26,15 +26,15 @@ import msgspec
 import numpy as np
 from tests.store.server import Server
 
-from splitsecond import clock
-from splitsecond.observation import Observation
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.database import Database
-from splitsecond.store.log import Log
-from splitsecond.store.rows import Rows, rows
-from splitsecond.store.tables import ATTEMPTS, CALLS
-from splitsecond.store.writer import BATCH
-from splitsecond.timing.packed_attempt import PACKED, attempt_numbers, label_hash
+from splitsecond.core import clock
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.packed_attempt import PACKED, attempt_numbers, label_hash
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.database import Database
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.rows import Rows, rows
+from splitsecond.log.store.tables import ATTEMPTS, CALLS
+from splitsecond.log.store.writer import BATCH
 
 REQUESTS = 20_000
 REPEATS = 5

@@ -15,10 +15,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.log import make_log
-from splitsecond import clock
-from splitsecond.store.log import Past
-from splitsecond.store.parquet import connect
-from splitsecond.store.parquet_export import FORMAT, ROWS
+from splitsecond.core import clock
+from splitsecond.log.store.log import Past
+from splitsecond.log.store.parquet import connect
+from splitsecond.log.store.parquet_export import FORMAT, ROWS
 
 BASE = 400_000
 CALLS = """

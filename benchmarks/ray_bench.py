@@ -21,16 +21,16 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.analysis.wording import level, number
 from splitsecond.api.benchmarks import bench
 from splitsecond.api.results import compare
-from splitsecond.loadgen.messages import ObservationReport
-from splitsecond.loadgen.nodes import on_our_clock
-from splitsecond.observation import Observation
-from splitsecond.runs.ray_nodes import FASTEST
-from splitsecond.runs.settings import Server
+from splitsecond.bench.load.messages import ObservationReport
+from splitsecond.bench.load.nodes import on_our_clock
+from splitsecond.bench.runs.ray_nodes import FASTEST
+from splitsecond.bench.runs.settings import Server
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import level, number
+from splitsecond.log.store.folder import read_observations
 from splitsecond.simulator.process import run_simulator
-from splitsecond.store.folder import read_observations
 
 ENGINE = "runpod-h100-mistral-7b"
 CONCURRENCY, RATE = 12, 8.0

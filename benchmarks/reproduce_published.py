@@ -11,16 +11,16 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from splitsecond.analysis.findings import ConditionFindings, Run
-from splitsecond.analysis.wording import SIMULATED
-from splitsecond.cli.demo import PROVIDERS
+from splitsecond.bench.findings.findings import ConditionFindings, Run
+from splitsecond.bench.load.plan import PlannedLoad
+from splitsecond.bench.runs.planning import Recorded, bench_job
+from splitsecond.bench.runs.settings import BenchSettings
+from splitsecond.cli.commands.demo import PROVIDERS
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.results import Output
-from splitsecond.loadgen.plan import PlannedLoad
-from splitsecond.runs.planning import Recorded, bench_job
-from splitsecond.runs.settings import BenchSettings
+from splitsecond.core.wording import SIMULATED
+from splitsecond.log.store.folder import read_run
 from splitsecond.simulator.profile import TableRow, load
-from splitsecond.store.folder import read_run
 
 LEVELS = (1, 8, 32)
 REQUESTS = 50

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from splitsecond import clock
-from splitsecond.errors import NetworkFault, Overloaded, ProviderFault
-from splitsecond.pacing import Pacer
+from splitsecond.core import clock
+from splitsecond.core.errors import NetworkFault, Overloaded, ProviderFault
+from splitsecond.core.pacing import Pacer
 from splitsecond.simulator.engine import Engine
 from splitsecond.simulator.profile import EngineSpec
 from splitsecond.testing.fake_service import FakeCall, FakeService

@@ -53,8 +53,8 @@ from benchmarks.soak_hostile import Hostile, Probes, hostile, is_hostile, probe
 from benchmarks.soak_money import DAILY_USD, SPENDER_KEY, USD_PER_M, CountingProvider, MoneyClients, money_faults
 from benchmarks.soak_money import KEY as METERED_KEY
 from benchmarks.soak_world import EditedFile, WallClock, fill_and_free, small_disk
+from splitsecond.core.transport.client import IDLE_S
 from splitsecond.simulator.process import RunningProvider, run_simulator
-from splitsecond.transport.client import IDLE_S
 
 CLIENTS = 32
 PROBES = 4

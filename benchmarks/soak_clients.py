@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from splitsecond.simulator.tokens import token_text
+from splitsecond.simulator.content.tokens import token_text
 
 TOKENS = (5, 20, 60)
 """Output limits of the requests, chosen at random."""

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.soak_clients import ClientTotals, read_head
-from splitsecond.analysis.summary import percentile
+from splitsecond.log.statistics.summary import percentile
 
 WINDOW_S = 15.0
 KEY = "a-key-of-a-hostile-client"

@@ -17,13 +17,13 @@ from statistics import median
 import numpy as np
 
 from benchmarks.served_engine import ServedEngine
-from splitsecond.analysis.condition import condition_findings
-from splitsecond.analysis.findings import AskedCondition, ConditionFindings
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.loadgen.block import RequestBlock, run_block
-from splitsecond.loadgen.plan import PlannedLoad, make_plan
-from splitsecond.loadgen.workload import Composer, Workload
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.condition import condition_findings
+from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.bench.load.block import RequestBlock, run_block
+from splitsecond.bench.load.plan import PlannedLoad, make_plan
+from splitsecond.bench.load.workload import Composer, Workload
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.observation import Observation
 from splitsecond.simulator.engine import Engine
 from splitsecond.simulator.profile import EngineSpec
 from splitsecond.testing.virtual_time import run_virtual

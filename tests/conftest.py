@@ -18,8 +18,8 @@ from tests.golden import golden as golden  # fixtures for all tests
 from tests.quick import quick_profile as quick_profile
 from tests.quick import simulated as simulated
 
-from splitsecond import internal_errors
-from splitsecond.store import database
+from splitsecond.core import internal_errors
+from splitsecond.log.store import database
 
 # Machines are shared, so no example has a time limit, and none is too slow to draw. Each run draws the same examples,
 # for everyone; `make fuzz` searches with fresh ones. No example is stored, so a run never depends on the one before.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

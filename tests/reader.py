@@ -13,9 +13,9 @@ import pytest
 from tests.pages import ROOT, Block, blocks
 from tests.store.test_import import LITELLM, OPENROUTER, as_csv, as_json
 
-from splitsecond import clock
+from splitsecond.core import clock
+from splitsecond.log.store.importing import import_log
 from splitsecond.simulator.process import RunningProvider, run_simulator
-from splitsecond.store.importing import import_log
 
 MINE = """title = "The reader's server"
 model = "mine"
@@ -30,7 +30,7 @@ PROVIDERS = f"""{MINE.replace('"mine"', '"*"')}
 from_tokens = 1024
 """
 """All the providers that the documents name, as one profile."""
-CATALOGUE = ROOT / "src/splitsecond/catalog/providers"
+CATALOGUE = ROOT / "src/splitsecond/core/catalog/providers"
 PROGRAMS = {
     "splitsecond": "-m splitsecond.cli",
     "python": "",
@@ -88,7 +88,7 @@ def with_providers(folder: Path, provider: RunningProvider, guide: list[Block]) 
 
 def keys(sources: Path, provider: RunningProvider) -> dict[str, str]:
     """Return another key for each provider of the catalogue in `sources`, and what the addresses of some contain."""
-    files = sources.glob("splitsecond/catalog/providers/*.toml")
+    files = sources.glob("splitsecond/core/catalog/providers/*.toml")
     variables = {name for path in files for name in VARIABLE.findall(path.read_text("utf-8"))}
     azure = {f"AZURE_OPENAI_ENDPOINT{region}": provider.origin for region in ("_EASTUS", "_WESTEUROPE")}
     others = ("AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_CLOUD_PROJECT")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from splitsecond.child_process import ChildProcess, how_it_ended, passes
+from splitsecond.core.child_process import ChildProcess, how_it_ended, passes
 
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 DEAF = "import sys, time\nprint('', flush=True)\nprint('half', end='', flush=True)\ntime.sleep(60)"

@@ -22,7 +22,7 @@ COMMAND = re.compile(r"^(?:\$ )?splitsecond ((?:.*\\\n)*.*)$", re.MULTILINE)
 BLOCK = re.compile(r"^```(?:sh|console)?(?: [^\n]*)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 MODULE = re.compile(r"`((?:[a-z_]+/)+[a-z_*]*(?:\.[a-z]+)?)`")
-"""A path of lower-case names, such as `policies/targets` or `benchmarks/instrument.py`."""
+"""A path of lower-case names, such as `routing/targets` or `benchmarks/instrument.py`."""
 ROOMS = {path.name for path in (ROOT / "src/splitsecond").iterdir() if path.is_dir()} | {"benchmarks", "tests", "docs"}
 
 

@@ -33,10 +33,10 @@ from tests.quick import with_quick_profiles
 from tests.reader import environment as environment  # a fixture
 from tests.test_reference_pages import metric_names
 
-from splitsecond.gateway.configuration.settings import Listen
 from splitsecond.gateway.process import kept_process, supervisor
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import Metrics
+from splitsecond.routing.configuration.settings import Listen
 from splitsecond.simulator.process import RunningProvider
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -4,16 +4,16 @@ import pytest
 from tests.gateway.visitor import CHAT, visitor
 from tests.policies.branches import scripted
 
-from splitsecond import held_answers
-from splitsecond.errors import Overloaded
-from splitsecond.held_answers import LARGE_BYTES, HeldAnswer
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.race import race
+from splitsecond.core import held_answers
+from splitsecond.core.errors import Overloaded
+from splitsecond.core.held_answers import LARGE_BYTES, HeldAnswer
+from splitsecond.core.upstream.pending_bytes import HELD_BYTES, PendingBytes
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.policies.race import race
 from splitsecond.testing.fake_service import Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream.pending_bytes import HELD_BYTES, PendingBytes
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 LONG = Script(tokens=40, tps=1e6, texts=("x" * (LARGE_BYTES // 20),) * 40)
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from splitsecond.errors import say
-from splitsecond.internal_errors import causes, contained, handling, report_internal_error
+from splitsecond.core.errors import say
+from splitsecond.core.internal_errors import causes, contained, handling, report_internal_error
 
 PROMPT = "a prompt that nobody may read"
 

@@ -5,7 +5,7 @@ import sys
 import msgspec
 import pytest
 
-from splitsecond.observation import Observation
+from splitsecond.core.observation import Observation
 
 MS = 1_000_000
 

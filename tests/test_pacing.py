@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
-from splitsecond.pacing import Pacer, Timer
+from splitsecond.core import clock
+from splitsecond.core.pacing import Pacer, Timer
 
 BOTH_LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from splitsecond.errors import EXCERPT_BYTES, CallerFault, excerpt
-from splitsecond.redaction import redacted
+from splitsecond.core.errors import EXCERPT_BYTES, CallerFault, excerpt
+from splitsecond.core.redaction import redacted
 
 SECRETS = [
     ("https://x.test/v1?key=SECRET", "https://x.test/v1?key=[key]"),

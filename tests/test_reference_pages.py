@@ -15,16 +15,16 @@ import pytest
 import typer
 from tests.store.test_reference import default_text, type_text
 
-from splitsecond.analysis import findings
-from splitsecond.analysis.findings import ConditionFindings, Run
-from splitsecond.analysis.summary import Summary
-from splitsecond.catalog.price import Price
-from splitsecond.catalog.provider import Provider, names, provider
+from splitsecond.bench.findings import findings
+from splitsecond.bench.findings.findings import ConditionFindings, Run
 from splitsecond.cli.app import COMMANDS, app
-from splitsecond.gateway.configuration.file_schema import schema
-from splitsecond.gateway.headers import REQUEST_HEADERS, RESPONSE_HEADERS
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.provider import Provider, names, provider
+from splitsecond.gateway.http.headers import REQUEST_HEADERS, RESPONSE_HEADERS
 from splitsecond.gateway.records.exposition import families
 from splitsecond.gateway.records.metrics import BUCKETS_S, Family, MetricCounts, ProcessMetrics
+from splitsecond.log.statistics.summary import Summary
+from splitsecond.routing.configuration.file_schema import schema
 
 ROOT = Path(__file__).parents[1]
 GENERATED = "This page is generated from the code: run `pytest tests/test_reference_pages.py --update-golden`."

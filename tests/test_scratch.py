@@ -10,13 +10,13 @@ from subprocess import PIPE
 import pytest
 from tests.processes import Process
 
-from splitsecond import scratch
-from splitsecond.scratch import scratch_folder
+from splitsecond.core import scratch
+from splitsecond.core.scratch import scratch_folder
 
 pytestmark = pytest.mark.system
 OWNER = """
 import subprocess, sys
-from splitsecond.scratch import scratch_folder
+from splitsecond.core.scratch import scratch_folder
 
 with scratch_folder() as scratch:
     if "child" in sys.argv:

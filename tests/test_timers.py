@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import field
 
-from splitsecond import clock
+from splitsecond.core import clock
+from splitsecond.core.timers import TimerEntry, TimerWheel
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timers import TimerEntry, TimerWheel
 
 MS = clock.NS_PER_MS
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from opentelemetry.trace import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from splitsecond.trace_context import TraceContext, attempt_traceparent, span_id, trace_context
+from splitsecond.core.trace_context import TraceContext, attempt_traceparent, span_id, trace_context
 
 CALL = "req-0af7651916cd43dd8448eb211c80319c"
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

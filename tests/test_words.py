@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from splitsecond.cli.app import app
-from splitsecond.gateway.configuration.file_schema import schema
+from splitsecond.routing.configuration.file_schema import schema
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/splitsecond"

@@ -17,8 +17,8 @@ from tests.worst_case import (
     repeated,
 )
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
 
 
 def test_a_linear_reader_passes() -> None:

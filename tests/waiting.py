@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 Found = TypeVar("Found")
 WITHIN_S = 180

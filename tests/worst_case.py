@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from splitsecond import clock
-from splitsecond.errors import Fault
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
 
 Make = Callable[[int], bytes]
 """Make a text of about so many bytes."""

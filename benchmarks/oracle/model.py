@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from splitsecond.testing.engine import vocabulary
+from splitsecond.simulator.llama_cpp import vocabulary
 
 UNKNOWN = "unknown"
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.store.folder import read_observations
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.log.store.folder import read_observations
 
 OURS = "splitsecond"
 VERSIONS = {"aiperf": "0.13.0", "guidellm": "0.8.1"}

@@ -17,7 +17,7 @@ from threading import Event
 from tests.processes import Process
 
 from benchmarks.shots.terminal import program
-from splitsecond import clock
+from splitsecond.core import clock
 
 CONFIG = """
 listen: {port: 0}

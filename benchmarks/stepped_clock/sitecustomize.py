@@ -4,7 +4,7 @@ import mmap
 import os
 import time
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 with open(os.environ["SOAK_WALL_CLOCK"], "rb") as _file:
     _offset_ns = memoryview(mmap.mmap(_file.fileno(), 0, prot=mmap.PROT_READ)).cast("q")

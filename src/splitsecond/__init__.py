@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from splitsecond.api.results import Estimate as Estimate
     from splitsecond.api.results import compare as compare
     from splitsecond.api.results import load as load
-    from splitsecond.catalog.price import Price as Price
-    from splitsecond.errors import CallerFault as CallerFault
-    from splitsecond.errors import Fault as Fault
-    from splitsecond.policies.user_policies import policy as policy
-    from splitsecond.runs.settings import Server as Server
-    from splitsecond.service import Call as Call
-    from splitsecond.service import Reply as Reply
-    from splitsecond.service import Service as Service
+    from splitsecond.bench.runs.settings import Server as Server
+    from splitsecond.core.catalog.price import Price as Price
+    from splitsecond.core.errors import CallerFault as CallerFault
+    from splitsecond.core.errors import Fault as Fault
+    from splitsecond.core.service import Call as Call
+    from splitsecond.core.service import Reply as Reply
+    from splitsecond.core.service import Service as Service
+    from splitsecond.routing.construction.user_policies import policy as policy
 
 _EXPORTS = {
     "BatchRun": "api.batch",

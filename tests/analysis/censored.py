@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.value_counts import Counted, summarise
+from splitsecond.log.statistics.summary import Summary
+from splitsecond.log.statistics.value_counts import Counted, summarise
 
 
 def censored_summary(

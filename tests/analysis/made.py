@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Instrument
-from splitsecond.analysis.wording import LINE, Statement
-from splitsecond.observation import FaultRecord, Observation
+from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings, Instrument
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.wording import LINE, Statement
 
 MS = 1_000_000
 S = 1_000 * MS

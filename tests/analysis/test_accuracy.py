@@ -2,9 +2,9 @@
 
 import pytest
 
-from splitsecond.analysis.accuracy import ServerTruth, accuracy
-from splitsecond.observation import Observation
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.bench.statistics.accuracy import ServerTruth, accuracy
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 
 MS = 1_000_000
 

@@ -3,11 +3,17 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.analysis.break_even import break_even, break_even_statements, break_evens, monthly_usd, tokens_words
-from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.wording import full
-from splitsecond.catalog.ownership import Ownership, machines
-from splitsecond.catalog.price import Price
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.bench.money.break_even import (
+    break_even,
+    break_even_statements,
+    break_evens,
+    monthly_usd,
+    tokens_words,
+)
+from splitsecond.core.catalog.ownership import Ownership, machines
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.wording import full
 
 HOURS = 730.5
 

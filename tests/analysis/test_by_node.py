@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, S, asked, closed_loop, request
 
-from splitsecond.analysis.condition import condition_findings
-from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.observation import Observation
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.bench.findings.condition import condition_findings
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 
 
 def sent_by(node: str, count: int = 10, **made: Any) -> list[Observation]:

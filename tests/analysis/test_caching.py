@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tests.analysis.made import MS, S, asked, failure, request
 
-from splitsecond.analysis.caching import cache_savings
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.cost import Prices
-from splitsecond.analysis.findings import CacheSaving, ConditionFindings
-from splitsecond.catalog.price import Price
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import CacheSaving, ConditionFindings
+from splitsecond.bench.money.caching import cache_savings
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.money.cost import Prices
+from splitsecond.core.observation import Observation
 
 PRICE = Price(input_usd=10.0, output_usd=20.0, cached_usd=1.0, cache_write_usd=12.5)
 PRICES = {"a/x": PRICE}

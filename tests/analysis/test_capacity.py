@@ -7,14 +7,14 @@ import pytest
 from tests.analysis.made import closed_loop, failure, in_both_forms, request, row
 from tests.golden import Golden
 
-from splitsecond.analysis.capacity import batches_of, capacity_of, capacity_statements, judge
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import AskedCondition, ConditionFindings, Goodput
-from splitsecond.analysis.proportion import Batches
-from splitsecond.analysis.slo import parse_slo
-from splitsecond.analysis.wording import Statement, full
-from splitsecond.catalog.price import Price
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.capacity import batches_of, capacity_of, capacity_statements, judge
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings, Goodput
+from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import Statement, full
+from splitsecond.log.statistics.proportion import Batches
 
 SLO = parse_slo("ttft=300ms,tpot=20ms")
 

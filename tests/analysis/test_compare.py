@@ -10,14 +10,14 @@ from tests.analysis.made import MS, asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 from tests.power import repeated
 
-from splitsecond.analysis.compare import Comparison, RunData, compare, figure_change, parse_match
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.figures import FIGURES
-from splitsecond.analysis.findings import AskedCondition, Run
-from splitsecond.analysis.sample_comparison import untested
-from splitsecond.analysis.wording import paired
-from splitsecond.errors import CallerFault
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.compare import Comparison, RunData, compare, figure_change, parse_match
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.figures import FIGURES
+from splitsecond.bench.findings.findings import AskedCondition, Run
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import paired
+from splitsecond.log.statistics.sample_comparison import untested
 
 ROUNDS = 8
 

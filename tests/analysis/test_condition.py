@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analysis.made import MS, S, asked, closed_loop, failure, request
 
-from splitsecond.analysis.condition import condition_findings
-from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.lateness import instrument_of
-from splitsecond.analysis.slo import parse_slo
-from splitsecond.analysis.steady import measured_load
-from splitsecond.observation import Observation
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.bench.findings.condition import condition_findings
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.bench.findings.lateness import instrument_of
+from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.bench.statistics.steady import measured_load
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 
 
 def of(*observations: Observation, concurrency: int | None = 1) -> ConditionFindings:

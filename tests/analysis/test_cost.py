@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.analysis.made import asked, failure, request, row
 
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.cost import bill, billed, cost_usd, price_words, run_cost_usd, usd
-from splitsecond.analysis.row_cost import cost_statements, with_cost
-from splitsecond.analysis.wording import full
-from splitsecond.catalog.price import Price, Tier
-from splitsecond.clock import NS_PER_S
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.row_cost import cost_statements, with_cost
+from splitsecond.core.catalog.price import Price, Tier
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.money.cost import bill, billed, cost_usd, price_words, run_cost_usd, usd
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import full
 
 PRICE = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5, as_of="2026-01-02", source="test")
 PRICES = {"a/x": PRICE}
@@ -236,7 +236,7 @@ def test_a_price_in_words() -> None:
 
 @pytest.mark.system
 def test_the_gateway_computes_costs_without_numpy() -> None:
-    program = "import sys, splitsecond.analysis.cost; sys.exit('numpy' in sys.modules)"
+    program = "import sys, splitsecond.core.money.cost; sys.exit('numpy' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
     )

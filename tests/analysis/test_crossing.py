@@ -8,11 +8,11 @@ import pytest
 from tests.analysis.made import MS, request
 from tests.power import repeated
 
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.crossing import crossing_statements, crossings
-from splitsecond.analysis.findings import AskedCondition, Crossing
-from splitsecond.analysis.wording import full
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.crossing import crossing_statements, crossings
+from splitsecond.bench.findings.findings import AskedCondition, Crossing
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import full
 
 TARGETS = {"first/m": (100.0, 20.0), "middle/m": (500.0, 10.0), "last/m": (1500.0, 5.0)}
 """TTFT and time per token in ms: lines cross at 40 and at 200 tokens."""

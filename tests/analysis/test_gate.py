@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.analysis.made import asked, renamed, request, row
 from tests.power import repeated
 
-from splitsecond.analysis.compare import Comparison, RunData, compare
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import ConditionFindings as Row
-from splitsecond.analysis.findings import Run
-from splitsecond.analysis.gate import check_changes, parse_equivalence, parse_gate
-from splitsecond.analysis.summary import Interval, Summary
-from splitsecond.errors import CallerFault
+from splitsecond.bench.findings.compare import Comparison, RunData, compare
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import ConditionFindings as Row
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.findings.gate import check_changes, parse_equivalence, parse_gate
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.statistics.summary import Interval, Summary
 
 
 @pytest.mark.parametrize(

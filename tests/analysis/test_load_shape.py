@@ -3,10 +3,10 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.load_shape import load_shape_statements, load_shapes
-from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.wording import full
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.bench.findings.load_shape import load_shape_statements, load_shapes
+from splitsecond.core.wording import full
+from splitsecond.log.statistics.summary import Summary
 
 
 def level(

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import row
 
-from splitsecond.analysis.precision import Precision, Unmet, in_words, parse_precision, unmet
-from splitsecond.analysis.summary import summary_of
-from splitsecond.errors import CallerFault
+from splitsecond.bench.findings.precision import Precision, Unmet, in_words, parse_precision, unmet
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.statistics.summary import summary_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,12 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import MS, failure, request
 
-from splitsecond.analysis.cost import cost_usd
-from splitsecond.analysis.production import (
+from splitsecond.core.catalog.price import Price, Tier
+from splitsecond.core.money.cost import cost_usd
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.timing.columns import US_PER_HOUR, AttemptColumns, AttemptLabel
+from splitsecond.core.wording import full
+from splitsecond.log.production.speed import (
     By,
     ProductionSpeed,
     drift_of,
@@ -16,12 +20,8 @@ from splitsecond.analysis.production import (
     period_hours,
     speed_statements,
 )
-from splitsecond.analysis.sample_comparison import holm_levels
-from splitsecond.analysis.traffic import ProductionTraffic
-from splitsecond.analysis.wording import full
-from splitsecond.catalog.price import Price, Tier
-from splitsecond.observation import FaultRecord, Observation
-from splitsecond.timing.columns import US_PER_HOUR, AttemptColumns, AttemptLabel
+from splitsecond.log.production.traffic import ProductionTraffic
+from splitsecond.log.statistics.sample_comparison import holm_levels
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

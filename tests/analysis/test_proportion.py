@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.analysis.proportion import DOUBT, Batches, bounds, decided, fatal, fewest
+from splitsecond.log.statistics.proportion import DOUBT, Batches, bounds, decided, fatal, fewest
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from splitsecond.analysis.quality import Quality, Requirements, parse_quality
-from splitsecond.catalog.provider import provider
-from splitsecond.errors import CallerFault
+from splitsecond.bench.findings.quality import Quality, Requirements, parse_quality
+from splitsecond.core.catalog.provider import provider
+from splitsecond.core.errors import CallerFault
 
 FILE = """
 [scores]

@@ -4,19 +4,24 @@ import numpy as np
 import pytest
 from tests.analysis.made import closed_loop, failure, renamed, request, row
 
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import AskedCondition, Recommendation
-from splitsecond.analysis.production import ProductionSpeed
-from splitsecond.analysis.recommendation import evidence_of_log, evidence_of_run, recommend, use_statements
-from splitsecond.analysis.traffic import ProductionTraffic
-from splitsecond.analysis.wording import full
-from splitsecond.catalog.price import Price
-from splitsecond.clock import wall_time
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse, targets
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, Recommendation
+from splitsecond.bench.findings.recommendation import (
+    evidence_of_log,
+    evidence_of_run,
+    recommend,
+    use_statements,
+)
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.clock import wall_time
+from splitsecond.core.timing.columns import AttemptColumns
+from splitsecond.core.timing.uses import USES
+from splitsecond.core.wording import full
+from splitsecond.log.production.speed import ProductionSpeed
+from splitsecond.log.production.traffic import ProductionTraffic
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse, targets
 from splitsecond.testing.fake_service import FakeService
-from splitsecond.timing.columns import AttemptColumns
-from splitsecond.timing.uses import USES
 
 PRICES = {"quick/m": Price(input_usd=1, output_usd=1), "cheap/m": Price(input_usd=0.1, output_usd=0.1)}
 

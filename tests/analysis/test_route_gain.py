@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, renamed, request
 
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import AskedCondition, RouteGain
-from splitsecond.analysis.route_gain import route_gain_statements, route_gains
-from splitsecond.analysis.wording import full
-from splitsecond.catalog.price import Price
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, RouteGain
+from splitsecond.bench.money.route_gain import route_gain_statements, route_gains
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import full
 
 RACE = 'race("a/m", "b/m")'
 PRICES = {name: Price(input_usd=10, output_usd=10) for name in ("a/m", "b/m")}

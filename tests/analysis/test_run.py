@@ -3,9 +3,9 @@
 import pytest
 from tests.analysis.made import S, asked, closed_loop, renamed, request, row
 
-from splitsecond.analysis.condition import condition_rows, with_batching_efficiency
-from splitsecond.analysis.slo import parse_slo
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.bench.findings.condition import condition_rows, with_batching_efficiency
+from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.core.timing.instrument import InstrumentReading
 
 
 def test_each_condition_gets_its_own() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from splitsecond.analysis.sample_comparison import (
+from splitsecond.log.statistics.sample_comparison import (
     LEFT_OVER,
     SampleComparison,
     compare_blocks,
@@ -15,8 +15,8 @@ from splitsecond.analysis.sample_comparison import (
     holm_levels,
     judged,
 )
-from splitsecond.analysis.student import t_doubt, t_doubts, t_quantile
-from splitsecond.analysis.summary import FigureSample, Floats
+from splitsecond.log.statistics.student import t_doubt, t_doubts, t_quantile
+from splitsecond.log.statistics.summary import FigureSample, Floats
 
 MEDIAN = {"p50": 0.5}
 

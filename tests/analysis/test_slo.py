@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.analysis.made import MS, failure, request
 
-from splitsecond.analysis.slo import Slo, parse_slo
-from splitsecond.errors import CallerFault
-from splitsecond.timing.uses import USES
+from splitsecond.bench.findings.slo import Slo, parse_slo
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.timing.uses import USES
 
 
 @pytest.mark.parametrize(

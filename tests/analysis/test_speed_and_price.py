@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.analysis.answers import speed_and_price
-from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.production import ProductionSpeed
-from splitsecond.analysis.speed_and_price import logged_speed_and_price, spearman, speed_and_price_statements
-from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.wording import full
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.bench.runs.answers import speed_and_price
+from splitsecond.core.wording import full
+from splitsecond.log.production.speed import ProductionSpeed
+from splitsecond.log.production.speed_and_price import (
+    logged_speed_and_price,
+    spearman,
+    speed_and_price_statements,
+)
+from splitsecond.log.statistics.summary import Summary
 
 
 def priced(target: str, tps: float, usd: float, *, half: float = 1.0, concurrency: int = 1) -> ConditionFindings:

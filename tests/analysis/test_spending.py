@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import failure, request
 
-from splitsecond.analysis.closed_early import BillingRule
-from splitsecond.analysis.spending import By, Spending, SpendingLedger, UsualLengths, per_month
-from splitsecond.catalog.price import Price
-from splitsecond.observation import Observation
-from splitsecond.timing.columns import AttemptColumns
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.money.closed_early import BillingRule
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.columns import AttemptColumns
+from splitsecond.log.production.spending import By, Spending, SpendingLedger, UsualLengths, per_month
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 DAY_S = 86_400.0

@@ -7,11 +7,11 @@ import msgspec
 from tests.analysis.made import MS, asked, failure, in_both_forms, renamed, request, row
 from tests.golden import Golden
 
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import Goodput
-from splitsecond.analysis.statements import statements
-from splitsecond.analysis.wording import Statement, full
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import Goodput
+from splitsecond.bench.findings.statements import statements
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import Statement, full
 
 
 def scattered(

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analysis.made import MS, S, closed_loop, failure, request
 
-from splitsecond.analysis.steady import (
+from splitsecond.bench.findings.throughput import per_second
+from splitsecond.bench.statistics.steady import (
     TimeWindows,
     event_tokens,
     in_flight,
@@ -15,9 +16,8 @@ from splitsecond.analysis.steady import (
     measured_load,
     tokens_in,
 )
-from splitsecond.analysis.throughput import per_second
-from splitsecond.observation import Observation
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 
 
 def windows(*pairs: tuple[float, float]) -> TimeWindows:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.analysis.censored import censored_summary
 
-from splitsecond.analysis.summary import (
+from splitsecond.log.statistics.summary import (
     FigureSample,
     Floats,
     lag_one,

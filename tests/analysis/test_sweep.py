@@ -3,13 +3,13 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.analysis.findings import ConditionFindings, Run
-from splitsecond.analysis.statements import statements
-from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.sweep import workload_changes, workload_statements
-from splitsecond.analysis.usable_rows import lightest_rows
-from splitsecond.analysis.wording import full, level
-from splitsecond.report import rows
+from splitsecond.bench.findings.findings import ConditionFindings, Run
+from splitsecond.bench.findings.statements import statements
+from splitsecond.bench.findings.sweep import workload_changes, workload_statements
+from splitsecond.bench.findings.usable_rows import lightest_rows
+from splitsecond.bench.report import rows
+from splitsecond.core.wording import full, level
+from splitsecond.log.statistics.summary import Summary
 
 
 def measured(

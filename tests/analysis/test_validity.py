@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, S, asked, closed_loop, failure, request
 
-from splitsecond.analysis.condition import condition_findings
-from splitsecond.analysis.findings import AskedCondition, ConditionFindings
-from splitsecond.analysis.lateness import dispatch_late_ns, exposed_lag_ns
-from splitsecond.analysis.validity import came_at_once
-from splitsecond.observation import Observation
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.bench.findings.condition import condition_findings
+from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.bench.findings.lateness import dispatch_late_ns, exposed_lag_ns
+from splitsecond.bench.findings.validity import came_at_once
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 
 
 def judged(

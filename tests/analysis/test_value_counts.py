@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.analysis.censored import censored_summary
 
-from splitsecond.analysis import value_counts
-from splitsecond.analysis.summary import summary_of
-from splitsecond.analysis.value_counts import Counted, ValueCounts, period_medians, summarise
+from splitsecond.log.statistics import value_counts
+from splitsecond.log.statistics.summary import summary_of
+from splitsecond.log.statistics.value_counts import Counted, ValueCounts, period_medians, summarise
 
 
 def filled(values: np.ndarray, cells: np.ndarray, closed: np.ndarray | None = None) -> ValueCounts:

@@ -6,13 +6,13 @@ import pytest
 from tests.analysis.made import asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import ConditionFindings, Goodput
-from splitsecond.analysis.slo import parse_slo
-from splitsecond.analysis.statements import verdicts
-from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.wording import full
-from splitsecond.timing.uses import USES
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import ConditionFindings, Goodput
+from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.bench.findings.statements import verdicts
+from splitsecond.core.timing.uses import USES
+from splitsecond.core.wording import full
+from splitsecond.log.statistics.summary import Summary
 
 
 def judged(

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.analysis.control_chart import LEAST
-from splitsecond.analysis.findings import ConditionFindings, Run
-from splitsecond.analysis.gate import parse_gate
-from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.watching import RoundNews, WatchHistory, WatchRound
+from splitsecond.bench.findings.findings import ConditionFindings, Run
+from splitsecond.bench.findings.gate import parse_gate
+from splitsecond.bench.findings.watching import RoundNews, WatchHistory, WatchRound
+from splitsecond.bench.statistics.control_chart import LEAST
+from splitsecond.log.statistics.summary import Summary
 
 JITTER = (1.0, 1.03, 0.98, 1.01, 0.96, 1.02, 0.99, 1.04, 0.97, 1.0)
 

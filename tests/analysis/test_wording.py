@@ -3,8 +3,8 @@
 import pytest
 from tests.analysis.made import row as a_row
 
-from splitsecond.analysis.usable_rows import by_place, row
-from splitsecond.analysis.wording import chance, change, counted, counted_as, level, number, percent, ratio
+from splitsecond.bench.findings.usable_rows import by_place, row
+from splitsecond.core.wording import chance, change, counted, counted_as, level, number, percent, ratio
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.quick import with_quick_profiles
 
-from splitsecond.policies.user_policies import REGISTERED
+from splitsecond.routing.construction.user_policies import REGISTERED
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "python.md"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitsecond.catalog.model_names import identify, model_name
+from splitsecond.core.catalog.model_names import identify, model_name
 
 ONE_MODEL = {
     "gpt-3.5-turbo": (

@@ -8,11 +8,11 @@ from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
 from genai_prices.types import ClauseEquals, ConditionalPrice, ModelInfo, ModelPrice, Provider, TimeOfDateConstraint
 
-from splitsecond import clock
-from splitsecond.catalog import price_list
-from splitsecond.catalog.price import Price, Tier
-from splitsecond.catalog.price_list import ListedPrice
-from splitsecond.catalog.prices import (
+from splitsecond.core import clock
+from splitsecond.core.catalog import price_list
+from splitsecond.core.catalog.price import Price, Tier
+from splitsecond.core.catalog.price_list import ListedPrice
+from splitsecond.core.catalog.prices import (
     PriceLookup,
     listing,
     lookup_in_child,
@@ -21,8 +21,8 @@ from splitsecond.catalog.prices import (
     provider_models,
     replacements,
 )
-from splitsecond.catalog.provider import provider
-from splitsecond.errors import CallerFault
+from splitsecond.core.catalog.provider import provider
+from splitsecond.core.errors import CallerFault
 
 PLAIN = Price(input_usd=2.0, output_usd=10.0)
 CACHING = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5)

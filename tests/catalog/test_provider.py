@@ -5,12 +5,19 @@ import re
 import msgspec
 import pytest
 
-from splitsecond.catalog import price_list
-from splitsecond.catalog.provider import Provider, fill_base_url, is_foreign, names, provider, split_target
-from splitsecond.errors import CallerFault
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.reasoning import style_for
+from splitsecond.core.catalog import price_list
+from splitsecond.core.catalog.provider import (
+    Provider,
+    fill_base_url,
+    is_foreign,
+    names,
+    provider,
+    split_target,
+)
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.reasoning import style_for
 
 ADDRESS = re.compile(r"https://\S+|http://localhost:\d+\S*|\{[A-Z_]+_ENDPOINT(_[A-Z]+)?\}/\S+")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.catalog import provider as catalogue
-from splitsecond.catalog.prices import price
-from splitsecond.catalog.provider import Provider, names, provider
-from splitsecond.errors import CallerFault
+from splitsecond.core.catalog import provider as catalogue
+from splitsecond.core.catalog.prices import price
+from splitsecond.core.catalog.provider import Provider, names, provider
+from splitsecond.core.errors import CallerFault
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "add-a-provider.md"
 

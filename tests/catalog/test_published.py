@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from splitsecond.catalog.model import Figure, PublishedCost, PublishedSpeed
-from splitsecond.catalog.provider import names, provider, split_target
+from splitsecond.core.catalog.model import Figure, PublishedCost, PublishedSpeed
+from splitsecond.core.catalog.provider import names, provider, split_target
 
 COMPUTE = "General Compute, LLM Token Generation Speed: How Providers Compare in 2025"
 CRAZYROUTER = "Crazyrouter, AI Inference Speed Benchmark 2026: Tokens Per Second Compared"

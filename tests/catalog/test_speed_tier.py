@@ -2,12 +2,12 @@
 
 import pytest
 
-from splitsecond.catalog.model_names import identify
-from splitsecond.catalog.price import Price, Tier
-from splitsecond.catalog.prices import listing, price
-from splitsecond.catalog.provider import names, provider
-from splitsecond.catalog.speed_tier import SpeedTier, TierPrice, tier_price
-from splitsecond.errors import CallerFault
+from splitsecond.core.catalog.model_names import identify
+from splitsecond.core.catalog.price import Price, Tier
+from splitsecond.core.catalog.prices import listing, price
+from splitsecond.core.catalog.provider import names, provider
+from splitsecond.core.catalog.speed_tier import SpeedTier, TierPrice, tier_price
+from splitsecond.core.errors import CallerFault
 
 FAST = SpeedTier(
     field="speed",

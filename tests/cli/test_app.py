@@ -20,9 +20,9 @@ from splitsecond.cli.app import COMMANDS as COMMANDS_BY_HEADING
 from splitsecond.cli.app import app, main, without_tracebacks
 from splitsecond.cli.options import API_FORMATS
 from splitsecond.cli.options import USES as USE_NAMES
-from splitsecond.errors import CallerFault, NetworkFault
-from splitsecond.timing.uses import USES
-from splitsecond.upstream.target import DIALECTS
+from splitsecond.core.errors import CallerFault, NetworkFault
+from splitsecond.core.timing.uses import USES
+from splitsecond.core.upstream.target import DIALECTS
 
 NAMES = [command.__name__.removesuffix("_") for listed in COMMANDS_BY_HEADING.values() for command in listed]
 COMMANDS = ("bench", "watch", "demo", "compare", "report", "doctor", "simulate")
@@ -101,8 +101,8 @@ def test_help_needs_nothing_that_is_slow_to_import() -> None:
 @pytest.mark.system
 def test_a_gateway_that_simulates_nothing_does_not_load_the_simulator() -> None:
     look = (
-        "import sys; from splitsecond.cli.serve import check_profiles;"
-        "from splitsecond.gateway.configuration.reading import read;"
+        "import sys; from splitsecond.cli.commands.serve import check_profiles;"
+        "from splitsecond.routing.configuration.reading import read;"
         "check_profiles(read('routes: {}', {})); print('splitsecond.simulator' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)

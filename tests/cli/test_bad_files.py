@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import Ended, Split
 from tests.report.invented import invented_run
 
-from splitsecond.store.folder import OBSERVATIONS, RUN, RunFolder
+from splitsecond.log.store.folder import OBSERVATIONS, RUN, RunFolder
 
 SOMEWHERE = ("bench", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
 NOWHERE = ("--host", "192.0.2.1")

@@ -8,8 +8,8 @@ import pytest
 from openai.types.chat import ChatCompletion
 from tests.cli.conftest import Split
 
-from splitsecond.gateway.batch.run import BatchOutcome
-from splitsecond.runs.batch import BatchSession
+from splitsecond.bench.runs.batch import BatchSession
+from splitsecond.routing.batch.run import BatchOutcome
 from splitsecond.simulator.process import RunningProvider
 
 CONFIGURATION = """

@@ -16,11 +16,11 @@ from tests.cli.peer import Asked, Peer, stream
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond.child_process import ChildProcess
-from splitsecond.observation import Observation
+from splitsecond.core.child_process import ChildProcess
+from splitsecond.core.observation import Observation
+from splitsecond.core.transport.packets import packet_clock_refusal
+from splitsecond.log.store.folder import RunFolder, read_observations
 from splitsecond.simulator.process import RunningProvider
-from splitsecond.store.folder import RunFolder, read_observations
-from splitsecond.transport.packets import packet_clock_refusal
 
 FEW = ("--input-tokens", 64, "--output-tokens", 20, "--no-html")
 SPREADS = ("ttft_ms", "tps", "e2e_ms", "itl_ms")

@@ -11,11 +11,11 @@ import pytest
 from tests.cli.conftest import Ended, Split, run_splitsecond
 from tests.cli.peer import Asked, Peer, stream
 
-from splitsecond.analysis.caching import cache_savings
-from splitsecond.analysis.findings import Run
-from splitsecond.catalog.price import Price
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.money.caching import cache_savings
+from splitsecond.core.catalog.price import Price
+from splitsecond.log.store.folder import read_observations
 from splitsecond.simulator.process import RunningProvider, run_simulator
-from splitsecond.store.folder import read_observations
 
 SAVES = 0.6
 """The share of the TTFT that a prompt which is cached in full saves at the simulated provider."""

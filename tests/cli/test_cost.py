@@ -12,8 +12,8 @@ from tests.cli.conftest import Split
 from tests.report.page import Page
 from tests.store.records import answered
 
-from splitsecond.store import columns
-from splitsecond.store.log import Log
+from splitsecond.log.store import columns
+from splitsecond.log.store.log import Log
 
 CONFIGURATION = """
 providers:

@@ -4,9 +4,9 @@ import pytest
 from tests.cli.conftest import Split
 from tests.cli.peer import Peer, answer
 
-from splitsecond.runs import self_check
+from splitsecond.bench.runs import self_check
+from splitsecond.core.transport import packets
 from splitsecond.simulator.process import RunningProvider
-from splitsecond.transport import packets
 
 
 def test_a_target_that_works(split: Split, endpoint: list[str]) -> None:

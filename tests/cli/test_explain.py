@@ -11,12 +11,12 @@ from tests.gateway.conftest import KEY, gateway, ready
 from tests.policies.attempts import answered, closed
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
-from splitsecond.cli.explain import _figures
-from splitsecond.policies.targets.estimate import SpeedEstimate
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_state import AccountKey, TargetState
-from splitsecond.router.explain import TargetExplained
+from splitsecond.cli.commands.explain import _figures
+from splitsecond.core import clock
+from splitsecond.routing.router.explain import TargetExplained
+from splitsecond.routing.targets.estimate import SpeedEstimate
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_state import AccountKey, TargetState
 
 SETTINGS = """
 listen: {{port: 1}}

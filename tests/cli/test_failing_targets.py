@@ -10,7 +10,7 @@ import trustme
 from tests.cli.conftest import Ended, Split
 from tests.cli.peer import Asked, Peer, answer, stream
 
-from splitsecond.store.folder import read_observations
+from splitsecond.log.store.folder import read_observations
 
 pytestmark = pytest.mark.system
 

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import Split
 from tests.store.test_import import OPENROUTER, as_csv
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 
 @pytest.fixture

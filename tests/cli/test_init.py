@@ -16,12 +16,12 @@ from tests.http_server import Received, Response, http_server
 from tests.processes import Process
 from typer.testing import CliRunner
 
-from splitsecond.catalog.provider import names, provider
 from splitsecond.cli.app import app
-from splitsecond.gateway.configuration import discovery
-from splitsecond.gateway.configuration.discovery import FoundServer, find_servers
-from splitsecond.gateway.configuration.reading import load
-from splitsecond.policies.expression import targets
+from splitsecond.core.catalog.provider import names, provider
+from splitsecond.routing.configuration import discovery
+from splitsecond.routing.configuration.discovery import FoundServer, find_servers
+from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.construction.expression import targets
 
 LITELLM = """
 model_list:
@@ -118,7 +118,7 @@ def test_an_existing_configuration_is_kept_without_force_and_the_key_always(spli
 def test_the_answers_to_three_questions(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-0123456789")
     monkeypatch.setenv("MISTRAL_API_KEY", "m-0123456789")
-    monkeypatch.setattr(sys.modules["splitsecond.cli.init"], "_terminal", lambda: True)
+    monkeypatch.setattr(sys.modules["splitsecond.cli.commands.init"], "_terminal", lambda: True)
     answers = "7\n2,1\na b\nchat\n99999\nx\n8123\n"  # each question is repeated after a wrong answer
     ended = CliRunner().invoke(app, ["init"], input=answers)
     assert ended.exit_code == 0, ended.output
@@ -219,7 +219,7 @@ def test_a_server_is_found_by_its_list_of_models(listing: int, monkeypatch: pyte
 @pytest.mark.system
 def test_two_commands_start_a_gateway_that_answers_the_official_client(tmp_path: Path, system: None) -> None:
     command = [sys.executable, "-m", "splitsecond.cli"]
-    code = "from splitsecond.gateway.configuration import discovery; discovery.find_servers = list\n"
+    code = "from splitsecond.routing.configuration import discovery; discovery.find_servers = list\n"
     code += "from splitsecond.cli.app import app; app(['init', '--yes'])"  # other tests may serve at those ports
     printed = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Split
 
-from splitsecond.policies.user_policies import REGISTERED
-from splitsecond.store.folder import read_observations
+from splitsecond.log.store.folder import read_observations
+from splitsecond.routing.construction.user_policies import REGISTERED
 
 FEW = ("-c", 1, "-n", 4, "--warmup", 1, "--input-tokens", 64, "--output-tokens", 20, "--no-html")
 

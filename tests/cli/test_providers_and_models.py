@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 from tests.cli.conftest import Split
 
-from splitsecond import clock
-from splitsecond.catalog.provider import names, provider
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.runs.targets import advised
-from splitsecond.upstream.spec import TargetSpec
+from splitsecond.bench.runs.targets import advised
+from splitsecond.core import clock
+from splitsecond.core.catalog.provider import names, provider
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.upstream.spec import TargetSpec
 
 
 @pytest.fixture

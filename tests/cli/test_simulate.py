@@ -11,8 +11,8 @@ from tests.processes import Process
 from tests.waiting import WITHIN_S
 from typer.testing import CliRunner
 
-from splitsecond.cli.simulate import simulate
-from splitsecond.errors import CallerFault
+from splitsecond.cli.commands.simulate import simulate
+from splitsecond.core.errors import CallerFault
 from splitsecond.simulator import profile, server
 
 

@@ -17,13 +17,13 @@ from tests.noon import noon as noon  # a fixture
 from tests.store.records import answered
 from tests.waiting import until
 
-from splitsecond import clock
-from splitsecond.analysis.findings import AskedCondition, Run
-from splitsecond.observation import FaultRecord
-from splitsecond.runs.concluding import RunRequest
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.folder import RunFolder
-from splitsecond.store.log import Log
+from splitsecond.bench.findings.findings import AskedCondition, Run
+from splitsecond.bench.runs.concluding import RunRequest
+from splitsecond.core import clock
+from splitsecond.core.observation import FaultRecord
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.folder import RunFolder
+from splitsecond.log.store.log import Log
 
 HOUR_S = 3600.0
 

@@ -19,12 +19,12 @@ from tests.cli.peer import Asked, Peer, answer, stream
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
-from splitsecond.analysis import condition
-from splitsecond.analysis.findings import Run
-from splitsecond.clock import NS_PER_S
-from splitsecond.runs import watching
-from splitsecond.store.folder import read_observations, read_run
+from splitsecond.bench.findings import condition
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.runs import watching
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.log.store.folder import read_observations, read_run
 
 HOUR_NS = 3600 * NS_PER_S
 FEW = ("-n", 4, "--warmup", 1, "--input-tokens", 64, "--output-tokens", 8, "--no-html")

@@ -18,8 +18,8 @@ from tests.gateway.visitor import visitor
 from tests.golden import Golden
 from tests.test_reference_pages import metric_names
 
-from splitsecond.gateway.configuration.reading import read
 from splitsecond.gateway.process import kept_process, supervisor
+from splitsecond.routing.configuration.reading import read
 from splitsecond.testing.fake_service import FakeService
 from splitsecond.testing.virtual_time import run_virtual
 

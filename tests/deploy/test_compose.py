@@ -13,8 +13,8 @@ import yaml
 from jsonschema import Draft7Validator, ValidationError
 from tests.waiting import WITHIN_S
 
-from splitsecond.gateway.configuration.reading import load
 from splitsecond.gateway.process import kept_process, supervisor
+from splitsecond.routing.configuration.reading import load
 
 COMPOSE = Path(__file__).parents[2] / "deploy/compose"
 SECRETS = {

@@ -16,8 +16,8 @@ from tests.deploy.chart import CHART, ROOT
 from tests.pages import Block, blocks
 from tests.waiting import WITHIN_S
 
-from splitsecond.gateway.configuration.reading import load, read
 from splitsecond.gateway.process import kept_process, supervisor
+from splitsecond.routing.configuration.reading import load, read
 
 IMAGE, COMPOSE, KUBERNETES, VALUES = blocks(ROOT / "docs/deployment.md")
 NEEDS_MORE = ("docker ", "curl ")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from splitsecond.testing.engine import EngineProcess
+from splitsecond.simulator.llama_cpp import EngineProcess
 
 
 @pytest.fixture(scope="session")

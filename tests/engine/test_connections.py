@@ -11,7 +11,7 @@ import openai
 import pytest
 from tests.waiting import WITHIN_S
 
-from splitsecond.testing.engine import EngineProcess
+from splitsecond.simulator.llama_cpp import EngineProcess
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "tell me about the river"}]}
 

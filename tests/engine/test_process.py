@@ -12,12 +12,12 @@ import pytest
 from tests.processes import Process
 from tests.waiting import WITHIN_S, until
 
-from splitsecond.errors import CallerFault, ProviderFault, TimedOut
-from splitsecond.testing.engine import EngineProcess, __main__, available, process
+from splitsecond.core.errors import CallerFault, ProviderFault, TimedOut
+from splitsecond.simulator.llama_cpp import EngineProcess, __main__, available, process
 
 pytestmark = pytest.mark.system
 
-COMMAND = [sys.executable, "-m", "splitsecond.testing.engine"]
+COMMAND = [sys.executable, "-m", "splitsecond.simulator.llama_cpp"]
 
 
 def listens(address: str) -> bool:
@@ -56,7 +56,7 @@ def test_wants_its_key() -> None:
 
 def test_leaves_when_whoever_started_it_is_killed() -> None:
     starter = (
-        "from splitsecond.testing.engine import EngineProcess\n"
+        "from splitsecond.simulator.llama_cpp import EngineProcess\n"
         "with EngineProcess(slots=1) as engine:\n"
         "    print(engine.address, flush=True)\n"
         "    input()\n"

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from splitsecond.errors import Fault, NetworkFault
-from splitsecond.events import Event, Finish, Token
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Reply, ReplyBase, Service
-from splitsecond.testing.engine import EngineProcess
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import Target, connect
-from splitsecond.wire.openai import decoder
-from splitsecond.wire.openai.client_side import continuation_encoder
+from splitsecond.core.errors import Fault, NetworkFault
+from splitsecond.core.events import Event, Finish, Token
+from splitsecond.core.service import Call, Reply, ReplyBase, Service
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import Target, connect
+from splitsecond.core.wire.openai import decoder
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.targets.target_states import TargetStates
+from splitsecond.simulator.llama_cpp import EngineProcess
 
 TOKENS = 40
 CUT = NetworkFault("cut by the test", kind="closed", phase="between tokens")

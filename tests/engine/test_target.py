@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from tests.waiting import WITHIN_S, until
 
-from splitsecond import clock
-from splitsecond.errors import Fault
-from splitsecond.observation import ArrivalClock, Observation
-from splitsecond.service import Call
-from splitsecond.testing.engine import EngineProcess
-from splitsecond.transport.client import Client
-from splitsecond.transport.exchange import Origin, Request
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import Target, connect
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.observation import ArrivalClock, Observation
+from splitsecond.core.service import Call
+from splitsecond.core.transport.client import Client
+from splitsecond.core.transport.exchange import Origin, Request
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import Target, connect
+from splitsecond.simulator.llama_cpp import EngineProcess
 
 MESSAGES = [{"role": "user", "content": "tell me about the river"}]
 
 
 class Health:
-    """Waits for the end of one answer, and gives its status. A `transport.exchange.Receiver`."""
+    """Waits for the end of one answer, and gives its status. A `core.transport.exchange.Receiver`."""
 
     def __init__(self) -> None:
         self.answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -6,7 +6,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from splitsecond.testing.engine import tiny_llama, vocabulary
+from splitsecond.simulator.llama_cpp import tiny_llama, vocabulary
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import CallerFault
-from splitsecond.events import Done, Event, Finish, Quiet, Token, Usage
-from splitsecond.service import Call, Operation
-from splitsecond.testing.engine import EngineProcess
-from splitsecond.wire.dialect import Decoder, Quirks
-from splitsecond.wire.openai import decoder, encode, fault_from_response
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.core.service import Call, Operation
+from splitsecond.core.wire.dialect import Decoder, Quirks
+from splitsecond.core.wire.openai import decoder, encode, fault_from_response
+from splitsecond.simulator.llama_cpp import EngineProcess
 
 HELLO = [{"role": "user", "content": "tell me about the river"}]
 SILENT_ON_USAGE = Quirks(stream_options=False)

@@ -16,9 +16,9 @@ from tests.faults.test_faults_and_policies import (
 )
 from tests.faults.world import World, play, profile
 
-from splitsecond import clock
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.simulator.faults import InjectedFault
+from splitsecond.core import clock
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.simulator.content.faults import InjectedFault
 
 PER_S = 1
 MOST_A_MINUTE = 6

@@ -13,9 +13,9 @@ from tests.faults.world import CLIENT_KEY, World, play
 from tests.gateway.visitor import Visitor, visits
 from tests.wire.counted_answers import BODIES, INPUT, OUTPUT, short_id
 
-from splitsecond.router.prompt_tokens import conservative_input_tokens
-from splitsecond.service import Call
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.core.service import Call
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 
 ABSURD = [b"1000000000000000", b"-1", b"12.5", b'"12"', b"true", b"{}", b"1" + b"0" * 400, b"1e400"]
 MESSAGES = [{"role": "user", "content": "hi"}]

@@ -14,14 +14,14 @@ from tests.faults.world import TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 from tests.golden import Golden
 
-from splitsecond import clock
-from splitsecond.errors import NetworkFault, TimedOut
-from splitsecond.events import Usage
-from splitsecond.serving.request_cycle import Application, RequestCycle
-from splitsecond.simulator.faults import InjectedFault
+from splitsecond.core import clock
+from splitsecond.core.errors import NetworkFault, TimedOut
+from splitsecond.core.events import Usage
+from splitsecond.core.serving.request_cycle import Application, RequestCycle
+from splitsecond.core.wire.openai import StreamWriter
+from splitsecond.simulator.content.faults import InjectedFault
+from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.profile import Profile
-from splitsecond.simulator.tokens import token_text
-from splitsecond.wire.openai import StreamWriter
 
 PAGE = Path(__file__).parents[2] / "docs" / "failover.md"
 SIMPLEST = 'fallback("a/m", "b/m")'

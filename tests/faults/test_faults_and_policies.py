@@ -17,10 +17,10 @@ from _pytest.mark import ParameterSet
 from tests.faults.world import INPUT_TOKENS, TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 
-from splitsecond import clock
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.policies.expression import parse
-from splitsecond.simulator.faults import FaultKind, InjectedFault
+from splitsecond.core import clock
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.routing.construction.expression import parse
+from splitsecond.simulator.content.faults import FaultKind, InjectedFault
 
 DEADLINE_S = 30.0
 FOR_EVER_S = 86_400.0

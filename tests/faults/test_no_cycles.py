@@ -22,10 +22,10 @@ from tests.faults.world import World, play, profile
 from tests.garbage import garbage
 
 import splitsecond
-from splitsecond.errors import Fault, ProviderFault
-from splitsecond.policies.replies.shared_reply import SharedReply
-from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.simulator.faults import InjectedFault
+from splitsecond.core.errors import Fault, ProviderFault
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.routing.machinery.replies.shared_reply import SharedReply
+from splitsecond.simulator.content.faults import InjectedFault
 
 CALLS = 24
 ROOMS = "errors gateway policies router service serving timing transport upstream wire"

@@ -13,7 +13,7 @@ from tests.faults.test_faults_and_policies import FAULTS
 from tests.faults.world import CLIENT_KEY, OUR_KEYS, PROMPT, World, play, profile
 from tests.gateway.visitor import Visitor, visits
 
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.core.serving.request_cycle import RequestCycle
 
 POLICY = 'fallback("a/m", "b/m", ttft="2s")'
 SECRETS = [CLIENT_KEY, *OUR_KEYS.values()]

@@ -18,8 +18,8 @@ from tests.examples import examples
 from tests.faults.world import CLIENT_KEY, World, play
 from tests.gateway.visitor import Visitor, visits
 
-from splitsecond import internal_errors
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.core import internal_errors
+from splitsecond.core.serving.request_cycle import RequestCycle
 
 SEEDS: dict[str, Any] = json.loads(Path(__file__).with_name("odd_json_seeds.json").read_text())
 REQUESTS: list[tuple[str, Any]] = SEEDS["requests"]
@@ -259,7 +259,7 @@ def test_a_count_of_tokens_that_is_no_object_is_estimated(dialect: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["splitsecond.wire.openai.encode", "splitsecond.wire.openai.decode.OpenAIDecoder.feed"]
+    "place", ["splitsecond.core.wire.openai.encode", "splitsecond.core.wire.openai.decode.OpenAIDecoder.feed"]
 )
 def test_an_error_of_ours_at_one_target_leads_to_another(
     place: str, tmp_path: Path, error_counts: dict[str, int], monkeypatch: pytest.MonkeyPatch

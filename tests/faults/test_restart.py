@@ -7,7 +7,7 @@ from tests.faults.test_faults_and_policies import FAULTS, FOR_EVER_S, IN_THE_MID
 from tests.faults.world import TEXT, World, play, profile
 from tests.gateway.visitor import Visitor
 
-from splitsecond.simulator.faults import InjectedFault
+from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.profile import Profile
 
 SLOW = InjectedFault(kind="stall", after=3, seconds=FOR_EVER_S)

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.world import TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 
-from splitsecond.simulator.faults import InjectedFault
+from splitsecond.simulator.content.faults import InjectedFault
 
 BREAKS: dict[str, InjectedFault] = {
     "cut": InjectedFault(kind="cut", after=3),

@@ -9,8 +9,8 @@ import pytest
 from tests.faults.world import World, play
 from tests.gateway.visitor import Visitor
 
-from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.upstream.attempt import METERED_BYTES
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.core.upstream.attempt import METERED_BYTES
 
 LIMIT_USD = 0.01
 USD_PER_TOKEN = 1e-6

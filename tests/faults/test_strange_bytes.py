@@ -12,7 +12,7 @@ from tests.examples import examples
 from tests.faults.world import World, play, profile
 from tests.gateway.visitor import Visitor
 
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.core.serving.request_cycle import RequestCycle
 
 
 def _event(data: bytes) -> bytes:

@@ -11,9 +11,9 @@ import pytest
 from tests.faults import world
 from tests.faults.world import World, play, profile
 
-from splitsecond.events import Usage
-from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.wire.openai import StreamWriter
+from splitsecond.core.events import Usage
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.core.wire.openai import StreamWriter
 
 
 class Tiered:

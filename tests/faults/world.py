@@ -16,20 +16,20 @@ from unittest import mock
 from msgspec import structs
 from tests.gateway.visitor import Visitor, visits
 
-from splitsecond import clock
-from splitsecond.gateway.configuration.reading import read
+from splitsecond.core import clock
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.serving.connection import HEAD_S, ServerConnection
+from splitsecond.core.serving.request_cycle import Application, ServerState
+from splitsecond.core.transport.connecting import OpenSocket
+from splitsecond.core.transport.exchange import Origin
 from splitsecond.gateway.process.worker import GatewayWorker
-from splitsecond.pacing import Pacer
-from splitsecond.serving.connection import HEAD_S, ServerConnection
-from splitsecond.serving.request_cycle import Application, ServerState
+from splitsecond.routing.configuration.reading import read
 from splitsecond.simulator.app import SimulatedProvider
-from splitsecond.simulator.faults import InjectedFault
+from splitsecond.simulator.content.faults import InjectedFault
+from splitsecond.simulator.content.tokens import count_tokens, token_text
 from splitsecond.simulator.profile import Profile, Quantiles, TableRow
-from splitsecond.simulator.tokens import count_tokens, token_text
 from splitsecond.simulator.truth import TruthLog, TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport.connecting import OpenSocket
-from splitsecond.transport.exchange import Origin
 
 CLIENT_KEY = "canary-of-the-client-0123456789"
 OUR_KEYS = {"KEY_A": "canary-of-provider-a-0123456789", "KEY_B": "canary-of-provider-b-0123456789"}
@@ -117,7 +117,7 @@ class World:
         """What happens, by provider, before a connection to it is there; the argument is the deadline (ns)."""
 
     async def open_socket(self, origin: Origin, proxy: object, tls: object, deadline_ns: int | None) -> OpenSocket:
-        """Stands for `transport.connecting.open_socket`."""
+        """Stands for `core.transport.connecting.open_socket`."""
         name, provider = list(self.simulated.items())[origin.port - 1]
         if name in self.connecting:
             await self.connecting[name](deadline_ns)
@@ -163,7 +163,7 @@ def play(
         with Pacer(asyncio.get_running_loop()) as pacer:
             world = World(policy, folder, providers, pacer, stall, edit)
             try:
-                with mock.patch("splitsecond.transport.client.open_socket", world.open_socket):
+                with mock.patch("splitsecond.core.transport.client.open_socket", world.open_socket):
                     await story(world)
             finally:
                 world.worker.close()

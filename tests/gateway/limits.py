@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from splitsecond.core.observation import Observation
 from splitsecond.gateway.records.key_limits import KeyLimits, Price
-from splitsecond.observation import Observation
-from splitsecond.router.settings import ClientKey
-from splitsecond.router.target_directory import PriceState
+from splitsecond.routing.router.settings import ClientKey
+from splitsecond.routing.router.target_directory import PriceState
 
 
 class PricedTargets:

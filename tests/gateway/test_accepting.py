@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from tests.gateway.conftest import gateway, heard, ready
 
-from splitsecond import clock
-from splitsecond.serving.accepting import REPEAT_NS, Accepting
+from splitsecond.core import clock
+from splitsecond.core.serving.accepting import REPEAT_NS, Accepting
 
 LIMIT = 200
 LIVE = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n"

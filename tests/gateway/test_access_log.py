@@ -14,8 +14,8 @@ from tests.gateway.test_served import ASK
 from tests.gateway.test_telemetry import RECORD
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.records.access_log import CHECK_S, AccessLog
 
 

@@ -9,15 +9,15 @@ from tests.gateway.test_server import Configured, configured, play  # noqa: F401
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
 from tests.gateway.visitor import visits
 
-from splitsecond.catalog.prices import PriceLookup
-from splitsecond.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault
-from splitsecond.gateway.advice import NOT_YOURS, Advice
-from splitsecond.gateway.configuration.reading import read
+from splitsecond.core.catalog.prices import PriceLookup
+from splitsecond.core.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault
+from splitsecond.core.timing.timeline import record_fault
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.gateway.http.advice import NOT_YOURS, Advice
 from splitsecond.gateway.process.worker import GatewayWorker
-from splitsecond.policies.targets.verdict import of_fault
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.timing.timeline import record_fault
-from splitsecond.upstream.target import DIALECTS
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.targets.verdict import of_fault
 
 MORE = GOOD + "  slow: {policy: '\"ours/llama\"'}\n  moved: {policy: '\"groq/mixtral-8x7b-32768\"'}\n"
 MOVED = "The provider's retirement date of this model is 2025-03-20. Did you mean groq/openai/gpt-oss-120b?"

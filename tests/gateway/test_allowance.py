@@ -10,18 +10,18 @@ import pytest
 from tests.gateway.limits import key_limits
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
-from splitsecond import clock
-from splitsecond.errors import ProviderFault
-from splitsecond.gateway.error_response import LimitReached
+from splitsecond.core import clock
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
 from splitsecond.gateway.records.key_limits import DAY_S, MAX_RESERVED_USD, KeyLimits
 from splitsecond.gateway.records.shared_counters import SharedCounters
-from splitsecond.observation import Observation
-from splitsecond.policies.expression import parse
-from splitsecond.policies.race import race
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.router.prompt_tokens import conservative_input_tokens
-from splitsecond.router.settings import ClientKey
-from splitsecond.service import Call
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.policies.race import race
+from splitsecond.routing.requests.error_response import LimitReached
+from splitsecond.routing.router.call_tracker import CallTracker
+from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

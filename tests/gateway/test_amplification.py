@@ -9,12 +9,12 @@ from tests.gateway.test_embeddings import Answering
 from tests.gateway.visitor import OneRoute, visits
 from tests.upstream.scripted_client import ScriptedExchange
 
-from splitsecond.gateway.app import Gateway
+from splitsecond.core.transport.client import Client
+from splitsecond.core.transport.exchange import Origin, Receiver, Request
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import DIALECTS, connect
+from splitsecond.gateway.http.app import Gateway
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport.client import Client
-from splitsecond.transport.exchange import Origin, Receiver, Request
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import DIALECTS, connect
 
 LONG = b"L" * 2_000
 MAX_COPIES = 3

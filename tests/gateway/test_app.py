@@ -1,4 +1,5 @@
-"""Requests through `gateway/app` in virtual time: responses and their times, errors, headers, disconnecting clients."""
+"""Requests through `gateway/http/app` in virtual time: responses and their times, errors, headers, disconnecting
+clients."""
 
 import asyncio
 import hashlib
@@ -8,23 +9,31 @@ import pytest
 from tests.gateway.visitor import CHAT, STREAM, OneRoute, Visitor, head, visitor, visits
 from tests.serving.fake_client import Transport
 
-from splitsecond import clock
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
-from splitsecond.gateway.headers import LONGEST_HINT
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.limit import limit
-from splitsecond.policies.race import race
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.router.settings import ClientKey
-from splitsecond.service import Call, Reply
-from splitsecond.serving.connection import ServerConnection
-from splitsecond.serving.request_cycle import BODY_TIMEOUT_NS, RequestCycle
-from splitsecond.serving.slow_reader import UNREAD_S
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core import clock
+from splitsecond.core.errors import (
+    AllFailed,
+    CallerFault,
+    Fault,
+    NetworkFault,
+    Overloaded,
+    ProviderFault,
+    TimedOut,
+)
+from splitsecond.core.service import Call, Reply
+from splitsecond.core.serving.connection import ServerConnection
+from splitsecond.core.serving.request_cycle import BODY_TIMEOUT_NS, RequestCycle
+from splitsecond.core.serving.slow_reader import UNREAD_S
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.gateway.http.headers import LONGEST_HINT
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.policies.limit import limit
+from splitsecond.routing.policies.race import race
+from splitsecond.routing.router.call_tracker import CallTracker
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 MS = clock.NS_PER_MS
 KEY = "a-key-of-a-client-of-ours"
@@ -524,7 +533,7 @@ def test_a_bug_before_a_call_is_answered_in_the_clients_format(
 
     async def main() -> None:
         client = visitor(fake())
-        monkeypatch.setattr("splitsecond.gateway.parsed_request.read", bug)
+        monkeypatch.setattr("splitsecond.routing.requests.parsed_request.read", bug)
         await client.asks(MESSAGES, path="/v1/messages")
         assert (client.status, client.json["type"], client.json["error"]["type"]) == (500, "error", "api_error")
 

@@ -10,21 +10,21 @@ from msgspec import Raw
 from tests.gateway.visitor import OneRoute, Visitor, visits
 from tests.worst_case import JSON_KINDS, Make, check_bounded, check_cheap, check_linear, deepest_json, repeated
 
-from splitsecond import validation
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.app import Gateway
-from splitsecond.gateway.batch.batch_file import read, result_ids
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.router.prompt_tokens import conservative_input_tokens
-from splitsecond.router.redaction import LONGEST_SEARCHED, without_quotes
-from splitsecond.service import Call, Service
+from splitsecond.core import validation
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Service
+from splitsecond.core.upstream import transcoding
+from splitsecond.core.upstream.target import Target
+from splitsecond.core.wire import cohere
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.gateway.http.app import Gateway
+from splitsecond.routing.batch.batch_file import read, result_ids
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
+from splitsecond.routing.router.redaction import LONGEST_SEARCHED, without_quotes
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream import transcoding
-from splitsecond.upstream.target import Target
-from splitsecond.wire import cohere
-from splitsecond.wire.dialect import Quirks
 
 DOORS = (
     "/v1/chat/completions",

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tests.gateway.test_settings import ENVIRONMENT, EXAMPLE, KEY
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.checkup import checkup
-from splitsecond.gateway.configuration.error_messages import SeveralMistakes
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.warnings import misspelt, problems, unpriced
+from splitsecond.core.errors import CallerFault
+from splitsecond.routing.configuration.checkup import checkup
+from splitsecond.routing.configuration.error_messages import SeveralMistakes
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.warnings import misspelt, problems, unpriced
 
 
 def test_all_of_the_example(tmp_path: Path) -> None:

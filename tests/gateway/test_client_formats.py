@@ -12,18 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import splitsecond
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault
-from splitsecond.events import Broken, Done, Event, Token, Usage
-from splitsecond.gateway.counting import count_tokens
-from splitsecond.gateway.endpoints import ENDPOINTS, Endpoint, endpoint_at, format_at
-from splitsecond.gateway.error_response import error_response
-from splitsecond.service import Call, Spoken
-from splitsecond.upstream.target import Target
-from splitsecond.wire import anthropic, responses
-from splitsecond.wire.assembly import Assembly
-from splitsecond.wire.client_format import ANTHROPIC_MESSAGES, CLIENT_FORMATS, GEMINI, OLLAMA_CHAT, OPENAI_RESPONSES
-from splitsecond.wire.dialect import CalledTool, ServerAnswer
-from splitsecond.wire.relay import StreamRelay
+from splitsecond.core.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault
+from splitsecond.core.events import Broken, Done, Event, Token, Usage
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream.target import Target
+from splitsecond.core.wire import anthropic, responses
+from splitsecond.core.wire.assembly import Assembly
+from splitsecond.core.wire.client_format import (
+    ANTHROPIC_MESSAGES,
+    CLIENT_FORMATS,
+    GEMINI,
+    OLLAMA_CHAT,
+    OPENAI_RESPONSES,
+)
+from splitsecond.core.wire.dialect import CalledTool, ServerAnswer
+from splitsecond.core.wire.relay import StreamRelay
+from splitsecond.gateway.http.counting import count_tokens
+from splitsecond.routing.requests.endpoints import ENDPOINTS, Endpoint, endpoint_at, format_at
+from splitsecond.routing.requests.error_response import error_response
 
 WIRES: dict[Spoken, Any] = {"anthropic": anthropic, "responses": responses}
 ANSWER = ServerAnswer(

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.gateway.visitor import CHAT, STREAM, visitor
 
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -8,14 +8,14 @@ import pytest
 from tests.gateway.test_app import MS, fake
 from tests.gateway.visitor import CHAT, STREAM, OneRoute, visitor, visits
 
-from splitsecond.observation import Observation
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.call_tracker import CallTracker
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 
 def test_a_whole_response_has_a_header_with_its_timing() -> None:

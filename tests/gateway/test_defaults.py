@@ -1,8 +1,8 @@
 """A gateway without configuration: which providers are taken, and what is said where there is none."""
 
-from splitsecond.catalog.provider import provider
-from splitsecond.gateway.configuration.defaults import ROUTE, found, unconfigured
-from splitsecond.policies.expression import targets
+from splitsecond.core.catalog.provider import provider
+from splitsecond.routing.configuration.defaults import ROUTE, found, unconfigured
+from splitsecond.routing.construction.expression import targets
 
 GROQ = f"groq/{provider('groq').default_model}"
 MISTRAL = f"mistral/{provider('mistral').default_model}"

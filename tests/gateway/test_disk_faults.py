@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.test_orphans import ENTRY
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.records import exchanged_file, orphans, shared_memory
 from splitsecond.gateway.records.journal import SAY_NS, SLOT_BYTES, Journal
 from splitsecond.gateway.records.metrics import WRITE_S, Metrics
 from splitsecond.gateway.records.orphans import journal_stem, log_orphans, open_journal, recover, remove_journals
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
-from splitsecond.router.settings import LogSettings
-from splitsecond.store.log import Log, Past
+from splitsecond.log.store.log import Log, Past
+from splitsecond.routing.router.settings import LogSettings
 from splitsecond.testing.virtual_time import run_virtual
 
 

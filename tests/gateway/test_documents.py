@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.warnings import problems
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.policies.expression import parse
-from splitsecond.policies.user_policies import PolicyFile
-from splitsecond.router.router import check_settings
-from splitsecond.store.log import Log
+from splitsecond.log.store.log import Log
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.warnings import problems
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.user_policies import PolicyFile
+from splitsecond.routing.router.router import check_settings
 
 ROOT = Path(__file__).parents[2]
 PROVIDERS = ("GROQ", "CEREBRAS", "TOGETHER", "DEEPINFRA", "OPENAI", "ANTHROPIC")

@@ -6,19 +6,19 @@ import pytest
 from tests.gateway.visitor import visitor
 from tests.upstream.scripted_client import ScriptedExchange
 
-from splitsecond.policies.building import build
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.service import Service
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core.service import Service
+from splitsecond.core.transport.client import Client
+from splitsecond.core.transport.exchange import Origin, Receiver, Request
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import connect
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.call_tracker import CallTracker
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport.client import Client
-from splitsecond.transport.exchange import Origin, Receiver, Request
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import connect
 
 ANSWER = b'{"object":"list","data":[{"index":0, "embedding":[0.5, 1.50]}],"usage":{"prompt_tokens":3}, "odd":1}'
 ASK = {"model": "fast", "input": "hello", "stream": True, "dimensions": 2}

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 from tests.gateway.test_metrics import record
 
-from splitsecond.clock import NS_PER_MS
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.observation import Observation, Outcome, Role
 from splitsecond.gateway.records.extra_attempts import extra_attempts, hedge_targets
 from splitsecond.gateway.records.metrics import Metrics
-from splitsecond.observation import Observation, Outcome, Role
-from splitsecond.policies.expression import parse
+from splitsecond.routing.construction.expression import parse
 
 
 def sent(

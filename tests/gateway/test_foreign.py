@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from splitsecond.events import Done, Event, Finish, Token, ToolPart
-from splitsecond.service import Call, Spoken
-from splitsecond.wire import anthropic, responses
-from splitsecond.wire.anthropic.client_side import MessageAssembly
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.responses.client_side import ResponseAssembly
-from splitsecond.wire.transcoder import Transcoder
+from splitsecond.core.events import Done, Event, Finish, Token, ToolPart
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.wire import anthropic, responses
+from splitsecond.core.wire.anthropic.client_side import MessageAssembly
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.responses.client_side import ResponseAssembly
+from splitsecond.core.wire.transcoder import Transcoder
 
 ANSWER: list[Event] = [
     Token(1, "Hm.", "reasoning"),

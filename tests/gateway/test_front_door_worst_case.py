@@ -10,8 +10,8 @@ from tests.gateway.visitor import visitor
 from tests.serving.fake_client import Transport, connected
 from tests.worst_case import Make, check_bounded, check_linear, in_pieces, numbered, repeated
 
-from splitsecond.gateway.app import Gateway
-from splitsecond.router.settings import ClientKey
+from splitsecond.gateway.http.app import Gateway
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.virtual_time import run_virtual
 
 KEY = "a-key-of-a-client-of-ours"

@@ -7,10 +7,10 @@ import pytest
 from tests.gateway.visitor import CHAT, OneRoute, Visitor, head, visits
 from tests.serving.fake_client import ReceivedResponse
 
-from splitsecond.gateway import held_bodies
-from splitsecond.gateway.app import Gateway
-from splitsecond.router.settings import ClientKey
-from splitsecond.serving.request_cycle import MAX_UNREAD_REQUEST_BYTES
+from splitsecond.core.serving.request_cycle import MAX_UNREAD_REQUEST_BYTES
+from splitsecond.gateway.http import held_bodies
+from splitsecond.gateway.http.app import Gateway
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -15,12 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.examples import examples
 from tests.gateway.visitor import CHAT, Visitor, visits
 
-from splitsecond.errors import CallerFault, say
-from splitsecond.gateway import headers
-from splitsecond.gateway.configuration.reading import read
+from splitsecond.core.errors import CallerFault, say
+from splitsecond.gateway.http import headers
 from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.gateway.records import metrics as metrics_room
-from splitsecond.router import routing_preferences
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router import routing_preferences
 
 HERE = {"host": "127.0.0.1:8800"}
 SETTINGS = """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond import scratch
-from splitsecond.child_process import ChildProcess
-from splitsecond.errors import CallerFault
+from splitsecond.core import scratch
+from splitsecond.core.child_process import ChildProcess
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.process.kept_process import KeptProcess, gateway_folder
 from splitsecond.testing.virtual_time import run_virtual
 

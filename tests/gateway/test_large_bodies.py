@@ -9,13 +9,14 @@ import pytest
 from tests.gateway.visitor import CHAT, STREAM, visitor
 from tests.policies.branches import ask
 
-from splitsecond.gateway import app, parsed_request
+from splitsecond.core.large_bodies import LARGE_BYTES, off_loop
+from splitsecond.core.service import Call, Notes
+from splitsecond.gateway.http import app
 from splitsecond.gateway.records import reservation
-from splitsecond.large_bodies import LARGE_BYTES, off_loop
-from splitsecond.policies import prompt
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.service import Call, Notes
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery import prompt
+from splitsecond.routing.requests import parsed_request
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -18,8 +18,8 @@ from tests.store.server import server as server
 from tests.store.server import started_server as started_server
 from tests.waiting import WITHIN_S, until
 
-from splitsecond import clock
-from splitsecond.store.log import Past
+from splitsecond.core import clock
+from splitsecond.log.store.log import Past
 
 pytestmark = pytest.mark.system
 CONFIGURATION = """

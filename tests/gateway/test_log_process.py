@@ -12,11 +12,11 @@ from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.waiting import WITHIN_S, until
 
-from splitsecond import clock
-from splitsecond.store.log import Past
+from splitsecond.core import clock
+from splitsecond.log.store.log import Past
 
 pytestmark = pytest.mark.system
-MODULE = "splitsecond.store.log_process"
+MODULE = "splitsecond.log.store.log_process"
 CONFIGURATION = """
 keys: [{{name: web, key: env:WEB_KEY}}]
 providers: {{sim: {{base_url: {url}}}}}

@@ -17,15 +17,15 @@ from tests.processes import Process
 from tests.serving.fake_client import Transport
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import ProviderFault
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.gateway.records import metrics as metrics_room
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import BUCKETS_S, LogState, MetricCounts, Metrics, ProcessMetrics
-from splitsecond.observation import FaultRecord, Observation
-from splitsecond.policies.race import race
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.router.settings import ClientKey
-from splitsecond.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.policies.race import race
+from splitsecond.routing.router.call_tracker import CallTracker
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

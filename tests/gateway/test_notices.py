@@ -10,11 +10,11 @@ from tests.gateway.conftest import Served, gateway, heard, ready
 from tests.policies.attempts import answered, failed
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import CallerFault, Fault, ProviderFault
-from splitsecond.gateway.advice import Advice, OperatorNotices
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.target_directory import TargetDirectory
+from splitsecond.core.errors import CallerFault, Fault, ProviderFault
+from splitsecond.gateway.http.advice import Advice, OperatorNotices
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.targets.target_states import TargetStates
 
 TEXT = """
 providers: {ours: {base_url: http://10.0.0.5/v1, api_key: env:OURS}, free: {base_url: http://10.0.0.6/v1}}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.gateway.visitor import CHAT, visitor
 
-from splitsecond.gateway.origins import addressed
-from splitsecond.router.settings import ClientKey
+from splitsecond.gateway.http.origins import addressed
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

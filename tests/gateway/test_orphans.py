@@ -21,20 +21,20 @@ from tests.noon import noon_of_processes as noon_of_processes  # a fixture
 from tests.store.test_remote_writer import process as log_process
 from tests.waiting import WITHIN_S, until
 
-from splitsecond import clock
-from splitsecond.gateway.configuration.reading import read
+from splitsecond.core import clock
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
 from splitsecond.gateway.records.orphans import WORKER_DIED, open_journal, settle
 from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SharedCounters
-from splitsecond.observation import Observation
-from splitsecond.policies.expression import parse
-from splitsecond.router.prompt_tokens import conservative_input_tokens
-from splitsecond.service import Call
-from splitsecond.store.call_record import CallRecord as Record
-from splitsecond.store.log import Past
+from splitsecond.log.store.call_record import CallRecord as Record
+from splitsecond.log.store.log import Past
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 
 DEAR = """
 keys: [{{name: web, key: env:WEB_KEY, usd_per_day: 4}}]

@@ -8,7 +8,7 @@ import pytest
 from tests.gateway.visitor import CHAT, Visitor, head, visitor
 from tests.serving.fake_client import ReceivedResponse
 
-from splitsecond.router.settings import ClientKey
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

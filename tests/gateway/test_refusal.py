@@ -5,11 +5,19 @@ from typing import Any
 
 import pytest
 
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
-from splitsecond.gateway.error_response import error_response
-from splitsecond.router.call_tracker import decisive
-from splitsecond.service import Spoken
-from splitsecond.wire.client_format import CLIENT_FORMATS
+from splitsecond.core.errors import (
+    AllFailed,
+    CallerFault,
+    Fault,
+    NetworkFault,
+    Overloaded,
+    ProviderFault,
+    TimedOut,
+)
+from splitsecond.core.service import Spoken
+from splitsecond.core.wire.client_format import CLIENT_FORMATS
+from splitsecond.routing.requests.error_response import error_response
+from splitsecond.routing.router.call_tracker import decisive
 
 WHERE = "http://10.0.0.5:8000"
 OURS = ("10.0.0.5", "8000", "/etc/keys", "addresses", "HTTPS_PROXY")

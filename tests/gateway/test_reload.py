@@ -17,11 +17,11 @@ from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 from tests.gateway.test_served import ASK
 from tests.waiting import WITHIN_S, until
 
-from splitsecond.errors import CallerFault, say
-from splitsecond.gateway.configuration.reading import Check, read
-from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.core.errors import CallerFault, say
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, Stamp, reloadable
 from splitsecond.gateway.process.service_manager import ServiceManager
+from splitsecond.routing.configuration.reading import Check, read
+from splitsecond.routing.configuration.settings import GatewaySettings
 
 NO_MANAGER = ServiceManager(say, {})
 

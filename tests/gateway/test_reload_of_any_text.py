@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from splitsecond.errors import CallerFault, say
-from splitsecond.gateway.configuration.settings import decode, encode
+from splitsecond.core.errors import CallerFault, say
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, reloadable
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.worker import GatewayWorker
-from splitsecond.router.router import check_settings
+from splitsecond.routing.configuration.settings import decode, encode
+from splitsecond.routing.router.router import check_settings
 
 EDITS, RELOADS = 40, 20
 ENVIRONMENT = {"WEB_KEY": "0123456789abcdef", "OURS": "sk-ours-1234", "GROQ_API_KEY": "gsk-1", "BINARY": "\udcff" * 20}

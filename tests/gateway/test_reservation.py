@@ -10,21 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from splitsecond.core.service import Call, Operation
 from splitsecond.gateway.records.reservation import (
     ReservedTokens,
     answer_count,
     output_limit,
     reserved,
 )
-from splitsecond.policies.choosing.prompt_size import (
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.prompt_tokens import (
+    MAX_PICTURE_TOKENS,
+    UNKNOWN_CONTEXT_TOKENS,
+    conservative_input_tokens,
+)
+from splitsecond.routing.targets.prompt_size import (
     MAX_TOKENS,
     USUAL_OUTPUT_TOKENS,
     input_tokens,
     most_output_tokens,
 )
-from splitsecond.policies.expression import parse
-from splitsecond.router.prompt_tokens import MAX_PICTURE_TOKENS, UNKNOWN_CONTEXT_TOKENS, conservative_input_tokens
-from splitsecond.service import Call, Operation
 
 
 def sent(operation: Operation = "chat", **fields: Any) -> Call:

@@ -9,20 +9,20 @@ from tests.gateway.test_embeddings import Answering
 from tests.gateway.visitor import CHAT, OneRoute, Visitor, visits
 from tests.upstream.scripted_client import ScriptedExchange
 
-from splitsecond.gateway.app import Gateway
+from splitsecond.core.service import Service
+from splitsecond.core.transport.client import Client
+from splitsecond.core.transport.exchange import Origin, Receiver, Request
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import connect
+from splitsecond.core.wire.anthropic import StreamWriter as MessageWriter
+from splitsecond.core.wire.responses import StreamWriter
+from splitsecond.core.wire.sse import events_in
+from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.records.response_owners import ResponseOwners
-from splitsecond.policies.expression import Expression, parse
-from splitsecond.router.settings import ClientKey
-from splitsecond.service import Service
+from splitsecond.routing.construction.expression import Expression, parse
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport.client import Client
-from splitsecond.transport.exchange import Origin, Receiver, Request
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import connect
-from splitsecond.wire.anthropic import StreamWriter as MessageWriter
-from splitsecond.wire.responses import StreamWriter
-from splitsecond.wire.sse import events_in
 
 KEYS = tuple(ClientKey(name, hashlib.sha256(name.encode()).digest()) for name in ("alice", "bob"))
 

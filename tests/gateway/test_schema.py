@@ -7,7 +7,7 @@ import pytest
 import yaml
 from tests.gateway.test_settings import EXAMPLE, GOOD
 
-from splitsecond.gateway.configuration.file_schema import DRAFT, ConfigFile, schema
+from splitsecond.routing.configuration.file_schema import DRAFT, ConfigFile, schema
 
 
 def checked(text: str) -> None:

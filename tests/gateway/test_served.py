@@ -23,7 +23,7 @@ from openai.types.chat import (
 from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 from tests.waiting import WITHIN_S, until
 
-from splitsecond.gateway.configuration.file_schema import schema_text
+from splitsecond.routing.configuration.file_schema import schema_text
 
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}

@@ -18,22 +18,22 @@ from tests.store.records import answered
 from tests.store.test_remote_writer import process as log_process
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
-from splitsecond.catalog.price import Price
-from splitsecond.catalog.prices import PriceLookup
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.prices import PriceLookup
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.process import worker as worker_module
 from splitsecond.gateway.process.server import worker_server
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
-from splitsecond.policies.expression import parse
-from splitsecond.router.settings import ProviderSettings
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.store.database import unwritten_stem
-from splitsecond.store.log import Log
-from splitsecond.store.remote_writer import encode
-from splitsecond.store.unwritten import save
+from splitsecond.log.store.database import unwritten_stem
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.remote_writer import encode
+from splitsecond.log.store.unwritten import save
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.settings import ProviderSettings
+from splitsecond.routing.router.target_directory import TargetDirectory
 
 AS_WEB = {"authorization": f"Bearer {KEY}"}
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond import clock
-from splitsecond.catalog.provider import provider
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.file_schema import ConfigFile
-from splitsecond.gateway.configuration.reading import load, read
-from splitsecond.gateway.configuration.settings import GatewaySettings, Listen, check_reach
-from splitsecond.router.router import check_settings
-from splitsecond.router.settings import LogSettings, PriceConfig, ResumeSettings
-from splitsecond.upstream.spec import Timeouts
+from splitsecond.core import clock
+from splitsecond.core.catalog.provider import provider
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.upstream.spec import Timeouts
+from splitsecond.routing.configuration.file_schema import ConfigFile
+from splitsecond.routing.configuration.reading import load, read
+from splitsecond.routing.configuration.settings import GatewaySettings, Listen, check_reach
+from splitsecond.routing.router.router import check_settings
+from splitsecond.routing.router.settings import LogSettings, PriceConfig, ResumeSettings
 
 KEY = "0123456789abcdef-web"
 ENVIRONMENT = {"WEB_KEY": KEY, "OTHER_KEY": KEY + "2", "SHORT": "abc", "OURS": "sk-ours-1234", "GROQ_API_KEY": "gsk-1"}

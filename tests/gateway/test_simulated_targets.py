@@ -16,13 +16,13 @@ from tests.gateway.conftest import gateway, ready
 from tests.waiting import WITHIN_S
 
 from splitsecond.api.batch import batch
-from splitsecond.cli.serve import check_profiles
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.checkup import checkup
-from splitsecond.gateway.configuration.defaults import unconfigured
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.router.settings import SIMULATED, simulated_profiles
-from splitsecond.router.target_directory import TargetDirectory
+from splitsecond.cli.commands.serve import check_profiles
+from splitsecond.core.errors import CallerFault
+from splitsecond.routing.configuration.checkup import checkup
+from splitsecond.routing.configuration.defaults import unconfigured
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.settings import SIMULATED, simulated_profiles
+from splitsecond.routing.router.target_directory import TargetDirectory
 
 ROUTES = """routes: {fast: {policy: 'fallback("sim/groq", "sim/together")'}}\n"""
 OWN = "providers: {sim: {base_url: http://127.0.0.1:9001/v1}}\n"

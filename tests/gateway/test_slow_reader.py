@@ -10,14 +10,14 @@ import pytest
 import uvloop
 from tests.gateway.visitor import OneRoute
 
-from splitsecond.events import Event
-from splitsecond.gateway.app import Gateway
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.service import Call, Reply, ReplyBase
-from splitsecond.serving import slow_reader
-from splitsecond.serving.connection import HEAD_S, ServerConnection
-from splitsecond.serving.request_cycle import RequestCycle, ServerState
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core.events import Event
+from splitsecond.core.service import Call, Reply, ReplyBase
+from splitsecond.core.serving import slow_reader
+from splitsecond.core.serving.connection import HEAD_S, ServerConnection
+from splitsecond.core.serving.request_cycle import RequestCycle, ServerState
+from splitsecond.gateway.http.app import Gateway
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.router.call_tracker import CallTracker
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"x" * 60_000)
 REQUEST = b'{"model":"fast","stream":true}'

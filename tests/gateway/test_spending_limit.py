@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from tests.gateway.limits import PricedTargets, key_limits
 
-from splitsecond.catalog.price import Price
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.error_response import LimitReached
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Spoken
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits, OpenReservation
 from splitsecond.gateway.records.orphans import open_journal
-from splitsecond.observation import Observation
-from splitsecond.policies.expression import parse
-from splitsecond.router.settings import ClientKey
-from splitsecond.service import Call, Spoken
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.requests.error_response import LimitReached
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.virtual_time import run_virtual
 
 LIMIT_USD = 0.10

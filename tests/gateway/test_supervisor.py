@@ -20,15 +20,15 @@ from tests.gateway.test_served import ASK
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
 from tests.waiting import WITHIN_S, until
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.defaults import unconfigured
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.settings import GatewaySettings, decode, encode
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.gateway.process.supervisor import Supervisor
 from splitsecond.gateway.process.worker import WorkerSlot
-from splitsecond.policies.expression import LONGEST, parse
-from splitsecond.serving.listening import base_url, bind
+from splitsecond.routing.configuration.defaults import unconfigured
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.settings import GatewaySettings, decode, encode
+from splitsecond.routing.construction.expression import LONGEST, parse
 from splitsecond.testing.virtual_time import run_virtual
 
 
@@ -357,7 +357,7 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
 def test_a_gateway_outside_a_fleet_loads_nothing_that_only_a_fleet_needs() -> None:
     program = (
         "import sys, splitsecond.gateway.__main__, splitsecond.gateway.process.supervisor as _;"
-        "from splitsecond.gateway.configuration.reading import read;"
+        "from splitsecond.routing.configuration.reading import read;"
         "from splitsecond.gateway.process.worker import GatewayWorker;"
         "GatewayWorker(read('routes: {}', {})).close();"
         "print(*(name for name in sys.modules if name.startswith('splitsecond.gateway.fleet.') or name == 'psycopg'))"

@@ -13,12 +13,20 @@ from tests.gateway.test_supervisor import bound_at_a_free_port
 from tests.upstream.scripted_client import FINISH, ScriptedClient
 from tests.upstream.test_attempt import SPEC
 
-from splitsecond import internal_errors
-from splitsecond.child_process import ChildProcess
-from splitsecond.errors import say
+from splitsecond.core import internal_errors
+from splitsecond.core.child_process import ChildProcess
+from splitsecond.core.errors import say
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.serving.accepting import Accepting
+from splitsecond.core.serving.server import HttpServer
+from splitsecond.core.transport import packets
+from splitsecond.core.transport.exchange import Origin
+from splitsecond.core.transport.packets import PacketRing
+from splitsecond.core.transport.polling import BatchedPoller
+from splitsecond.core.transport.pool import Pool
+from splitsecond.core.upstream.target import connect
 from splitsecond.gateway import __main__ as worker_program
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.settings import GatewaySettings, encode
 from splitsecond.gateway.fleet.process import FleetProcess
 from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
 from splitsecond.gateway.process import simulation, supervisor
@@ -31,22 +39,14 @@ from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import MetricCounts, Metrics, write_counts
-from splitsecond.observation import Observation
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.router.router import Router
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.service import Call
-from splitsecond.serving.accepting import Accepting
-from splitsecond.serving.server import HttpServer
-from splitsecond.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.settings import GatewaySettings, encode
+from splitsecond.routing.router.call_tracker import CallTracker
+from splitsecond.routing.router.router import Router
+from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport import packets
-from splitsecond.transport.exchange import Origin
-from splitsecond.transport.packets import PacketRing
-from splitsecond.transport.polling import BatchedPoller
-from splitsecond.transport.pool import Pool
-from splitsecond.upstream.target import connect
 
 WANTED = read("routes: {fast: {policy: vllm/x}}", {})
 

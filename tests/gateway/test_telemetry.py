@@ -35,14 +35,14 @@ from tests.gateway.test_served import ASK
 from tests.http_server import Received, Response, http_server
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import read
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.trace_context import span_id
 from splitsecond.gateway.records import telemetry
 from splitsecond.gateway.records.telemetry import Telemetry
-from splitsecond.observation import FaultRecord, Observation
-from splitsecond.router.settings import TelemetrySettings
-from splitsecond.store.call_record import CallRecord
-from splitsecond.trace_context import span_id
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.settings import TelemetrySettings
 
 MS = 1_000_000
 CALL = "req-0af7651916cd43dd8448eb211c80319c"

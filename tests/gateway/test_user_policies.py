@@ -11,13 +11,13 @@ from tests.gateway.conftest import KEY, Served, gateway, heard, ready
 from tests.gateway.test_reload import KEYS, replaced
 from tests.waiting import WITHIN_S, until
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.checkup import checkup
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.gateway.configuration.settings import GatewaySettings, decode, encode
-from splitsecond.gateway.error_response import error_response
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.process.reload import ConfigSource
-from splitsecond.policies.user_policies import PolicyFailed
+from splitsecond.routing.configuration.checkup import checkup
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.settings import GatewaySettings, decode, encode
+from splitsecond.routing.construction.user_policies import PolicyFailed
+from splitsecond.routing.requests.error_response import error_response
 
 POLICY = """
 import splitsecond as ss

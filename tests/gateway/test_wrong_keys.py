@@ -8,9 +8,9 @@ from tests.gateway.test_app import fake
 from tests.gateway.visitor import CHAT, Visitor, visitor, visits
 from tests.serving.fake_client import Transport
 
-from splitsecond import clock
-from splitsecond.gateway.app import Gateway
-from splitsecond.gateway.wrong_keys import (
+from splitsecond.core import clock
+from splitsecond.gateway.http.app import Gateway
+from splitsecond.gateway.http.wrong_keys import (
     FORGET_NS,
     FREE,
     LONGEST_S,
@@ -19,7 +19,7 @@ from splitsecond.gateway.wrong_keys import (
     WrongKeys,
     pause_s,
 )
-from splitsecond.router.settings import ClientKey
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.virtual_time import run_virtual
 
 VALID = "a-key-of-a-client-of-ours"

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.yaml_text import MAX_VALUES, CoreDumper, parsed
+from splitsecond.core.errors import CallerFault
+from splitsecond.routing.configuration.yaml_text import MAX_VALUES, CoreDumper, parsed
 
 
 @pytest.mark.parametrize(

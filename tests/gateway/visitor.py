@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.serving.fake_client import ReceivedResponse, Transport, connected
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.app import Gateway
-from splitsecond.policies.expression import Expression, TargetName
-from splitsecond.router.routing_preferences import RoutingPreferences
-from splitsecond.router.settings import ClientKey
-from splitsecond.service import Service
-from splitsecond.serving.connection import ServerConnection
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Service
+from splitsecond.core.serving.connection import ServerConnection
+from splitsecond.gateway.http.app import Gateway
+from splitsecond.routing.construction.expression import Expression, TargetName
+from splitsecond.routing.router.routing_preferences import RoutingPreferences
+from splitsecond.routing.router.settings import ClientKey
 
 
 class OneRoute:

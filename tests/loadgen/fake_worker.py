@@ -5,12 +5,12 @@ import os
 import signal
 from collections.abc import Callable
 
-from splitsecond.errors import CallerFault, NetworkFault, ProviderFault
-from splitsecond.loadgen.worker import main
-from splitsecond.observation import Observation
-from splitsecond.service import Call, Service
+from splitsecond.bench.load.worker import main
+from splitsecond.core.errors import CallerFault, NetworkFault, ProviderFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Service
+from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.testing.fake_service import FakeService, Script
-from splitsecond.upstream.spec import TargetSpec
 
 
 def quick(call: Call) -> Script:

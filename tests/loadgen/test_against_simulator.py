@@ -6,14 +6,14 @@ from statistics import median
 import pytest
 from tests.waiting import WITHIN_S
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.loadgen.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.loadgen.plan import PlannedLoad, make_plan
-from splitsecond.loadgen.workload import Workload
-from splitsecond.observation import Observation
+from splitsecond.bench.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.bench.load.plan import PlannedLoad, make_plan
+from splitsecond.bench.load.workload import Workload
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.simulator.process import RunningProvider
-from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.upstream.spec import TargetSpec
 
 pytestmark = pytest.mark.system
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen.arrivals import PATTERNS, Pattern, schedule
+from splitsecond.bench.load.arrivals import PATTERNS, Pattern, schedule
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
 
 
 def gaps(offsets: list[int]) -> list[float]:

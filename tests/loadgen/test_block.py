@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.examples import examples
 
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.loadgen.block import UNANSWERED, RequestBlock, run_block
-from splitsecond.loadgen.workload import Composer, Workload
-from splitsecond.observation import Observation
-from splitsecond.pacing import Pacer
-from splitsecond.policies.race import race
-from splitsecond.service import Call, Reply
+from splitsecond.bench.load.block import UNANSWERED, RequestBlock, run_block
+from splitsecond.bench.load.workload import Composer, Workload
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.observation import Observation
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.service import Call, Reply
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.routing.policies.race import race
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import START_NS, run_virtual
-from splitsecond.timing.instrument import InstrumentReading
 
 COMPOSER = Composer(Workload(run="r", system_words=2, user_words=2, output_tokens=10))
 

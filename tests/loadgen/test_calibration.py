@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.loadgen.calibration import WHAT_TO_CHECK, Calibrated, calibrate
-from splitsecond.loadgen.workload import Composer, Workload
-from splitsecond.service import Call
+from splitsecond.bench.load.calibration import WHAT_TO_CHECK, Calibrated, calibrate
+from splitsecond.bench.load.workload import Composer, Workload
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault
-from splitsecond.loadgen import worker_pool
-from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.loadgen.worker_pool import WorkerLost, WorkerPool
-from splitsecond.loadgen.workload import Workload
-from splitsecond.observation import Observation
-from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.upstream.spec import TargetSpec
+from splitsecond.bench.load import worker_pool
+from splitsecond.bench.load.block import RequestBlock
+from splitsecond.bench.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.bench.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.bench.load.worker_pool import WorkerLost, WorkerPool
+from splitsecond.bench.load.workload import Workload
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.upstream.spec import TargetSpec
 
 pytestmark = pytest.mark.system
 

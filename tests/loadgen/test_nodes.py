@@ -14,25 +14,32 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy import stats
 
-from splitsecond import clock
-from splitsecond.analysis.steady import TimeWindows, in_flight, mean_in_flight
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen.arrivals import schedule
-from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.loadgen.messages import ClockReport, Command, ObservationReport, ReadingReport, Report, SendBlock
-from splitsecond.loadgen.nodes import ClockOffset, on_our_clock, shares
-from splitsecond.loadgen.plan import PlannedLoad, make_plan
-from splitsecond.loadgen.worker import LoadWorker
-from splitsecond.loadgen.worker_pool import Pipe, WorkerLost
-from splitsecond.loadgen.workload import Workload
-from splitsecond.observation import Observation
-from splitsecond.service import Call, Service
+from splitsecond.bench.load.arrivals import schedule
+from splitsecond.bench.load.block import RequestBlock
+from splitsecond.bench.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.bench.load.messages import (
+    ClockReport,
+    Command,
+    ObservationReport,
+    ReadingReport,
+    Report,
+    SendBlock,
+)
+from splitsecond.bench.load.nodes import ClockOffset, on_our_clock, shares
+from splitsecond.bench.load.plan import PlannedLoad, make_plan
+from splitsecond.bench.load.worker import LoadWorker
+from splitsecond.bench.load.worker_pool import Pipe, WorkerLost
+from splitsecond.bench.load.workload import Workload
+from splitsecond.bench.statistics.steady import TimeWindows, in_flight, mean_in_flight
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Service
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.instrument import InstrumentReading
-from splitsecond.upstream.spec import TargetSpec
 
 TARGET = "fake/m"
 

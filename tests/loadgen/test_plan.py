@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan, slices, without
+from splitsecond.bench.load.block import RequestBlock
+from splitsecond.bench.load.plan import PlannedLoad, RunPlan, make_plan, slices, without
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
 
 HOSTS = ("https://a.example/v1", "https://b.example/v1", "https://b.example:8443/v1")
 targets = st.dictionaries(

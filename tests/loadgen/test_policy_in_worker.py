@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
-from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.messages import (
+from splitsecond.bench.load.block import RequestBlock
+from splitsecond.bench.load.messages import (
     Command,
     Configure,
     ObservationReport,
@@ -14,14 +14,14 @@ from splitsecond.loadgen.messages import (
     SetWorkload,
     TaskEnded,
 )
-from splitsecond.loadgen.worker import LoadWorker
-from splitsecond.loadgen.workload import Workload
-from splitsecond.observation import Observation
-from splitsecond.pacing import Pacer
-from splitsecond.service import Service
+from splitsecond.bench.load.worker import LoadWorker
+from splitsecond.bench.load.workload import Workload
+from splitsecond.core.observation import Observation
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.service import Service
+from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream.spec import TargetSpec
 
 POLICY = 'fastest("slow/x", "quick/x")'
 

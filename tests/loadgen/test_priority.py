@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from splitsecond.loadgen import priority
+from splitsecond.bench.load import priority
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these priorities")
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.worst_case import check_linear, nested, repeated
 
-from splitsecond import json_array
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen import prompt_files
-from splitsecond.loadgen.prompt_files import PromptFile, parse_prompts, read_prompts
+from splitsecond.bench.load import prompt_files
+from splitsecond.bench.load.prompt_files import PromptFile, parse_prompts, read_prompts
+from splitsecond.core import json_array
+from splitsecond.core.errors import CallerFault
 
 
 def parsed(data: bytes | str) -> PromptFile:

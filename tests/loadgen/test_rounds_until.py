@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.plan import ROUNDS, PlannedLoad, RunPlan, make_plan, rounds_until
+from splitsecond.bench.load.block import RequestBlock
+from splitsecond.bench.load.plan import ROUNDS, PlannedLoad, RunPlan, make_plan, rounds_until
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.testing.virtual_time import run_virtual
 
 

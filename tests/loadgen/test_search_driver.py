@@ -7,23 +7,23 @@ import pytest
 from benchmarks.served_engine import ServedEngine
 from msgspec.structs import replace
 
-from splitsecond import clock
-from splitsecond.analysis.capacity import capacity_of
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import AskedCondition, Capacity
-from splitsecond.analysis.search import PRECISION, Search, Verdict
-from splitsecond.analysis.slo import parse_slo
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen import search_driver
-from splitsecond.loadgen.block import RequestBlock, run_block
-from splitsecond.loadgen.plan import Condition
-from splitsecond.loadgen.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
-from splitsecond.loadgen.workload import Composer, Workload
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.capacity import capacity_of
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, Capacity
+from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.bench.load import search_driver
+from splitsecond.bench.load.block import RequestBlock, run_block
+from splitsecond.bench.load.plan import Condition
+from splitsecond.bench.load.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
+from splitsecond.bench.load.workload import Composer, Workload
+from splitsecond.bench.statistics.search import PRECISION, Search, Verdict
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.simulator.profile import EngineSpec
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.instrument import InstrumentReading
 
 TOKENS = 20
 SPEC = EngineSpec(

@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen.plan import PlannedLoad, make_plan
-from splitsecond.loadgen.sweep import BUILT_IN, NamedWorkload, check_workloads, merged, plain, read_workloads, swept
-from splitsecond.loadgen.workload import Workload, WorkloadVariant
+from splitsecond.bench.load.plan import PlannedLoad, make_plan
+from splitsecond.bench.load.sweep import (
+    BUILT_IN,
+    NamedWorkload,
+    check_workloads,
+    merged,
+    plain,
+    read_workloads,
+    swept,
+)
+from splitsecond.bench.load.workload import Workload, WorkloadVariant
+from splitsecond.core.errors import CallerFault
 
 SWEEP = Workload(
     run="r", variants={"8k": WorkloadVariant(input_tokens=8000), "x": WorkloadVariant(input_tokens=5, output_tokens=7)}

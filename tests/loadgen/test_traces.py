@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.worst_case import check_linear, repeated
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen import traces
-from splitsecond.loadgen.traces import Trace, TracedRequest, read_trace
+from splitsecond.bench.load import traces
+from splitsecond.bench.load.traces import Trace, TracedRequest, read_trace
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
 
 EXCERPTS = Path(__file__).parents[2] / "docs/traces"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"

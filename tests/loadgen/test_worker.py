@@ -12,9 +12,8 @@ import pytest
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
-from splitsecond.loadgen.block import RequestBlock
-from splitsecond.loadgen.messages import (
+from splitsecond.bench.load.block import RequestBlock
+from splitsecond.bench.load.messages import (
     Command,
     Configure,
     ObservationReport,
@@ -26,10 +25,19 @@ from splitsecond.loadgen.messages import (
     TaskEnded,
     fault_from_record,
 )
-from splitsecond.loadgen.workload import Workload
+from splitsecond.bench.load.workload import Workload
+from splitsecond.core.errors import (
+    AllFailed,
+    CallerFault,
+    Fault,
+    NetworkFault,
+    Overloaded,
+    ProviderFault,
+    TimedOut,
+)
+from splitsecond.core.timing.timeline import record_fault
+from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.simulator.process import RunningProvider
-from splitsecond.timing.timeline import record_fault
-from splitsecond.upstream.spec import TargetSpec
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
@@ -80,7 +88,7 @@ def test_a_block_is_reported_request_by_request_then_the_reading_then_its_end() 
 @pytest.mark.system
 def test_a_worker_closes_its_connections_before_it_exits(simulated: RunningProvider) -> None:
     target = TargetSpec(name="t", base_url=simulated.base_url, model=simulated.model)
-    real = (sys.executable, "-W", "always::ResourceWarning", "-m", "splitsecond.loadgen.worker")
+    real = (sys.executable, "-W", "always::ResourceWarning", "-m", "splitsecond.bench.load.worker")
     with Process[bytes](real, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         say(process, Configure([target], 1))
         say(process, SetWorkload("t", Workload(run="r", output_tokens=2)))

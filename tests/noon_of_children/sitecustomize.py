@@ -3,7 +3,7 @@
 import os
 import time
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 _OFFSET_NS = int(os.environ["SPLITSECOND_TEST_WALL_OFFSET_NS"])
 clock._wall_ns = lambda: time.monotonic_ns() + _OFFSET_NS

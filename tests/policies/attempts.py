@@ -1,11 +1,11 @@
 """Observations of attempts that somebody else made, for what is learned from them."""
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import Fault
-from splitsecond.events import RateLimits
-from splitsecond.observation import Observation
-from splitsecond.timing.timeline import record_fault
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import Fault
+from splitsecond.core.events import RateLimits
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.timeline import record_fault
 
 TARGET = "a/x"
 

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
-from splitsecond.service import Call, Service
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
+from splitsecond.core.service import Call, Service
 from splitsecond.testing.fake_service import FakeService, Observer, Script
 from splitsecond.testing.virtual_time import run_virtual
 

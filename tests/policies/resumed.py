@@ -7,17 +7,17 @@ import msgspec
 from hypothesis import strategies as st
 from tests.policies.branches import a_call, play, reset, scripted
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import Fault
-from splitsecond.events import Event, Finish, Token, Usage
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Reply, ReplyBase, Service
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import Fault
+from splitsecond.core.events import Event, Finish, Token, Usage
+from splitsecond.core.service import Call, Reply, ReplyBase, Service
+from splitsecond.core.wire.openai import StreamWriter, decoder
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
-from splitsecond.wire.openai import StreamWriter, decoder
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 CUT = reset()
 WORDS = ("Once ", "upon ", "a ", "time.")

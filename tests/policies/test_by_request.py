@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.policies.branches import a_call, play, scripted
 
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.by_complexity import LEVELS, by_complexity, complexity
-from splitsecond.policies.by_task import by_task
-from splitsecond.policies.cap import cap
-from splitsecond.policies.expression import parse
-from splitsecond.service import Call, Service
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Service
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.policies.by_complexity import LEVELS, by_complexity, complexity
+from splitsecond.routing.policies.by_task import by_task
+from splitsecond.routing.policies.cap import cap
 from splitsecond.testing.fake_service import FakeService, Script
 
 

@@ -13,12 +13,12 @@ from msgspec import Raw
 from tests.policies.branches import a_call, fails, play, scripted, status
 from tests.policies.test_cascade import read_all, shown
 
-from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.events import Done, Token
-from splitsecond.policies.cache import CHUNK_BYTES, Cache, _in_large_chunks, _key, cache
-from splitsecond.policies.replies.shared_reply import RecordedChunk
-from splitsecond.policies.settings import MemorySize, flag
-from splitsecond.service import Call, Operation, Service
+from splitsecond.core.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.events import Done, Token
+from splitsecond.core.service import Call, Operation, Service
+from splitsecond.routing.machinery.replies.shared_reply import RecordedChunk
+from splitsecond.routing.machinery.settings import MemorySize, flag
+from splitsecond.routing.policies.cache import CHUNK_BYTES, Cache, _in_large_chunks, _key, cache
 from splitsecond.testing.fake_service import FakeService, Script
 
 MESSAGES = [{"role": "user", "content": "Hi"}]

@@ -4,14 +4,14 @@ import asyncio
 
 from tests.policies.branches import SILENT, a_call, ask, fails, play, reset, status
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.observation import Observation
-from splitsecond.policies.call_observation import call_observations
-from splitsecond.policies.fallback import fallback
-from splitsecond.policies.race import race
-from splitsecond.service import Service
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Service
+from splitsecond.core.timing.timeline import record_fault
+from splitsecond.routing.machinery.call_observation import call_observations
+from splitsecond.routing.policies.fallback import fallback
+from splitsecond.routing.policies.race import race
 from splitsecond.testing.fake_service import FakeService, Script
-from splitsecond.timing.timeline import record_fault
 
 
 class Books:

@@ -7,15 +7,15 @@ import pytest
 from msgspec import Raw
 from tests.policies.branches import SILENT, a_call, bad_request, fails, play, scripted, status
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault
-from splitsecond.events import Event, Finish, Token
-from splitsecond.policies.cascade import cascade
-from splitsecond.policies.definition import PolicyContext
-from splitsecond.policies.replies.acceptance import DraftAnswer, acceptance
-from splitsecond.policies.replies.judge import ANSWER_CHARACTERS, QUESTION_CHARACTERS
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import AllFailed, CallerFault, Fault, NetworkFault
+from splitsecond.core.events import Event, Finish, Token
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.routing.machinery.definition import PolicyContext
+from splitsecond.routing.machinery.replies.acceptance import DraftAnswer, acceptance
+from splitsecond.routing.machinery.replies.judge import ANSWER_CHARACTERS, QUESTION_CHARACTERS
+from splitsecond.routing.policies.cascade import cascade
 from splitsecond.testing.fake_service import FakeService, Script
 
 LARGE = Script(ttft=1.0, tokens=1, texts=("large",))

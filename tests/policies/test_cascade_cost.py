@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.policies.branches import SILENT, ask, fails, play, refused, scripted
 from tests.policies.test_cascade import LARGE, chat, says
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.preview import PreviewedChoice, preview, sample
-from splitsecond.policies.targets.escalations import ENOUGH, HALF_LIFE_NS, REMEMBERED, EscalationRate
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
+from splitsecond.routing.targets.escalations import ENOUGH, HALF_LIFE_NS, REMEMBERED, EscalationRate
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD, BAD = says("yes"), says("cut", finish="length")

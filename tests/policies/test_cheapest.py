@@ -5,13 +5,13 @@ import pytest
 from tests.policies.branches import a_call, ask, play
 from tests.policies.traffic import Sent, changing, shares, steady, traffic
 
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.cheapest import cheapest
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.policies.cheapest import cheapest
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 FACTS = {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.examples import examples
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.policies.targets.circuit_breaker import (
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.routing.targets.circuit_breaker import (
     DISTRUST_NS,
     FIRST_OPEN_NS,
     IN_A_ROW,

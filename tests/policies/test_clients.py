@@ -8,21 +8,28 @@ import pytest
 from msgspec import Raw
 from tests.policies.branches import play
 
-from splitsecond.events import Done, Token
-from splitsecond.policies.by_complexity import by_complexity, complexity
-from splitsecond.policies.cache import _key, cache
-from splitsecond.policies.cap import cap
-from splitsecond.policies.cascade import cascade
-from splitsecond.policies.choosing.prompt_size import input_tokens, most_output_tokens
-from splitsecond.policies.fallback import fallback
-from splitsecond.policies.pipeline import INSTRUCTION, _with_marker, pipeline
-from splitsecond.policies.prompt import field_value, last_user_text, messages, must_call, wanted_effort, wanted_form
-from splitsecond.policies.race import race
-from splitsecond.policies.replies.judge import _judge_call
-from splitsecond.policies.sticky import conversation
-from splitsecond.service import Call, Service, Spoken
+from splitsecond.core.events import Done, Token
+from splitsecond.core.service import Call, Service, Spoken
+from splitsecond.core.wire import anthropic, openai, responses
+from splitsecond.routing.machinery.prompt import (
+    field_value,
+    last_user_text,
+    messages,
+    must_call,
+    wanted_effort,
+    wanted_form,
+)
+from splitsecond.routing.machinery.replies.judge import _judge_call
+from splitsecond.routing.policies.by_complexity import by_complexity, complexity
+from splitsecond.routing.policies.cache import _key, cache
+from splitsecond.routing.policies.cap import cap
+from splitsecond.routing.policies.cascade import cascade
+from splitsecond.routing.policies.fallback import fallback
+from splitsecond.routing.policies.pipeline import INSTRUCTION, _with_marker, pipeline
+from splitsecond.routing.policies.race import race
+from splitsecond.routing.policies.sticky import conversation
+from splitsecond.routing.targets.prompt_size import input_tokens, most_output_tokens
 from splitsecond.testing.fake_service import FakeService, Script
-from splitsecond.wire import anthropic, openai, responses
 
 DIALECTS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
 WIRES: dict[Spoken, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses}

@@ -19,15 +19,15 @@ from tests.policies.branches import (
 )
 from tests.policies.test_expression import expressions, in_region
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import Fault, NetworkFault
-from splitsecond.events import Broken, Done
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import Expression
-from splitsecond.service import Service
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import Fault, NetworkFault
+from splitsecond.core.events import Broken, Done
+from splitsecond.core.service import Service
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import Expression
 from splitsecond.testing.fake_service import Script
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 WITHIN_MS = 3000
 BODY = {"messages": [{"role": "user", "content": "Say something."}]}

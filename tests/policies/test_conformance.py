@@ -3,12 +3,12 @@
 import pytest
 from tests.policies.test_expression import in_region
 
-from splitsecond.policies.building import build
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.policies.expression import parse
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.routing.construction.expression import parse
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import FakeService, Script
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 EXPRESSIONS = [
     '"a/x"',

@@ -3,11 +3,11 @@
 import pytest
 from tests.policies.branches import SILENT, a_call, ask, play, scripted
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, TimedOut
-from splitsecond.events import Broken, Event
-from splitsecond.policies.deadline import deadline
-from splitsecond.service import Call, Reply
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, TimedOut
+from splitsecond.core.events import Broken, Event
+from splitsecond.core.service import Call, Reply
+from splitsecond.routing.policies.deadline import deadline
 from splitsecond.testing.fake_service import Script
 
 

@@ -5,14 +5,14 @@ from typing import Any, Literal
 import pytest
 from tests.policies.branches import a_call, play, scripted
 
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.policies.definition import Policy, PolicyContext
-from splitsecond.policies.expression import parse, targets
-from splitsecond.policies.fallback import fallback
-from splitsecond.policies.settings import Count, Duration, Share
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.routing.construction.expression import parse, targets
+from splitsecond.routing.machinery.definition import Policy, PolicyContext
+from splitsecond.routing.machinery.settings import Count, Duration, Share
+from splitsecond.routing.policies.fallback import fallback
 from splitsecond.testing.fake_service import FakeService, Script
 
 DEFAULT = Share.parse("part", 0.5)

@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.policies.replies.delivered import MOST_WAITING, DeliveredText, ReplayDiff, ReplayMismatch
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.routing.machinery.replies.delivered import (
+    MOST_WAITING,
+    DeliveredText,
+    ReplayDiff,
+    ReplayMismatch,
+)
 
 DONE = Done(0, marker=True)
 SIGNED, OTHER = Quiet(0, "signature", "of one"), Quiet(0, "signature", "of another")

@@ -9,10 +9,10 @@ import pytest
 from tests.policies.attempts import answered, closed, failed
 from tests.policies.branches import refused, silent, status
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.policies.targets.estimate import SpeedEstimate
-from splitsecond.policies.targets.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Sample, slope
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.routing.targets.estimate import SpeedEstimate
+from splitsecond.routing.targets.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Sample, slope
 
 
 class Time:

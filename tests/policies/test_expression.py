@@ -7,18 +7,22 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.cascade import AcceptanceRule
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.policies.expression import DEEPEST, LONGEST, Expression, PolicyExpression, TargetName, parse, targets
-from splitsecond.policies.fallback import HowOrOff
-from splitsecond.policies.fastest import Figure
-from splitsecond.policies.pipeline import EarlyStart
-from splitsecond.policies.race import RaceFigure
-from splitsecond.policies.resume import LEAST_TOKENS
-from splitsecond.policies.settings import (
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Service
+from splitsecond.core.timing.uses import FIRST_TOKEN_USES
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.routing.construction.expression import (
+    DEEPEST,
+    LONGEST,
+    Expression,
+    PolicyExpression,
+    TargetName,
+    parse,
+    targets,
+)
+from splitsecond.routing.machinery.settings import (
     Count,
     Duration,
     MemorySize,
@@ -32,11 +36,15 @@ from splitsecond.policies.settings import (
     UseCase,
     Weights,
 )
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Service
+from splitsecond.routing.policies.cascade import AcceptanceRule
+from splitsecond.routing.policies.fallback import HowOrOff
+from splitsecond.routing.policies.fastest import Figure
+from splitsecond.routing.policies.pipeline import EarlyStart
+from splitsecond.routing.policies.race import RaceFigure
+from splitsecond.routing.policies.resume import LEAST_TOKENS
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService
-from splitsecond.timing.uses import FIRST_TOKEN_USES
 
 WHOLE = 'fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")'
 

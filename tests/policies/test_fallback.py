@@ -18,15 +18,15 @@ from tests.policies.branches import (
     too_long,
 )
 
-from splitsecond.errors import AllFailed, CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.fallback import fallback
-from splitsecond.policies.fault_handling import Remedy, remedy, retry_after_ns
-from splitsecond.policies.race import race
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call
+from splitsecond.core.errors import AllFailed, CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery.fault_handling import Remedy, remedy, retry_after_ns
+from splitsecond.routing.policies.fallback import fallback
+from splitsecond.routing.policies.race import race
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD = Script(ttft=0.2)

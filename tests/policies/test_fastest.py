@@ -9,14 +9,14 @@ from tests.examples import examples
 from tests.policies.branches import a_call, ask, play, reset, scripted
 from tests.policies.traffic import changing, scattered, shares, steady, traffic
 
-from splitsecond import clock
-from splitsecond.errors import AllFailed, Fault, Overloaded, ProviderFault
-from splitsecond.observation import Observation
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import PolicyExpression, TargetName, parse
-from splitsecond.policies.fastest import fastest
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Reply
+from splitsecond.core import clock
+from splitsecond.core.errors import AllFailed, Fault, Overloaded, ProviderFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Reply
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import PolicyExpression, TargetName, parse
+from splitsecond.routing.policies.fastest import fastest
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 TWO = 'fastest("a/x", "b/x")'

@@ -1,8 +1,8 @@
 """How much of a rate limit is left: what the provider said, less what was sent since."""
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.events import RateLimits
-from splitsecond.policies.targets.headroom import LONGEST_NS, UNKNOWN_RESET_NS, RateLimitHeadroom
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.events import RateLimits
+from splitsecond.routing.targets.headroom import LONGEST_NS, UNKNOWN_RESET_NS, RateLimitHeadroom
 
 NOW = 100 * NS_PER_S
 IN_A_MINUTE = RateLimits(requests_left=3, requests_reset_ns=60 * NS_PER_S)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.policies.branches import SILENT, a_call, ask, fails, play, refused, reset, scripted, silent, status
 
-from splitsecond.errors import AllFailed, CallerFault, TimedOut
-from splitsecond.policies.budget import MOST_SAVED, ExtraRequestBudget
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.hedge import REMEMBERED, LatencyWindow, hedge
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Service
+from splitsecond.core.errors import AllFailed, CallerFault, TimedOut
+from splitsecond.core.service import Service
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery.budget import MOST_SAVED, ExtraRequestBudget
+from splitsecond.routing.policies.hedge import REMEMBERED, LatencyWindow, hedge
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 USUAL = Script(ttft=0.2, tokens=1)

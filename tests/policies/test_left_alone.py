@@ -6,8 +6,8 @@ import pytest
 from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, reset, silent, status
 from tests.policies.world import DOWN, GOOD, World
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import AllFailed, Fault, Overloaded
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import AllFailed, Fault, Overloaded
 from splitsecond.testing.fake_service import Script
 
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.policies.branches import SILENT, a_call, ask, fails, play, scripted, status
 
-from splitsecond import clock
-from splitsecond.errors import Overloaded, TimedOut
-from splitsecond.policies.limit import FIRST_GUESS_NS, limit
+from splitsecond.core import clock
+from splitsecond.core.errors import Overloaded, TimedOut
+from splitsecond.routing.policies.limit import FIRST_GUESS_NS, limit
 from splitsecond.testing.fake_service import Script
 
 GOOD = Script(ttft=0.2, tokens=1)

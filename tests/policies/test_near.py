@@ -4,12 +4,12 @@ import pytest
 from tests.policies.branches import a_call, play
 from tests.policies.traffic import shares, steady, traffic
 
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 WHERE = {"paris": "eu-west", "rome": "eu-south", "bern": "eu", "texas": "us-south", "odd": "europe", "lost": ""}

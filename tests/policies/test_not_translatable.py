@@ -4,12 +4,12 @@ import pytest
 from msgspec import structs
 from tests.policies.branches import a_call, ask, play, scripted
 
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.fault_handling import NOT_TRANSLATABLE
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery.fault_handling import NOT_TRANSLATABLE
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import Script
 
 

@@ -11,15 +11,15 @@ from tests.policies.attempts import failed
 from tests.policies.branches import SILENT, Seen, a_call, ask, fails, key_refused, play, refused, reset, silent, status
 from tests.policies.world import GOOD
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import Fault, Overloaded
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse, targets
-from splitsecond.policies.targets.circuit_breaker import IN_A_ROW, CircuitBreaker
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import Fault, Overloaded
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse, targets
+from splitsecond.routing.targets.circuit_breaker import IN_A_ROW, CircuitBreaker
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 ACCOUNT = TargetInfo(account="ours")

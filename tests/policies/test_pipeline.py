@@ -8,12 +8,12 @@ from msgspec import Raw
 from tests.policies.branches import SILENT, a_call, fails, play, scripted, status
 from tests.policies.test_cascade import chat, read_all, shown
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import AllFailed, CallerFault, ProviderFault
-from splitsecond.events import Broken, Token
-from splitsecond.policies.pipeline import INSTRUCTION, MARKER, EarlyStart, pipeline
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import AllFailed, CallerFault, ProviderFault
+from splitsecond.core.events import Broken, Token
+from splitsecond.core.service import Call
+from splitsecond.routing.policies.pipeline import INSTRUCTION, MARKER, EarlyStart, pipeline
 from splitsecond.testing.fake_service import Script
 
 SLOW = Script(ttft=1.0, tokens=1, texts=("slow",))

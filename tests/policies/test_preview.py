@@ -1,11 +1,11 @@
 """Previews: the targets that calls would go to, without sending one."""
 
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.observation import FaultRecord, Observation
-from splitsecond.policies.expression import parse
-from splitsecond.policies.preview import PreviewedChoice, preview, sample
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
 
 

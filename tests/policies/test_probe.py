@@ -7,9 +7,9 @@ from tests.policies.attempts import answered, failed
 from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, silent, status
 from tests.policies.world import GOOD, World
 
-from splitsecond.errors import AllFailed, CallerFault, Fault, TimedOut
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_state import LEAST_PROBE_TIMEOUT_NS
+from splitsecond.core.errors import AllFailed, CallerFault, Fault, TimedOut
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_state import LEAST_PROBE_TIMEOUT_NS
 from splitsecond.testing.fake_service import Script
 
 POLICIES = [

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from splitsecond.policies.choosing.prompt_size import (
+from splitsecond.core.service import Call
+from splitsecond.routing.targets.prompt_size import (
     PICTURE_TOKENS,
     USUAL_OUTPUT_TOKENS,
     input_tokens,
     most_output_tokens,
     output_tokens,
 )
-from splitsecond.service import Call
 
 PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. "
 """24 words and 4 marks."""

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, scripted, status
 
-from splitsecond import clock
-from splitsecond.errors import AllFailed
-from splitsecond.events import Event
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.race import SAVED_S, SpendingAccount, race
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Reply
+from splitsecond.core import clock
+from splitsecond.core.errors import AllFailed
+from splitsecond.core.events import Event
+from splitsecond.core.service import Call, Reply
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.policies.race import SAVED_S, SpendingAccount, race
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 

@@ -6,10 +6,10 @@ import pytest
 from tests.policies.branches import ask, play, reset, scripted
 from tests.policies.traffic import Speed, shares, steady, traffic
 
-from splitsecond import clock
-from splitsecond.errors import AllFailed
-from splitsecond.policies.race import race
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.errors import AllFailed
+from splitsecond.core.service import Call
+from splitsecond.routing.policies.race import race
 from splitsecond.testing.fake_service import Script
 
 EARLY = Script(ttft=0.1, tps=30, tokens=200)

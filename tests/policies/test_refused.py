@@ -7,17 +7,17 @@ from tests.policies.attempts import answered, failed
 from tests.policies.branches import a_call, ask, fails, key_refused, play, status
 from tests.policies.world import GOOD, World, until
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import Overloaded, ProviderFault
-from splitsecond.events import RateLimits
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.fault_handling import ejected, retry_after_ns
-from splitsecond.policies.targets.credit import KEY_RETRY_NS
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import Overloaded, ProviderFault
+from splitsecond.core.events import RateLimits
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery.fault_handling import ejected, retry_after_ns
+from splitsecond.routing.targets.credit import KEY_RETRY_NS
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService
 
 

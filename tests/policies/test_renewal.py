@@ -5,10 +5,10 @@ import asyncio
 from tests.policies.attempts import answered, failed
 from tests.policies.branches import a_call, ask, fails, key_refused, reset, scripted, status
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
 
 ACCOUNTS = {

@@ -18,12 +18,12 @@ from tests.policies.resumed import (
     receive,
 )
 
-from splitsecond.errors import CallerFault, ProviderFault, TimedOut
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.core.errors import CallerFault, ProviderFault, TimedOut
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4])

@@ -13,13 +13,13 @@ from tests.policies.branches import play
 from tests.policies.resumed import CUT, Received, Stream, chunked, receive
 from tests.policies.test_delivered import pieces
 
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.events import Done, Event, Finish, Token, ToolPart, Usage
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Service, Spoken
-from splitsecond.upstream.transcoding import continuation_encoder, transcoder
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.events import Done, Event, Finish, Token, ToolPart, Usage
+from splitsecond.core.service import Call, Service, Spoken
+from splitsecond.core.upstream.transcoding import continuation_encoder, transcoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.targets.target_states import TargetStates
 
 DIALECTS: list[Spoken] = ["anthropic", "responses"]
 BOTH = 'resume("a", "b")'

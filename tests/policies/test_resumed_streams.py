@@ -21,15 +21,15 @@ from tests.policies.resumed import (
 )
 from tests.policies.test_delivered import pieces
 
-from splitsecond.errors import Fault
-from splitsecond.events import Broken, Done, Event, Token
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.replies.resumable import BLOCK_BYTES
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Service
+from splitsecond.core.errors import Fault
+from splitsecond.core.events import Broken, Done, Event, Token
+from splitsecond.core.service import Service
+from splitsecond.core.wire.openai.client_side import continuation_encoder
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery.replies.resumable import BLOCK_BYTES
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import Script
-from splitsecond.wire.openai.client_side import continuation_encoder
 
 
 def test_a_break_after_the_end_of_an_answer_is_ignored() -> None:

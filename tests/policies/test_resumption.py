@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from tests.policies.test_expression import expressions, in_region, made
 
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import Expression, parse, targets
-from splitsecond.policies.replies.resumption import resumed
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import Expression, parse, targets
+from splitsecond.routing.construction.resumption import resumed
 from splitsecond.testing.fake_service import FakeService
 
 PLACES = [

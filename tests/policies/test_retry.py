@@ -5,12 +5,12 @@ from random import Random
 import pytest
 from tests.policies.branches import a_call, ask, bad_request, fails, play, refused, reset, scripted, silent, status
 
-from splitsecond import clock
-from splitsecond.errors import AllFailed, Fault
-from splitsecond.policies.definition import PolicyContext
-from splitsecond.policies.fallback import fallback
-from splitsecond.policies.retry import TIMER_NS, retry
-from splitsecond.service import Service
+from splitsecond.core import clock
+from splitsecond.core.errors import AllFailed, Fault
+from splitsecond.core.service import Service
+from splitsecond.routing.machinery.definition import PolicyContext
+from splitsecond.routing.policies.fallback import fallback
+from splitsecond.routing.policies.retry import TIMER_NS, retry
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD = Script(ttft=0.2)

@@ -9,9 +9,9 @@ from tests.policies.attempts import answered, closed
 from tests.policies.branches import SILENT, a_call, ask, play
 from tests.policies.world import Told, World
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.policies.targets.estimate import SpeedEstimate
-from splitsecond.policies.targets.silence_detector import LEAST_RACES, SilenceDetector
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.routing.targets.estimate import SpeedEstimate
+from splitsecond.routing.targets.silence_detector import LEAST_RACES, SilenceDetector
 from splitsecond.testing.fake_service import Script
 
 

@@ -12,11 +12,11 @@ from msgspec import Raw
 from tests.policies.branches import ask, play
 from tests.policies.test_fastest import Down
 
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.sticky import Sticky, conversation, sticky
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.policies.sticky import Sticky, conversation, sticky
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 NAMES = ["a/x", "b/x", "c/x"]
@@ -177,7 +177,7 @@ def test_a_conversation_that_began_elsewhere_stays_while_it_is_used() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitsecond.policies.sticky.REMEMBERED", 50)
+    monkeypatch.setattr("splitsecond.routing.policies.sticky.REMEMBERED", 50)
     site = Site()
 
     async def main() -> None:

@@ -8,12 +8,12 @@ from tests.policies.attempts import answered, failed
 from tests.policies.branches import SILENT, a_call, ask, fails, play, refused, scripted, status
 from tests.policies.world import DOWN, GOOD, World, until
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import MAX_STATES, TargetStates
-from splitsecond.service import Call, Reply
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Reply
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import MAX_STATES, TargetStates
 from splitsecond.testing.fake_service import Script
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tests.policies.branches import a_call, play, scripted
 
-from splitsecond.errors import CallerFault
-from splitsecond.policies.building import build
-from splitsecond.policies.catalogue_of_policies import POLICIES
-from splitsecond.policies.expression import PolicyExpression, parse
-from splitsecond.policies.user_policies import REGISTERED, PolicyFailed, PolicyFile
+from splitsecond.core.errors import CallerFault
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.catalogue_of_policies import POLICIES
+from splitsecond.routing.construction.expression import PolicyExpression, parse
+from splitsecond.routing.construction.user_policies import REGISTERED, PolicyFailed, PolicyFile
 from splitsecond.testing.fake_service import Script
 
 SECOND_FIRST = """

@@ -4,12 +4,12 @@ import pytest
 from tests.policies.attempts import answered, failed
 from tests.policies.branches import SILENT, ask, play, refused, scripted
 
-from splitsecond import clock
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import Script
 
 

@@ -4,11 +4,11 @@ import pytest
 from tests.policies.attempts import answered, closed, failed
 from tests.policies.branches import bad_request, full, refused, reset, silent, status, too_long
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import Fault, NetworkFault, Phase, ProviderFault, TimedOut
-from splitsecond.observation import Observation
-from splitsecond.policies.targets.verdict import AttemptVerdict, verdict
-from splitsecond.wire.provider_errors import fault_from_response
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import Fault, NetworkFault, Phase, ProviderFault, TimedOut
+from splitsecond.core.observation import Observation
+from splitsecond.core.wire.provider_errors import fault_from_response
+from splitsecond.routing.targets.verdict import AttemptVerdict, verdict
 
 
 def provider(kind: str, phase: Phase = "first token", code: int = 200) -> ProviderFault:

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from tests.policies.branches import ask, play
 from tests.policies.test_fastest import Down, Unwell
 
-from splitsecond.errors import CallerFault
-from splitsecond.policies.definition import PolicyContext
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.policies.weighted import weighted
-from splitsecond.service import Service
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Service
+from splitsecond.routing.machinery.definition import PolicyContext
+from splitsecond.routing.policies.weighted import weighted
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 NAMES = "abcdef"

@@ -10,12 +10,12 @@ import pytest
 from tests.policies.branches import a_call, play
 from tests.policies.world import GOOD
 
-from splitsecond import clock
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse, targets
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.policies.targets.whole_answers import LEAST_SAMPLES, SAMPLED
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse, targets
+from splitsecond.routing.targets.target_states import TargetStates
+from splitsecond.routing.targets.whole_answers import LEAST_SAMPLES, SAMPLED
 from splitsecond.testing.fake_service import FakeService, Script
 
 FEW = {"max_tokens": 100}

@@ -7,12 +7,12 @@ import pytest
 from msgspec import Raw
 from tests.worst_case import JSON_KINDS, check_cheap, check_linear, deepest_json, repeated
 
-from splitsecond.policies.by_complexity import complexity
-from splitsecond.policies.cache import _key
-from splitsecond.policies.choosing.prompt_size import PICTURE_TOKENS, input_tokens, most_output_tokens
-from splitsecond.policies.prompt import must_call, wanted_effort, wanted_form, with_instruction
-from splitsecond.policies.sticky import conversation
-from splitsecond.service import Call, Spoken
+from splitsecond.core.service import Call, Spoken
+from splitsecond.routing.machinery.prompt import must_call, wanted_effort, wanted_form, with_instruction
+from splitsecond.routing.policies.by_complexity import complexity
+from splitsecond.routing.policies.cache import _key
+from splitsecond.routing.policies.sticky import conversation
+from splitsecond.routing.targets.prompt_size import PICTURE_TOKENS, input_tokens, most_output_tokens
 
 READERS: dict[str, Callable[[Call], object]] = {
     "prompt size": input_tokens,

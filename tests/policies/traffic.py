@@ -8,13 +8,13 @@ from random import Random
 import msgspec
 from tests.policies.branches import a_call, play
 
-from splitsecond import clock
-from splitsecond.errors import Fault
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call, Service
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.service import Call, Service
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 Speed = Callable[[float], Script]

@@ -6,13 +6,13 @@ from random import Random
 
 from tests.policies.branches import Seen, a_call, ask, fails, refused
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse, targets
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.service import Call
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse, targets
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD = Script(ttft=0.2, tokens=3)

@@ -10,8 +10,8 @@ import pytest
 from tests.report.browser import browser
 from tests.report.invented import invented_run
 
-from splitsecond.analysis.findings import Run
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.findings import Run
+from splitsecond.core.observation import Observation
 
 collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]
 

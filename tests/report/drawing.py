@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from splitsecond.report.chart import Plot
+from splitsecond.core.pages.chart import Plot
 
 
 def elements(plot: Plot) -> list[ElementTree.Element]:

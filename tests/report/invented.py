@@ -12,18 +12,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.analysis.answers import add_answers
-from splitsecond.analysis.caching import cache_savings
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.cost import bill
-from splitsecond.analysis.findings import AskedCondition, Run
-from splitsecond.analysis.row_cost import with_cost
-from splitsecond.analysis.statements import statements
-from splitsecond.analysis.wording import Statement
-from splitsecond.catalog.price import Price
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.observation import FaultRecord, Observation, Role
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, Run
+from splitsecond.bench.findings.row_cost import with_cost
+from splitsecond.bench.findings.statements import statements
+from splitsecond.bench.money.caching import cache_savings
+from splitsecond.bench.runs.answers import add_answers
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.money.cost import bill
+from splitsecond.core.observation import FaultRecord, Observation, Role
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.wording import Statement
 
 PROVIDERS: dict[str, dict[int, tuple[float, float, float]]] = {
     "generalcompute/llama-3.1-70b-instruct": {1: (180, 220, 310), 8: (210, 310, 285), 32: (280, 450, 245)},

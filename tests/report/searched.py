@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 from tests.analysis.made import closed_loop, failure
 
-from splitsecond.analysis.capacity import capacity_of, capacity_statements
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import AskedCondition, Run
-from splitsecond.analysis.slo import parse_slo
-from splitsecond.analysis.wording import full
-from splitsecond.catalog.price import Price
-from splitsecond.observation import Observation
+from splitsecond.bench.findings.capacity import capacity_of, capacity_statements
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, Run
+from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import full
 
 TARGET = "127.0.0.1:8000/mine"
 SLO = parse_slo("ttft=300ms,tpot=20ms")

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.drawing import elements, marks, texts, tips, xs, ys
 
-from splitsecond.report.axis import Axis, fitted, linear, load_axis, logarithmic, moments, shares
-from splitsecond.report.chart import WIDTH, Chart, Plot, palette_entries, picture, target_entries
+from splitsecond.core.pages.axis import Axis, fitted, linear, load_axis, logarithmic, moments, shares
+from splitsecond.core.pages.chart import WIDTH, Chart, Plot, palette_entries, picture, target_entries
 
 ENTRIES = target_entries(["a/x", "b/y"])
 HOSTILE = '</title><script>alert("1")</script>&'

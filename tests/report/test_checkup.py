@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 from tests.analysis.made import request
 
-from splitsecond.analysis.accuracy import Accuracy
-from splitsecond.analysis.summary import summary_of
-from splitsecond.observation import PacketCounts
-from splitsecond.report.checkup import TargetCheck, accuracy_table, target_table
+from splitsecond.bench.report.checkup import TargetCheck, accuracy_table, target_table
+from splitsecond.bench.statistics.accuracy import Accuracy
+from splitsecond.core.observation import PacketCounts
+from splitsecond.log.statistics.summary import summary_of
 
 NAME = "fireworks/accounts/fireworks/models/llama-v3p1-405b-instruct"
 

@@ -9,10 +9,10 @@ from tests.report.drawing import marks, tips
 from tests.report.invented import invented_run
 from tests.report.page import Page
 
-from splitsecond.analysis.compare import Comparison, RunData, compare
-from splitsecond.observation import Observation
-from splitsecond.report.chart import Plot
-from splitsecond.report.compare_page import _changes, render_comparison
+from splitsecond.bench.findings.compare import Comparison, RunData, compare
+from splitsecond.bench.report.compare_page import _changes, render_comparison
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages.chart import Plot
 
 GROQ, REPLICATE = TARGETS = ("groq/llama-3.1-70b-versatile", "replicate/meta-llama-3-70b")
 

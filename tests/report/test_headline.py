@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from tests.report.invented import PROVIDERS, invented_run
 
-from splitsecond.analysis.findings import Run
-from splitsecond.observation import Observation
-from splitsecond.report.headline import run_headline
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.report.headline import run_headline
+from splitsecond.core.observation import Observation
 
 GENERALCOMPUTE, GROQ = "generalcompute/llama-3.1-70b-instruct", "groq/llama-3.1-70b-versatile"
 

@@ -10,11 +10,11 @@ from tests.golden import Golden
 from tests.report.invented import invented_run, priced
 from tests.report.page import Page
 
-from splitsecond.analysis.findings import Goodput, Run
-from splitsecond.observation import Observation
-from splitsecond.report.chart import target_entries
-from splitsecond.report.html import HtmlTable, TableCell, render
-from splitsecond.report.run_page import render_run
+from splitsecond.bench.findings.findings import Goodput, Run
+from splitsecond.bench.report.run_page import render_run
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages.chart import target_entries
+from splitsecond.core.pages.html import HtmlTable, TableCell, render
 
 Invented = tuple[Run, Sequence[Observation]]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

@@ -6,10 +6,10 @@ import msgspec
 from tests.report.drawing import marks, texts, tips, xs, ys
 from tests.report.invented import invented_run
 
-from splitsecond.analysis.findings import BreakEven, Crossing
-from splitsecond.analysis.speed_and_price import PricedSpeed, SpeedAndPrice
-from splitsecond.report.chart import NARROW, WIDTH
-from splitsecond.report.money_plots import break_even, choosing_plots, length
+from splitsecond.bench.findings.findings import BreakEven, Crossing
+from splitsecond.bench.report.money_plots import break_even, choosing_plots, length
+from splitsecond.core.pages.chart import NARROW, WIDTH
+from splitsecond.log.production.speed_and_price import PricedSpeed, SpeedAndPrice
 
 RUN, _ = invented_run(concurrencies=(1,), requests=20)
 GC, GROQ = (row.target for row in RUN.conditions[:2])

@@ -6,17 +6,17 @@ import pytest
 from tests.report.drawing import elements, keys, marks, texts, tips, xs, ys
 from tests.report.invented import PROVIDERS, invented_run
 
-from splitsecond.analysis.findings import Run
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import CallerFault
-from splitsecond.observation import Observation
-from splitsecond.report import png
-from splitsecond.report.axis import linear
-from splitsecond.report.chart import Chart, Plot
-from splitsecond.report.figure_cells import number
-from splitsecond.report.plot_frame import legends
-from splitsecond.report.plots import plots_of
-from splitsecond.report.series import over_time
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.report.plot_frame import legends
+from splitsecond.bench.report.plots import plots_of
+from splitsecond.bench.report.series import over_time
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages import png
+from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.chart import Chart, Plot
+from splitsecond.core.pages.figure_cells import number
 
 Invented = tuple[Run, Sequence[Observation]]
 GROQ = "groq/llama-3.1-70b-versatile"

@@ -2,11 +2,12 @@ import msgspec
 import pytest
 from tests.report.invented import invented_run
 
-from splitsecond.analysis.findings import Instrument, NodeFindings, Run
-from splitsecond.analysis.summary import Summary
-from splitsecond.observation import PacketCounts
-from splitsecond.report import figure_cells, rows
-from splitsecond.report.run_page import render_run
+from splitsecond.bench.findings.findings import Instrument, NodeFindings, Run
+from splitsecond.bench.report import rows
+from splitsecond.bench.report.run_page import render_run
+from splitsecond.core.observation import PacketCounts
+from splitsecond.core.pages import figure_cells
+from splitsecond.log.statistics.summary import Summary
 
 
 @pytest.mark.parametrize(

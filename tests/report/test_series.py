@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.invented import invented_run
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.observation import Observation
-from splitsecond.report import series
+from splitsecond.bench.report import series
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.observation import Observation
 
 ONE = Observation(
     id="1",

@@ -8,10 +8,10 @@ from tests.golden import Golden
 from tests.report.drawing import tips
 from tests.report.page import Page
 
-from splitsecond.analysis.production import ProductionSpeed, graded
-from splitsecond.analysis.summary import Summary
-from splitsecond.errors import CallerFault
-from splitsecond.report.speed_page import render_speed, speed_plot, speed_png
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.production.speed import ProductionSpeed, graded
+from splitsecond.log.report.speed_page import render_speed, speed_plot, speed_png
+from splitsecond.log.statistics.summary import Summary
 
 TARGETS = {
     "groq/llama-3.3-70b-versatile": 250.0, "openai/gpt-4o": 60.0, "azure/gpt-4o": 31.0,

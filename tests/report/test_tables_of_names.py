@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from splitsecond.analysis.findings import Recommendation, TargetRating
-from splitsecond.analysis.production import ProductionSpeed
-from splitsecond.analysis.spending import Spending
-from splitsecond.analysis.summary import summary_of
-from splitsecond.report.production import speed_table, spending_table
-from splitsecond.report.recommendation import recommendation_table
+from splitsecond.bench.findings.findings import Recommendation, TargetRating
+from splitsecond.bench.report.production import speed_table, spending_table
+from splitsecond.bench.report.recommendation import recommendation_table
+from splitsecond.log.production.speed import ProductionSpeed
+from splitsecond.log.production.spending import Spending
+from splitsecond.log.statistics.summary import summary_of
 
 NAMES = ["fireworks/accounts/fireworks/models/llama-v3p1-405b-instruct", "groq/openai/gpt-oss-120b"]
 

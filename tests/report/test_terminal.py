@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 from tests.report.invented import invented_run, priced
 
-from splitsecond.analysis.compare import RunData, compare
-from splitsecond.analysis.findings import Run
-from splitsecond.catalog.price import Price
-from splitsecond.observation import Observation
-from splitsecond.report import figure_cells
-from splitsecond.report.terminal import comparison_table, run_table
+from splitsecond.bench.findings.compare import RunData, compare
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.report.terminal import comparison_table, run_table
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages import figure_cells
 
 Invented = tuple[Run, Sequence[Observation]]
 PAIR = ("groq/llama-3.1-70b-versatile", "together/meta-llama-3.1-70b-instruct-turbo")

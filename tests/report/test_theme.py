@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from splitsecond.report.theme import DARK, LIGHT, PALETTES, SHAPES, THEMES, Theme, fixed, page_colours
+from splitsecond.core.pages.theme import DARK, LIGHT, PALETTES, SHAPES, THEMES, Theme, fixed, page_colours
 
 Matrix = NDArray[np.float64]
 SIGHT: dict[str, Matrix] = {

@@ -10,12 +10,12 @@ from tests.golden import Golden
 from tests.report.drawing import keys, marks, texts, tips
 from tests.report.page import Page
 
-from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.summary import Summary
-from splitsecond.analysis.watching import RoundNews, WatchFindings, WatchHistory, WatchRound
-from splitsecond.report.terminal import round_lines
-from splitsecond.report.watch_page import render_watch
-from splitsecond.report.watch_plots import SHOWN, watch_plots
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.bench.findings.watching import RoundNews, WatchFindings, WatchHistory, WatchRound
+from splitsecond.bench.report.terminal import round_lines
+from splitsecond.bench.report.watch_page import render_watch
+from splitsecond.bench.report.watch_plots import SHOWN, watch_plots
+from splitsecond.log.statistics.summary import Summary
 
 HOSTILE = "</script><script>alert(1)</script>"
 JITTER = (1.0, 1.03, 0.98, 1.01, 0.96, 1.02, 0.99, 1.04, 0.97, 1.0)

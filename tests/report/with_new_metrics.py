@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from splitsecond.analysis import figures
-from splitsecond.clock import NS_PER_MS
+from splitsecond.bench.findings import figures
+from splitsecond.core.clock import NS_PER_MS
 
 
 def add_metrics() -> None:
@@ -52,13 +52,13 @@ def main(folder: Path) -> None:
     from rich.console import Console
     from tests.report.invented import invented_run
 
-    from splitsecond.analysis.compare import RunData, compare
-    from splitsecond.analysis.findings import Run
-    from splitsecond.analysis.gate import parse_gate
     from splitsecond.api.results import BenchRun
-    from splitsecond.report.definitions import figures_page
-    from splitsecond.report.run_page import render_run
-    from splitsecond.report.terminal import comparison_table, run_table
+    from splitsecond.bench.findings.compare import RunData, compare
+    from splitsecond.bench.findings.findings import Run
+    from splitsecond.bench.findings.gate import parse_gate
+    from splitsecond.bench.report.definitions import figures_page
+    from splitsecond.bench.report.run_page import render_run
+    from splitsecond.bench.report.terminal import comparison_table, run_table
 
     run, one_round = invented_run(concurrencies=(1,), requests=20)
     observations = [msgspec.structs.replace(o, round=1 + place % ROUNDS) for place, o in enumerate(one_round)]

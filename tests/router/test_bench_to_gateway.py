@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 import splitsecond as ss
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.router.router import Router, explained_by_history
-from splitsecond.service import Call
+from splitsecond.core.service import Call
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.router import Router, explained_by_history
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
 PROFILE = """

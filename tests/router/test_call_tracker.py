@@ -8,17 +8,17 @@ import pytest
 from msgspec import Raw, Struct, structs
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
-from splitsecond.errors import NetworkFault, ProviderFault
-from splitsecond.observation import FaultRecord, Observation
-from splitsecond.policies.fallback import fallback
-from splitsecond.policies.hedge import hedge
-from splitsecond.policies.limit import limit
-from splitsecond.policies.race import race
-from splitsecond.router import call_tracker as tracker_module
-from splitsecond.router.call_tracker import CallTracker, with_estimated_tokens
-from splitsecond.router.prompt_tokens import conservative_input_tokens
-from splitsecond.service import Call, Service
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core.errors import NetworkFault, ProviderFault
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.service import Call, Service
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.policies.fallback import fallback
+from splitsecond.routing.policies.hedge import hedge
+from splitsecond.routing.policies.limit import limit
+from splitsecond.routing.policies.race import race
+from splitsecond.routing.router import call_tracker as tracker_module
+from splitsecond.routing.router.call_tracker import CallTracker, with_estimated_tokens
+from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

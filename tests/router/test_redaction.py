@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.policies.attempts import answered, failed
 
-from splitsecond.errors import ProviderFault, excerpt
-from splitsecond.router.redaction import LEFT_OUT, LONGEST_SEARCHED, MIN_QUOTED, redact, without_quotes
+from splitsecond.core.errors import ProviderFault, excerpt
+from splitsecond.routing.router.redaction import (
+    LEFT_OUT,
+    LONGEST_SEARCHED,
+    MIN_QUOTED,
+    redact,
+    without_quotes,
+)
 
 PROMPT = 'My "secret" is\nthat I like  the colour blue very much'
 

@@ -7,17 +7,17 @@ import pytest
 from msgspec import structs
 from tests.policies.attempts import answered
 
-from splitsecond.catalog.price import Price
-from splitsecond.catalog.prices import PriceLookup
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.observation import Observation
-from splitsecond.policies.expression import parse
-from splitsecond.router.router import ROUTE, Router, explained_by_history
-from splitsecond.router.settings import RouterSettings
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.service import Call
-from splitsecond.upstream.spec import Timeouts
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.prices import PriceLookup
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.upstream.spec import Timeouts
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.router import ROUTE, Router, explained_by_history
+from splitsecond.routing.router.settings import RouterSettings
+from splitsecond.routing.router.target_directory import TargetDirectory
 
 TEXT = """
 providers: {{ours: {{base_url: http://127.0.0.1:1/v1}}}}

@@ -3,12 +3,12 @@
 import pytest
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.routes import Routes
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.transport.client import Client
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.transport.client import Client
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.routes import Routes
+from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.targets.target_states import TargetStates
 
 OPEN = GOOD.replace("keys:\n  - {name: web, key: env:WEB_KEY, routes: [fast, groq/*]}\n", "")
 

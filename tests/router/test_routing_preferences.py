@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway import parsed_request
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse, targets
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.router.routing_preferences import RoutingPreferences, preferred, read
+from splitsecond.core.errors import CallerFault
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse, targets
+from splitsecond.routing.requests import parsed_request
+from splitsecond.routing.router.routing_preferences import RoutingPreferences, preferred, read
+from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.testing.fake_service import FakeService
 
 ROUTE = 'fallback("groq/llama", "together/llama", "azure-eu/llama")'

@@ -4,12 +4,12 @@ import pytest
 from tests.gateway.test_settings import ENVIRONMENT
 from tests.policies.attempts import answered
 
-from splitsecond.catalog.price import Price, Tier
-from splitsecond.catalog.prices import PriceLookup
-from splitsecond.catalog.provider import provider
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.router.target_directory import MOST_PRICES, TargetDirectory
+from splitsecond.core.catalog.price import Price, Tier
+from splitsecond.core.catalog.prices import PriceLookup
+from splitsecond.core.catalog.provider import provider
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.target_directory import MOST_PRICES, TargetDirectory
+from splitsecond.routing.targets.target_info import TargetInfo
 
 TEXT = """
 providers:

@@ -7,14 +7,14 @@ import pytest
 from msgspec import Struct, structs
 from tests.policies.attempts import answered
 
-from splitsecond import clock
-from splitsecond.catalog.price import Price
-from splitsecond.errors import CallerFault
-from splitsecond.router.settings import LogSettings
-from splitsecond.router.warm_start import history, of_run, open_log, spent_usd
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.folder import RunFolder
-from splitsecond.store.log import Log, SpentTokens
+from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.folder import RunFolder
+from splitsecond.log.store.log import Log, SpentTokens
+from splitsecond.routing.router.settings import LogSettings
+from splitsecond.routing.router.warm_start import history, of_run, open_log, spent_usd
 
 HOUR_NS = 3600 * clock.NS_PER_S
 

@@ -4,14 +4,10 @@ import msgspec
 import pytest
 from tests.analysis.made import request
 
-from splitsecond.catalog.price import Price
-from splitsecond.cli.option_values import prices
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.loadgen.calibration import Calibrated
-from splitsecond.loadgen.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.loadgen.workload import Workload
-from splitsecond.runs.cost_limit import (
+from splitsecond.bench.load.calibration import Calibrated
+from splitsecond.bench.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.bench.load.workload import Workload
+from splitsecond.bench.runs.cost_limit import (
     CostLimit,
     CostMeter,
     CostReached,
@@ -21,6 +17,10 @@ from splitsecond.runs.cost_limit import (
     estimate_usd,
     find_prices,
 )
+from splitsecond.cli.option_values import prices
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
 
 DOLLAR = Price(input_usd=1000.0, output_usd=2000.0)
 WORKLOAD = Workload(run="r", output_tokens=500)

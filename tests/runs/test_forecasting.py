@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tests.analysis.made import MS, failure, request
 
-from splitsecond.analysis.condition import condition_rows
-from splitsecond.analysis.findings import AskedCondition, Forecast, Run
-from splitsecond.catalog.price import Price
-from splitsecond.errors import CallerFault
-from splitsecond.observation import Observation
-from splitsecond.runs.forecasting import add_forecasts, forecast_policies
+from splitsecond.bench.findings.condition import condition_rows
+from splitsecond.bench.findings.findings import AskedCondition, Forecast, Run
+from splitsecond.bench.runs.forecasting import add_forecasts, forecast_policies
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
 
 PRICES = {name: Price(input_usd=10, output_usd=20) for name in ("a/m", "b/m", "c/m")}
 FULL, PROMPT = (100 * 10 + 11 * 20) / 1e6, 100 * 10 / 1e6

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from tests.ports import free_ports
 from tests.processes import Process
 
-from splitsecond.analysis.findings import Run
-from splitsecond.errors import CallerFault
-from splitsecond.runs import ray_nodes
-from splitsecond.runs.ray_nodes import RayNode, RayPipe, check_nodes, description
-from splitsecond.runs.settings import BenchSettings
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.runs import ray_nodes
+from splitsecond.bench.runs.ray_nodes import RayNode, RayPipe, check_nodes, description
+from splitsecond.bench.runs.settings import BenchSettings
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.store.folder import read_observations, read_readings, read_run
 from splitsecond.simulator.process import RunningProvider
-from splitsecond.store.folder import read_observations, read_readings, read_run
 
 LONGEST_S = 180
 """Ray takes about half a minute to start on a busy machine with two cores."""

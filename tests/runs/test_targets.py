@@ -10,10 +10,10 @@ import pytest
 from msgspec import structs
 from tests.http_server import Received, Response, http_server
 
-from splitsecond.errors import CallerFault
-from splitsecond.runs.settings import Server
-from splitsecond.runs.targets import resolve, resolve_all
-from splitsecond.upstream.spec import TargetSpec, Timeouts
+from splitsecond.bench.runs.settings import Server
+from splitsecond.bench.runs.targets import resolve, resolve_all
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.upstream.spec import TargetSpec, Timeouts
 
 
 @dataclass

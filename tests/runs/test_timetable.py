@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.runs.watching import due_rounds, sleep_until
+from splitsecond.bench.runs.watching import due_rounds, sleep_until
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.testing.virtual_time import START_NS, run_virtual
 
 HOUR_NS = 3600 * NS_PER_S

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import httptools
 
-from splitsecond import clock
-from splitsecond.serving.connection import HEAD_S, ServerConnection
-from splitsecond.serving.request_cycle import Application, ServerState
+from splitsecond.core import clock
+from splitsecond.core.serving.connection import HEAD_S, ServerConnection
+from splitsecond.core.serving.request_cycle import Application, ServerState
 
 
 class Transport(asyncio.Transport):

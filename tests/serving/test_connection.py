@@ -6,14 +6,14 @@ import pytest
 from tests.garbage import garbage
 from tests.serving.fake_client import Transport, connected
 
-from splitsecond.serving.connection import (
+from splitsecond.core.serving.connection import (
     HEAD_S,
     KEEP_ALIVE_S,
     MAX_HEAD_BYTES,
     MAX_PIPELINED,
     ServerConnection,
 )
-from splitsecond.serving.request_cycle import Application, RequestCycle, ServerState
+from splitsecond.core.serving.request_cycle import Application, RequestCycle, ServerState
 from splitsecond.testing.virtual_time import run_virtual
 
 MOST_BYTES = 1 << 20

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.serving.fake_client import Transport, connected
 
-from splitsecond.serving.known_heads import LONGEST_HEAD, MOST_HEADS, KnownHeads
-from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
+from splitsecond.core.serving.known_heads import LONGEST_HEAD, MOST_HEADS, KnownHeads
+from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.testing.virtual_time import run_virtual
 
 Seen = tuple[str, str, bytes, dict[bytes, bytes], bool, bytes]

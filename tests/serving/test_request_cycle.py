@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.serving.fake_client import ReceivedResponse, Transport, connected
 
-from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
+from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.testing.virtual_time import run_virtual
 
 Act = Callable[[RequestCycle], Awaitable[None]]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from splitsecond.serving.connection import ServerConnection
-from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.serving.server import HttpServer, Listener
+from splitsecond.core.serving.connection import ServerConnection
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.core.serving.server import HttpServer, Listener
 
 TIMEOUT_S = 60.0
 REQUEST = b"GET /%s HTTP/1.1\r\nhost: x\r\n\r\n"

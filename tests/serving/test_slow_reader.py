@@ -6,11 +6,8 @@ from collections.abc import Callable
 import pytest
 from tests.serving.test_connection import echoes, opened, post
 
-from splitsecond.serving.connection import (
-    KEEP_ALIVE_S,
-    ServerConnection,
-)
-from splitsecond.serving.slow_reader import MIN_READ_BYTES, UNREAD_S
+from splitsecond.core.serving.connection import KEEP_ALIVE_S, ServerConnection
+from splitsecond.core.serving.slow_reader import MIN_READ_BYTES, UNREAD_S
 from splitsecond.testing.virtual_time import run_virtual
 
 Act = Callable[[ServerConnection], None]

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.serving.fake_client import Transport, connected
 
-from splitsecond.serving import slow_reader
-from splitsecond.serving.request_cycle import RequestCycle, ServerState
+from splitsecond.core.serving import slow_reader
+from splitsecond.core.serving.request_cycle import RequestCycle, ServerState
 from splitsecond.testing.virtual_time import run_virtual
 
 

@@ -9,10 +9,10 @@ import httptools
 import msgspec
 from tests.serving.fake_client import Transport, connected
 
-from splitsecond import clock
-from splitsecond.pacing import Pacer
-from splitsecond.serving.connection import ServerConnection
-from splitsecond.serving.request_cycle import Application
+from splitsecond.core import clock
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.serving.connection import ServerConnection
+from splitsecond.core.serving.request_cycle import Application
 from splitsecond.simulator.app import SimulatedProvider
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import TruthLog, TruthRecord

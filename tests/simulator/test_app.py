@@ -9,9 +9,9 @@ from tests.serving.fake_client import connected
 from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.published import PUBLISHED, Published
 
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.simulator import profile
-from splitsecond.simulator.faults import InjectedFault
+from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.profile import Profile, Quantiles, TableRow
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual

@@ -7,10 +7,10 @@ from typing import get_args
 import msgspec
 import pytest
 
+from splitsecond.simulator.content.faults import FaultKind, InjectedFault
+from splitsecond.simulator.content.replies import ReplyRule, RuleCall, RuleError
 from splitsecond.simulator.endpoints import endpoint_at
-from splitsecond.simulator.faults import FaultKind, InjectedFault
 from splitsecond.simulator.profile import EngineSpec, PromptCacheSpec, RateLimitSpec, TimingsForm, load, parse
-from splitsecond.simulator.replies import ReplyRule, RuleCall, RuleError
 from splitsecond.simulator.truth import TruthRecord
 
 pytest_plugins = ["pytester"]

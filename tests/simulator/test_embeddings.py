@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.test_endpoints import STEADY
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.simulator.embeddings import embed
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.simulator.content.embeddings import embed
+from splitsecond.simulator.content.replies import ReplyRule, RuleError
 from splitsecond.simulator.profile import Profile
-from splitsecond.simulator.replies import ReplyRule, RuleError
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 

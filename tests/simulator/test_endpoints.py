@@ -7,15 +7,15 @@ import pytest
 from msgspec.structs import replace
 from tests.simulator.in_virtual_time import Client, Exchange
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.simulator import app, profile
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.finish_reasons import openai_reason
 
 STEADY = profile.parse(
     """

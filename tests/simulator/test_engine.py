@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from splitsecond.errors import Overloaded
+from splitsecond.core.errors import Overloaded
 from splitsecond.simulator import profile
 from splitsecond.simulator.engine import Emission, Engine
 from splitsecond.simulator.profile import EngineSpec

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.simulator.faults import InjectedFault, first_striking, from_header
+from splitsecond.core.errors import CallerFault
+from splitsecond.simulator.content.faults import InjectedFault, first_striking, from_header
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.processes import Process
 from tests.simulator.on_loopback import QUICK, WAIT_S
 from tests.waiting import until
 
-from splitsecond.errors import CallerFault, NetworkFault
+from splitsecond.core.errors import CallerFault, NetworkFault
 from splitsecond.simulator import process, profile, server
 from splitsecond.simulator.process import RunningProvider, run_simulator
 

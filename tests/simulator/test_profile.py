@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.simulator.published import PUBLISHED
 
-from splitsecond.errors import CallerFault
+from splitsecond.core.errors import CallerFault
 from splitsecond.simulator import profile
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.simulator.in_virtual_time import Client, Exchange
 
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow
 from splitsecond.simulator.prompt_cache import PromptCache
 from splitsecond.simulator.truth import TruthRecord

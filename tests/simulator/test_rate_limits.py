@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.simulator.in_virtual_time import Client, Exchange
 
-from splitsecond import clock
-from splitsecond.errors import ProviderFault
-from splitsecond.events import RateLimits
+from splitsecond.core import clock
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.events import RateLimits
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.core.wire.rate_limits import rate_limits
 from splitsecond.simulator.profile import Profile, Quantiles, RateLimitSpec, TableRow
 from splitsecond.simulator.rate_limit import SimulatedRateLimit
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire.rate_limits import rate_limits
 
 SECOND = clock.NS_PER_S
 CHAT = "/v1/chat/completions"

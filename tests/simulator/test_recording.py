@@ -15,8 +15,8 @@ from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.on_loopback import WAIT_S, Providers
 from tests.simulator.test_endpoints import STEADY
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
 from splitsecond.simulator import server
 from splitsecond.simulator.process import run_simulator
 from splitsecond.simulator.recording import (

@@ -10,12 +10,20 @@ from msgspec.structs import replace
 from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.test_endpoints import PLAYED, STEADY, asked, events_of, tokens_of
 
-from splitsecond.errors import CallerFault
-from splitsecond.events import Event, Finish, Usage
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Event, Finish, Usage
+from splitsecond.core.wire.finish_reasons import openai_reason
+from splitsecond.simulator.content.replies import (
+    MAX_ADDED,
+    ReplyRule,
+    ReplyRules,
+    RuleCall,
+    RuleError,
+    load_rules,
+    parse_rules,
+)
 from splitsecond.simulator.profile import Profile
-from splitsecond.simulator.replies import MAX_ADDED, ReplyRule, ReplyRules, RuleCall, RuleError, load_rules, parse_rules
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.wire.finish_reasons import openai_reason
 
 CITY = {
     "type": "object",
@@ -485,7 +493,7 @@ def test_rules_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitsecond.simulator.replies.MATCH_S", 0.01)
+    monkeypatch.setattr("splitsecond.simulator.content.replies.MATCH_S", 0.01)
     rule = ReplyRule(pattern=r"^(a|a|a)+$", text="x")
     found, _ = asked("openai", on=with_rules(rule), messages=[{"role": "user", "content": "a" * 60 + "!"}])
     assert (found.status, found.json["error"]["code"]) == (400, "bad_reply")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from splitsecond.errors import CallerFault
-from splitsecond.simulator.schema import fill, is_open_object
+from splitsecond.core.errors import CallerFault
+from splitsecond.simulator.content.schema import fill, is_open_object
 
 Schema = dict[str, Any]
 _FORMATS = ("date-time", "date", "time", "email", "uri", "uuid")

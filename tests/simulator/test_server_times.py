@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 from tests.simulator.in_virtual_time import Client, Exchange
 
-from splitsecond import clock
+from splitsecond.core import clock
+from splitsecond.core.wire import ollama, openai
+from splitsecond.core.wire.dialect import TimesForm
+from splitsecond.core.wire.server_times import processing_times
 from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow, TimingsForm
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.wire import ollama, openai
-from splitsecond.wire.dialect import TimesForm
-from splitsecond.wire.server_times import processing_times
 
 STEADY = Profile(
     name="p",

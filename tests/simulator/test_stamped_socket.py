@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from splitsecond import clock
+from splitsecond.core import clock
+from splitsecond.core.transport.kernel import stamping
 from splitsecond.simulator.stamped_socket import StampedSocket
-from splitsecond.transport.kernel import stamping
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux stamps received packets")

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from splitsecond.errors import CallerFault
+from splitsecond.core.errors import CallerFault
 from splitsecond.simulator.truth import TruthLog, TruthRecord
 
 

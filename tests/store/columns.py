@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from splitsecond.observation import Observation
-from splitsecond.store.log import Past
-from splitsecond.store.rows import ATTEMPT_COLUMNS, observation
-from splitsecond.store.tables import ATTEMPTS
-from splitsecond.timing.columns import OUTCOMES, SOURCES, WAIT_CLOSED, WAIT_ENDED, AttemptColumns, AttemptLabel
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.columns import (
+    OUTCOMES,
+    SOURCES,
+    WAIT_CLOSED,
+    WAIT_ENDED,
+    AttemptColumns,
+    AttemptLabel,
+)
+from splitsecond.log.store.log import Past
+from splitsecond.log.store.rows import ATTEMPT_COLUMNS, observation
+from splitsecond.log.store.tables import ATTEMPTS
 
 LONG_AGO, LONG_AFTER = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tests.store.server import programs
 
-from splitsecond.store import writer
+from splitsecond.log.store import writer
 
 collect_ignore = [] if programs() or "CI" in os.environ else ["in_postgres"]
 

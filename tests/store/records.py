@@ -5,10 +5,10 @@ from typing import Any, get_args
 import msgspec
 from hypothesis import strategies as st
 
-from splitsecond import clock
-from splitsecond.observation import FaultRecord, Observation, TokenSource
-from splitsecond.store.call_record import CallRecord
-from splitsecond.timing.packed_attempt import OUTCOMES
+from splitsecond.core import clock
+from splitsecond.core.observation import FaultRecord, Observation, TokenSource
+from splitsecond.core.timing.packed_attempt import OUTCOMES
+from splitsecond.log.store.call_record import CallRecord
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
 LOST: dict[str, Any] = {

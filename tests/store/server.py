@@ -15,7 +15,7 @@ import pytest
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 OWNER = "postgres" if os.geteuid() == 0 else None
 """The server refuses to run as root; Debian's package brings this user."""

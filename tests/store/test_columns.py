@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 from tests.store.columns import LONG_AFTER, LONG_AGO, check_columns
 from tests.store.records import answered, records
 
-from splitsecond import clock
-from splitsecond.observation import FaultRecord
-from splitsecond.store import columns
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.log import Log, Past
-from splitsecond.timing.columns import AttemptLabel
+from splitsecond.core import clock
+from splitsecond.core.observation import FaultRecord
+from splitsecond.core.timing.columns import AttemptLabel
+from splitsecond.log.store import columns
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.log import Log, Past
 
 
 def written(url: str, given: list[CallRecord]) -> Past:

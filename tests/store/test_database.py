@@ -21,10 +21,10 @@ from tests.store import version_1
 from tests.store.columns import check_columns
 from tests.store.records import answered, kept
 
-from splitsecond.errors import CallerFault
-from splitsecond.store import database, migrations, tables
-from splitsecond.store.database import Database, _tune, check_url
-from splitsecond.store.log import Log
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.store import database, migrations, tables
+from splitsecond.log.store.database import Database, _tune, check_url
+from splitsecond.log.store.log import Log
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

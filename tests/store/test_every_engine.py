@@ -22,13 +22,13 @@ from tests.store.columns import LONG_AFTER, LONG_AGO, check_columns, figures
 from tests.store.records import answered
 from tests.store.server import Server, programs
 
-from splitsecond import clock
-from splitsecond.observation import FaultRecord
-from splitsecond.store import parquet, parquet_export
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.database import Database
-from splitsecond.store.log import Log, Past
-from splitsecond.store.tables import ATTEMPTS, CALLS
+from splitsecond.core import clock
+from splitsecond.core.observation import FaultRecord
+from splitsecond.log.store import parquet, parquet_export
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.database import Database
+from splitsecond.log.store.log import Log, Past
+from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 CALLS_MADE = 700
 HOUR_S = 3600.0

@@ -9,12 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond import clock
-from splitsecond.analysis.findings import Run
-from splitsecond.errors import CallerFault
-from splitsecond.observation import FaultRecord, Observation, Role
-from splitsecond.store.folder import OBSERVATIONS, RunFolder, read_observations, read_readings, read_run, seeds
-from splitsecond.timing.instrument import InstrumentReading
+from splitsecond.bench.findings.findings import Run
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import FaultRecord, Observation, Role
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.log.store.folder import (
+    OBSERVATIONS,
+    RunFolder,
+    read_observations,
+    read_readings,
+    read_run,
+    seeds,
+)
 
 OBSERVATION = Observation(
     id="a.1", call="a", target="x/y", condition="x/y c=1", start_ns=5, sent_ns=10, first_token_ns=20, last_token_ns=40,

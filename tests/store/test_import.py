@@ -11,11 +11,11 @@ import duckdb
 import pytest
 from tests.worst_case import check_linear
 
-from splitsecond.errors import CallerFault
-from splitsecond.observation import Observation
-from splitsecond.store.foreign import FIELDS, KNOWN, format_of, lines_of, parse_map, record_of
-from splitsecond.store.importing import import_log
-from splitsecond.store.log import Past
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.log.store.foreign import FIELDS, KNOWN, format_of, lines_of, parse_map, record_of
+from splitsecond.log.store.importing import import_log
+from splitsecond.log.store.log import Past
 
 FOREIGN = Path(__file__).parent / "foreign"
 """Files of other programs. README.md says where they come from."""

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.store.records import answered, kept, records, same_figures
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
-from splitsecond.observation import Observation
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.log import _PAGE, Log, Past
-from splitsecond.store.tables import VERSION
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.log import _PAGE, Log, Past
+from splitsecond.log.store.tables import VERSION
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -14,12 +14,12 @@ from tests.store.test_remote_writer import url as url  # a fixture
 from tests.store.test_writer import locked
 from tests.waiting import WITHIN_S, eventually, until
 
-from splitsecond.store import database, log_process, recovery, unwritten
-from splitsecond.store.database import unwritten_stem
-from splitsecond.store.log import Log
-from splitsecond.store.recovery import Recovery
-from splitsecond.store.remote_writer import RemoteLogWriter, encode
-from splitsecond.store.unwritten import FoundFile, UnwrittenFile, save
+from splitsecond.log.store import database, log_process, recovery, unwritten
+from splitsecond.log.store.database import unwritten_stem
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.recovery import Recovery
+from splitsecond.log.store.remote_writer import RemoteLogWriter, encode
+from splitsecond.log.store.unwritten import FoundFile, UnwrittenFile, save
 
 RECORDS = 60
 

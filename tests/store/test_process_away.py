@@ -18,13 +18,13 @@ from tests.store.test_remote_writer import calls, process
 from tests.store.test_remote_writer import url as url  # a fixture
 from tests.waiting import WITHIN_S, eventually, until
 
-from splitsecond.store import recovery, remote_writer, unwritten
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.log import Log
-from splitsecond.store.log_process import Sender
-from splitsecond.store.record_counts import DROPPED, PUT, RecordCounts, settle_all
-from splitsecond.store.remote_writer import RemoteLogWriter
-from splitsecond.store.unwritten import UnwrittenFile
+from splitsecond.log.store import recovery, remote_writer, unwritten
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.log_process import Sender
+from splitsecond.log.store.record_counts import DROPPED, PUT, RecordCounts, settle_all
+from splitsecond.log.store.remote_writer import RemoteLogWriter
+from splitsecond.log.store.unwritten import UnwrittenFile
 
 
 @pytest.fixture(autouse=True)

@@ -12,15 +12,15 @@ import pytest
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond.store.log import Log
+from splitsecond.log.store.log import Log
 
 pytestmark = pytest.mark.system
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
 WORKER = """
 import sys
-from splitsecond.store import database, writer
-from splitsecond.store.log import Log
+from splitsecond.log.store import database, writer
+from splitsecond.log.store.log import Log
 from tests.store.records import answered
 
 database.BUSY_S = writer.CLOSE_S = 60  # however busy the machine is
@@ -35,7 +35,7 @@ print(log.written, log.dropped, log.errors)
 """
 ENDLESS = """
 import itertools, sys
-from splitsecond.store.log import Log
+from splitsecond.log.store.log import Log
 from tests.store.records import answered
 
 

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import FieldInfo
 from sqlalchemy import Table
 
-from splitsecond.events import RateLimits
-from splitsecond.observation import FaultRecord, Observation
-from splitsecond.store.tables import ATTEMPTS, CALLS, VERSION
+from splitsecond.core.events import RateLimits
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.log.store.tables import ATTEMPTS, CALLS, VERSION
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -73,7 +73,7 @@ def observations_page() -> str:
     return f"""# observations.jsonl
 
 A run's folder contains `observations.jsonl`: one JSON object per line for each attempt, one request to one target, in
-the order in which the attempts ended. This page is generated from `splitsecond/observation.py`.
+the order in which the attempts ended. This page is generated from `splitsecond/core/observation.py`.
 
 Numbers named `_ns` and those in `token_at` are nanoseconds. Times are of a monotonic clock; `run.json` gives one of
 them with its wall-clock time (`began_ns`, `began`). Their order is due, start, sent, head, first_event, first_token,
@@ -106,8 +106,8 @@ def log_page() -> str:
     return f"""# The tables of the gateway's log
 
 The gateway's log is a SQLite file or a PostgreSQL database. This page describes version {VERSION} of its tables; it is
-generated from `splitsecond/store/tables.py`. The table `splitsecond_log` contains the version. Older logs are migrated
-automatically when they are opened, by Alembic (`splitsecond/store/migrations`).
+generated from `splitsecond/log/store/tables.py`. The table `splitsecond_log` contains the version. Older logs are
+migrated automatically when they are opened, by Alembic (`splitsecond/log/store/migrations`).
 
 Numbers named `_ns` are nanoseconds, `came_us` is microseconds. A call and its attempts have the same `came_us` and
 `call`. The log contains no prompts, answers, keys or prices.

@@ -17,15 +17,15 @@ from tests.store.records import answered, records
 from tests.store.test_writer import locked
 from tests.waiting import eventually, until
 
-from splitsecond import clock
-from splitsecond.store import database, log_process, remote_writer, unwritten, writer
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.database import unwritten_stem
-from splitsecond.store.log import Log
-from splitsecond.store.log_process import LogProcess, Sender
-from splitsecond.store.remote_writer import encode
-from splitsecond.store.rows import rows
-from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, save
+from splitsecond.core import clock
+from splitsecond.log.store import database, log_process, remote_writer, unwritten, writer
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.database import unwritten_stem
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.log_process import LogProcess, Sender
+from splitsecond.log.store.remote_writer import encode
+from splitsecond.log.store.rows import rows
+from splitsecond.log.store.unwritten import LENGTH, LONGEST_RECORD, save
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

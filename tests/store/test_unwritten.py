@@ -11,11 +11,19 @@ import msgspec
 import pytest
 from tests.store.records import answered
 
-from splitsecond import clock
-from splitsecond.store import unwritten
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.remote_writer import encode
-from splitsecond.store.unwritten import LENGTH, LONGEST_RECORD, FoundFile, UnwrittenFile, claim, left_before, save
+from splitsecond.core import clock
+from splitsecond.log.store import unwritten
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.remote_writer import encode
+from splitsecond.log.store.unwritten import (
+    LENGTH,
+    LONGEST_RECORD,
+    FoundFile,
+    UnwrittenFile,
+    claim,
+    left_before,
+    save,
+)
 
 DATA = [encode(answered(number)) for number in range(3)]
 RECORDS = [msgspec.msgpack.decode(data, type=CallRecord) for data in DATA]

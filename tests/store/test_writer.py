@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from tests.store.records import answered
 
-from splitsecond import clock
-from splitsecond.store import database, writer
-from splitsecond.store.database import Database
-from splitsecond.store.log import Log
-from splitsecond.store.writer import LogWriter
+from splitsecond.core import clock
+from splitsecond.log.store import database, writer
+from splitsecond.log.store.database import Database
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.writer import LogWriter
 
 
 class Desk:

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, Usage
-from splitsecond.service import Operation
-from splitsecond.wire import openai
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire import openai
 
 Framing = Literal["chunked", "sized", "close"]
 Ending = Literal["clean", "cut"]

@@ -13,14 +13,14 @@ from urllib.parse import unquote
 from msgspec import Struct
 from tests.streams import Stream, Truth, differences, seen
 
-from splitsecond import clock
-from splitsecond.errors import Fault
-from splitsecond.events import Broken, Event
-from splitsecond.observation import Observation
-from splitsecond.service import Call
-from splitsecond.transport.client import Client
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import connect
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.events import Broken, Event
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.transport.client import Client
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import connect
 
 LOOPBACK = "127.0.0.1"
 NOT_COMPARED = ("first_event_ns", "end_ns", "first_answer_ns", "token_ns")

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import Fault
-from splitsecond.service import Call, ForwardingReply, Reply, Service
+from splitsecond.core.errors import Fault
+from splitsecond.core.service import Call, ForwardingReply, Reply, Service
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import FakeService, Script
 

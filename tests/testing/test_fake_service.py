@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import NetworkFault, ProviderFault
-from splitsecond.events import Broken, Done, Finish, Token, Usage
-from splitsecond.observation import Observation
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import NetworkFault, ProviderFault
+from splitsecond.core.events import Broken, Done, Finish, Token, Usage
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Reply, Service
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

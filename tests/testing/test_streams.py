@@ -42,7 +42,7 @@ def test_long_values_are_shortened() -> None:
 
 
 def test_events_that_do_not_end_are_refused() -> None:
-    from splitsecond.events import Quiet
+    from splitsecond.core.events import Quiet
 
     with pytest.raises(ValueError, match="must end with Done or Broken"):
         seen([Quiet(1)], {})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.testing.virtual_time import START_NS, Deadlock, run_virtual
 
 

@@ -1,8 +1,8 @@
 """The floor of an answer's speed, over arrivals that are given."""
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.service import RateFloor
-from splitsecond.timing.rate_floor import CHECKS, RateCheck
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.service import RateFloor
+from splitsecond.core.timing.rate_floor import CHECKS, RateCheck
 
 FLOOR = RateFloor(tokens_per_s=8.0, over_ns=20 * NS_PER_S)
 

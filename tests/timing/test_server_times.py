@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from splitsecond.timing.server_times import MAX_NS, duration_ns
+from splitsecond.core.timing.server_times import MAX_NS, duration_ns
 
 
 @pytest.mark.parametrize("value", [-1.0, 1e300, 1e308, math.inf, math.nan])

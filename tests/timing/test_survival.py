@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.timing.survival import SurvivalCurve
+from splitsecond.core.timing.survival import SurvivalCurve
 
 SAMPLES = st.lists(st.tuples(st.floats(1, 100), st.booleans(), st.floats(1 / 64, 1)), min_size=1, max_size=40)
 

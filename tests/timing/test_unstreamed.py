@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitsecond.timing.unstreamed import unstreamed_tokens
+from splitsecond.core.timing.unstreamed import unstreamed_tokens
 
 
 def of(

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 from tests.waiting import WITHIN_S
 
-from splitsecond.transport.kernel import ANCILLARY_BYTES, stamp_arrivals, stamping
+from splitsecond.core.transport.kernel import ANCILLARY_BYTES, stamp_arrivals, stamping
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -6,10 +6,10 @@ from contextlib import suppress
 from ssl import SSLContext
 from typing import Self
 
-from splitsecond import clock
-from splitsecond.errors import Fault
-from splitsecond.observation import ArrivalClock
-from splitsecond.transport import Exchange, Origin, Request
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.observation import ArrivalClock
+from splitsecond.core.transport import Exchange, Origin, Request
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

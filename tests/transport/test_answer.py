@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.transport.peers import chunked
 from tests.transport.test_decoding import raw_deflate
 
-from splitsecond.transport.response_parser import MAX_HEAD_BYTES, MAX_HEADERS, ResponseParser
+from splitsecond.core.transport.response_parser import MAX_HEAD_BYTES, MAX_HEADERS, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"

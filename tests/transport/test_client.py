@@ -12,11 +12,11 @@ import pytest
 from tests.transport.conftest import Run
 from tests.transport.peers import GET, HELLO, Closer, Peer, Recorder, chunked, close, stay
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault, Fault, NetworkFault, TimedOut
-from splitsecond.observation import ArrivalClock
-from splitsecond.transport import Client, Exchange, Origin, Request
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, TimedOut
+from splitsecond.core.observation import ArrivalClock
+from splitsecond.core.transport import Client, Exchange, Origin, Request
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CLOSE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.transport.peers import HELLO, Recorder, chunked
 
-from splitsecond import clock
-from splitsecond.transport.connection import HttpConnection, ReadBuffer
-from splitsecond.transport.exchange import Connected, Exchange, Origin
-from splitsecond.transport.kernel import STAMP
-from splitsecond.transport.polling import LoopPoller
+from splitsecond.core import clock
+from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
+from splitsecond.core.transport.exchange import Connected, Exchange, Origin
+from splitsecond.core.transport.kernel import STAMP
+from splitsecond.core.transport.polling import LoopPoller
 
 TEXT = b"data: a token\n\n" * 5
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"

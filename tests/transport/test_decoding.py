@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.transport.decoding import FREE_BYTES, MAX_RATIO, BadEncoding, Inflater, inflater_for
+from splitsecond.core.transport.decoding import FREE_BYTES, MAX_RATIO, BadEncoding, Inflater, inflater_for
 
 
 def raw_deflate(data: bytes) -> bytes:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.transport.conftest import Run
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import NetworkFault
-from splitsecond.transport.connecting import Address, connect, interleaved, resolve
+from splitsecond.core.errors import NetworkFault
+from splitsecond.core.transport.connecting import Address, connect, interleaved, resolve
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 REFUSING = Address(V4, ("127.0.0.1", 1))
@@ -106,7 +106,7 @@ class SilentLoop:
 
 @pytest.fixture
 def no_stagger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitsecond.transport.connecting.STAGGER_S", 0.01)
+    monkeypatch.setattr("splitsecond.core.transport.connecting.STAGGER_S", 0.01)
 
 
 @pytest.mark.usefixtures("no_stagger")
@@ -143,7 +143,7 @@ def test_too_many_open_files_is_our_own_fault_and_said_so(run: Run, monkeypatch:
         raise OSError(24, "Too many open files")
 
     async def story() -> None:
-        monkeypatch.setattr("splitsecond.transport.connecting.socket.socket", full)
+        monkeypatch.setattr("splitsecond.core.transport.connecting.socket.socket", full)
         with pytest.raises(NetworkFault, match="ulimit") as caught:
             await connect([four("192.0.2.1")], "the test")
         monkeypatch.undo()

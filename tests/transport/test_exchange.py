@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 from tests.transport.peers import Recorder
 
-from splitsecond.errors import CallerFault, NetworkFault
-from splitsecond.transport.exchange import Connected, Exchange, Origin
+from splitsecond.core.errors import CallerFault, NetworkFault
+from splitsecond.core.transport.exchange import Connected, Exchange, Origin
 
 
 @pytest.mark.parametrize(

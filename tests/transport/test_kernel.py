@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from splitsecond.transport.kernel import packets_received, raise_file_limit
+from splitsecond.core.transport.kernel import packets_received, raise_file_limit
 
 ENDLESS = resource.RLIM_INFINITY
 

@@ -22,17 +22,17 @@ from tests.transport.peers import GET, Peer, Recorder, chunked, stay
 from tests.transport.test_connection import HandLoop, RecordingOwner
 from tests.transport.test_tls import server_side, trust
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, NetworkFault
-from splitsecond.observation import ArrivalClock, PacketCounts
-from splitsecond.runs.settings import RunSettings
-from splitsecond.transport import Client
-from splitsecond.transport import client as client_module
-from splitsecond.transport import connection as connection_module
-from splitsecond.transport import packets as packets_module
-from splitsecond.transport.connection import HttpConnection, ReadBuffer
-from splitsecond.transport.exchange import Connected, Exchange, Origin
-from splitsecond.transport.packets import (
+from splitsecond.bench.runs.settings import RunSettings
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, NetworkFault
+from splitsecond.core.observation import ArrivalClock, PacketCounts
+from splitsecond.core.transport import Client
+from splitsecond.core.transport import client as client_module
+from splitsecond.core.transport import connection as connection_module
+from splitsecond.core.transport import packets as packets_module
+from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
+from splitsecond.core.transport.exchange import Connected, Exchange, Origin
+from splitsecond.core.transport.packets import (
     FRAME_BYTES,
     MOST_PORTS,
     MOST_UNCLAIMED,
@@ -45,8 +45,8 @@ from splitsecond.transport.packets import (
     packet_clock_refusal,
     parse,
 )
-from splitsecond.transport.polling import LoopPoller
-from splitsecond.transport.stream_times import StreamTimes
+from splitsecond.core.transport.polling import LoopPoller
+from splitsecond.core.transport.stream_times import StreamTimes
 
 # Recorded on the loopback: a server's SYN-ACK, and its first 13 bytes, over IPv4 and IPv6.
 OPENED_4 = bytes.fromhex(

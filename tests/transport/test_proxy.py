@@ -9,9 +9,9 @@ import trustme
 from tests.transport.conftest import Run
 from tests.transport.peers import GET, HELLO, Peer, Recorder, Script, close, stay
 
-from splitsecond.errors import CallerFault, NetworkFault
-from splitsecond.transport import Client, Origin
-from splitsecond.transport.proxy import LOOPBACK, Proxies, Proxy, proxies_of_environment
+from splitsecond.core.errors import CallerFault, NetworkFault
+from splitsecond.core.transport import Client, Origin
+from splitsecond.core.transport.proxy import LOOPBACK, Proxies, Proxy, proxies_of_environment
 
 API = Origin("https", "api.example.com", 443)
 WHOLE_HELLO = [("head", 200), b"hello", "ended"]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.transport.exchange import Origin, Request
-from splitsecond.transport.request_bytes import render
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.transport.exchange import Origin, Request
+from splitsecond.core.transport.request_bytes import render
 
 ORIGIN = Origin("http", "api.example.com", 8000)
 

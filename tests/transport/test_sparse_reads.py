@@ -11,16 +11,16 @@ from tests.transport.conftest import Run
 from tests.transport.peers import Recorder, chunked
 from tests.transport.test_connection import CHUNKED, RecordingOwner
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.runs.settings import RunSettings
-from splitsecond.transport import connection as connection_module
-from splitsecond.transport import sparse_reads
-from splitsecond.transport.connection import HttpConnection, ReadBuffer
-from splitsecond.transport.exchange import Connected, Exchange, Origin, TimeLeft
-from splitsecond.transport.polling import TICK_NS, BatchedPoller
-from splitsecond.transport.sparse_reads import (
+from splitsecond.bench.runs.settings import RunSettings
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.transport import connection as connection_module
+from splitsecond.core.transport import sparse_reads
+from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
+from splitsecond.core.transport.exchange import Connected, Exchange, Origin, TimeLeft
+from splitsecond.core.transport.polling import TICK_NS, BatchedPoller
+from splitsecond.core.transport.sparse_reads import (
     LEAST_REST_NS,
     MOST_REFUSALS,
     OBSERVED_READS,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.transport.stream_times import StreamTimes, monotonic
+from splitsecond.core.transport.stream_times import StreamTimes, monotonic
 
 WRAP = 1 << 32
 

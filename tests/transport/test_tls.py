@@ -15,9 +15,9 @@ from tests.transport.conftest import Run
 from tests.transport.peers import GET, HELLO, Peer, Recorder, close, stay
 from tests.waiting import WITHIN_S
 
-from splitsecond.errors import NetworkFault
-from splitsecond.transport import Client, Origin, Request
-from splitsecond.transport.tls import TlsSession, prepare_context
+from splitsecond.core.errors import NetworkFault
+from splitsecond.core.transport import Client, Origin, Request
+from splitsecond.core.transport.tls import TlsSession, prepare_context
 
 AUTHORITY = trustme.CA()
 WHOLE_HELLO = [("head", 200), b"hello", "ended"]

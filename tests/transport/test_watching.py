@@ -10,10 +10,10 @@ import pytest
 from tests.transport.conftest import Run
 from tests.transport.peers import GET, Peer, Recorder, stay
 
-from splitsecond import clock
-from splitsecond.observation import ArrivalClock
-from splitsecond.transport import Client, Exchange
-from splitsecond.transport.polling import (
+from splitsecond.core import clock
+from splitsecond.core.observation import ArrivalClock
+from splitsecond.core.transport import Client, Exchange
+from splitsecond.core.transport.polling import (
     GATHERS_FROM,
     READS_AT_ONCE,
     BatchedPoller,

@@ -5,8 +5,8 @@ import zlib
 import pytest
 from tests.worst_case import HTTP_KINDS, LINE_KINDS, check_bounded, check_linear, in_pieces, repeated
 
-from splitsecond.transport.decoding import FREE_BYTES, MAX_RATIO
-from splitsecond.transport.response_parser import ResponseParser
+from splitsecond.core.transport.decoding import FREE_BYTES, MAX_RATIO
+from splitsecond.core.transport.response_parser import ResponseParser
 
 NONE: tuple[type[BaseException], ...] = ()
 

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import cast
 
-from splitsecond import clock
-from splitsecond.errors import Fault
-from splitsecond.transport.client import Client
-from splitsecond.transport.exchange import Connected, Exchange, Origin, Receiver, Request, TimeLeft
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.transport.client import Client
+from splitsecond.core.transport.exchange import Connected, Exchange, Origin, Receiver, Request, TimeLeft
 
 MS = clock.NS_PER_MS
 FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

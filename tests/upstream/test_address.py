@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from tests.upstream.scripted_client import ScriptedClient
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.service import Call
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.service import Call
+from splitsecond.core.upstream.spec import TargetSpec, from_catalog
+from splitsecond.core.upstream.target import connect
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream.spec import TargetSpec, from_catalog
-from splitsecond.upstream.target import connect
 
 AZURE = {"AZURE_OPENAI_API_KEY": "k", "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/"}
 VERTEX = {"VERTEX_ACCESS_TOKEN": "t", "GOOGLE_CLOUD_PROJECT": "p"}

@@ -1,6 +1,6 @@
 """What is known of the length of the next answer."""
 
-from splitsecond.upstream.answer_lengths import LIKE_BEFORE, AnswerLengths, asked_length
+from splitsecond.core.upstream.answer_lengths import LIKE_BEFORE, AnswerLengths, asked_length
 
 
 def test_the_length_that_a_request_asks_for() -> None:

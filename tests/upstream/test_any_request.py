@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call, Spoken
-from splitsecond.upstream import transcoding
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.reasoning import ReasoningStyle
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream import transcoding
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.reasoning import ReasoningStyle
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 URL = "data:image/png;base64,AA=="

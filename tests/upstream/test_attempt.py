@@ -8,18 +8,18 @@ import msgspec
 import pytest
 from tests.upstream.scripted_client import FINISH, MS, ScriptedClient, ScriptedExchange
 
-from splitsecond import clock
-from splitsecond.catalog.provider import Auth
-from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.events import Broken, Done, Finish, RateLimits, Token
-from splitsecond.observation import Observation
-from splitsecond.service import Call, OutputMeter, RateFloor
+from splitsecond.core import clock
+from splitsecond.core.catalog.provider import Auth
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.events import Broken, Done, Finish, RateLimits, Token
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, OutputMeter, RateFloor
+from splitsecond.core.timing.rate_floor import RateCheck
+from splitsecond.core.upstream.answer_lengths import FULL_SHARE, LIKE_BEFORE
+from splitsecond.core.upstream.attempt import METERED_BYTES, Attempt
+from splitsecond.core.upstream.spec import TargetSpec, Timeouts
+from splitsecond.core.upstream.target import Target, connect
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.timing.rate_floor import RateCheck
-from splitsecond.upstream.answer_lengths import FULL_SHARE, LIKE_BEFORE
-from splitsecond.upstream.attempt import METERED_BYTES, Attempt
-from splitsecond.upstream.spec import TargetSpec, Timeouts
-from splitsecond.upstream.target import Target, connect
 
 MAX_TOKENS = 40
 SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="m")

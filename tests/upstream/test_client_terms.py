@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call, Spoken
-from splitsecond.upstream import transcoding
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream import transcoding
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.wire.dialect import Quirks
 
 HI = {"role": "user", "content": "hi"}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}

@@ -7,15 +7,15 @@ import msgspec
 import pytest
 from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
-from splitsecond import clock
-from splitsecond.observation import Observation
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core import clock
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.transport.exchange import Exchange, Origin, Receiver, Request
+from splitsecond.core.upstream.spec import TargetSpec, Timeouts
+from splitsecond.core.upstream.target import connect
 from splitsecond.testing.conformance import Subject, check_service
 from splitsecond.testing.fake_service import Script
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport.exchange import Exchange, Origin, Receiver, Request
-from splitsecond.upstream.spec import TargetSpec, Timeouts
-from splitsecond.upstream.target import connect
 
 SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="m")
 

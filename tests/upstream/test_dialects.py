@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 import pytest
 from tests.simulator.on_loopback import SAID, providers
 
-from splitsecond import clock
-from splitsecond.errors import ProviderFault
-from splitsecond.events import Event, Token
-from splitsecond.observation import Observation
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.events import Event, Token
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.transport.client import Client
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import DIALECTS, connect
 from splitsecond.simulator.process import RunningProvider
-from splitsecond.transport.client import Client
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import DIALECTS, connect
 
 PATHS: Mapping[str, str] = {
     "openai": "/v1",

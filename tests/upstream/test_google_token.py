@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.http_server import Received, Response, http_server
 from tests.upstream.scripted_client import ScriptedClient
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.observation import Observation
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.upstream.google_token import GoogleToken
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import connect
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream.google_token import GoogleToken
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import connect
 
 
 @dataclass

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from tests.upstream.scripted_client import MS, ScriptedClient, ScriptedExchange
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.observation import Observation
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.transport.exchange import Origin
+from splitsecond.core.upstream.attempt import Attempt
+from splitsecond.core.upstream.poll_request import MAX_BODY_BYTES, stream_address
+from splitsecond.core.upstream.spec import TargetSpec, Timeouts, from_catalog
+from splitsecond.core.upstream.target import connect
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport.exchange import Origin
-from splitsecond.upstream.attempt import Attempt
-from splitsecond.upstream.poll_request import MAX_BODY_BYTES, stream_address
-from splitsecond.upstream.spec import TargetSpec, Timeouts, from_catalog
-from splitsecond.upstream.target import connect
 
 URL = "https://stream.replicate.test/v1/files/x"
 OUTPUT = b"event: output\ndata: Hello\n\n"

@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
-from splitsecond import clock
-from splitsecond.errors import NetworkFault, ProviderFault, TimedOut
-from splitsecond.events import Broken, Done, Finish, Quiet, Token
-from splitsecond.observation import Observation
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.errors import NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.events import Broken, Done, Finish, Quiet, Token
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.upstream.attempt import Attempt
+from splitsecond.core.upstream.pending_bytes import FULL_BYTES, HELD_BYTES
+from splitsecond.core.upstream.spec import TargetSpec, Timeouts
+from splitsecond.core.upstream.target import connect
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream.attempt import Attempt
-from splitsecond.upstream.pending_bytes import FULL_BYTES, HELD_BYTES
-from splitsecond.upstream.spec import TargetSpec, Timeouts
-from splitsecond.upstream.target import connect
 
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
 WORD = b'data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n'

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.simulator.on_loopback import WAIT_S
 
-from splitsecond import clock
-from splitsecond.observation import Observation
-from splitsecond.service import Call
+from splitsecond.core import clock
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.transport.client import Client
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import connect
 from splitsecond.simulator.process import RunningProvider, run_simulator
-from splitsecond.transport.client import Client
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import connect
 
 ENGINE = """
 title = "One at a time"

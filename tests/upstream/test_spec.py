@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import EXCERPT_BYTES, CallerFault, excerpt
-from splitsecond.redaction import redacted
-from splitsecond.upstream.spec import TargetSpec, from_catalog, secrets
+from splitsecond.core.errors import EXCERPT_BYTES, CallerFault, excerpt
+from splitsecond.core.redaction import redacted
+from splitsecond.core.upstream.spec import TargetSpec, from_catalog, secrets
 
 KEY = "sk-0123456789abcdef"
 

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from tests.upstream.scripted_client import ScriptedClient
 
-from splitsecond.catalog.price import Price
-from splitsecond.catalog.prices import PriceLookup, price
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import read
-from splitsecond.observation import Observation
-from splitsecond.policies.building import build
-from splitsecond.policies.expression import parse
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.service import Call, Spoken
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.prices import PriceLookup, price
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream.spec import from_catalog
+from splitsecond.core.upstream.target import connect
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.router.target_directory import TargetDirectory
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream.spec import from_catalog
-from splitsecond.upstream.target import connect
 
 KEYS = {"OPENAI_API_KEY": "k" * 20, "ANTHROPIC_API_KEY": "k" * 20}
 HI = [{"role": "user", "content": "hi"}]

@@ -9,21 +9,21 @@ import pytest
 from msgspec import Raw
 from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Token
-from splitsecond.observation import Observation
-from splitsecond.service import Call, Spoken
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.events import Broken, Done, Event, Finish, Token
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.transport.exchange import Request
+from splitsecond.core.upstream import transcoding
+from splitsecond.core.upstream.attempt import Attempt
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import DIALECTS, connect
+from splitsecond.core.wire import anthropic, cohere, openai, responses
+from splitsecond.core.wire.client_format import CLIENT_FORMATS
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.translation import MAX_MESSAGES
 from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.transport.exchange import Request
-from splitsecond.upstream import transcoding
-from splitsecond.upstream.attempt import Attempt
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import DIALECTS, connect
-from splitsecond.wire import anthropic, cohere, openai, responses
-from splitsecond.wire.client_format import CLIENT_FORMATS
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.translation import MAX_MESSAGES
 
 GEMINI_WORD = b'data: {"candidates":[{"content":{"parts":[{"text":"one"}]},"index":0}]}\r\n\r\n'
 GEMINI_END = b'data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}\r\n\r\n'

@@ -9,14 +9,13 @@ from msgspec import Raw
 from tests.upstream.scripted_client import ScriptedClient
 from tests.wire.counted_answers import BODIES, INPUT, ODD, OUTPUT, short_id
 
-from splitsecond import clock
-from splitsecond.errors import ProviderFault
-from splitsecond.observation import Observation
-from splitsecond.service import Call
-from splitsecond.testing.virtual_time import run_virtual
-from splitsecond.upstream.spec import TargetSpec
-from splitsecond.upstream.target import connect
-from splitsecond.upstream.usage_check import (
+from splitsecond.core import clock
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import connect
+from splitsecond.core.upstream.usage_check import (
     ADDED_TOKENS,
     HIDDEN_TOKENS,
     MAX_CONTEXT_TOKENS,
@@ -25,6 +24,7 @@ from splitsecond.upstream.usage_check import (
     MAX_TOKENS,
     unseen_tokens,
 )
+from splitsecond.testing.virtual_time import run_virtual
 
 SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="o/m", quirks={"stream_whole": False})
 MESSAGES = [{"role": "user", "content": "hi"}]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 
 def test_an_arrival_lies_its_lag_before_now() -> None:

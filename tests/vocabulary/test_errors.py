@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import (
+from splitsecond.core.errors import (
     EXCERPT_BYTES,
     AllFailed,
     CallerFault,

@@ -12,9 +12,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import ProviderFault
-from splitsecond.events import Broken, Done, Event, Quiet, Token, Usage
-from splitsecond.wire.dialect import Decoder
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.events import Broken, Done, Event, Quiet, Token, Usage
+from splitsecond.core.wire.dialect import Decoder
 
 RANDOM_SPLITS = 40
 MOST_PLACES = 1_000

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from types import ModuleType
 
-from splitsecond.events import Usage
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import ServerAnswer
+from splitsecond.core.events import Usage
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.core.wire.dialect import ServerAnswer
 
 INPUT, OUTPUT = 123_456_789, 987_654
 """Numbers that appear nowhere else in an answer."""

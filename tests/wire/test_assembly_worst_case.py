@@ -17,12 +17,12 @@ from tests.worst_case import (
     repeated,
 )
 
-from splitsecond.errors import ProviderFault
-from splitsecond.wire.anthropic.client_side import MessageAssembly
-from splitsecond.wire.assembly import MAX_INDEXES, Assembly
-from splitsecond.wire.openai.client_side import ChunkAssembly, chunks
-from splitsecond.wire.responses.client_side import ResponseAssembly
-from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.wire.anthropic.client_side import MessageAssembly
+from splitsecond.core.wire.assembly import MAX_INDEXES, Assembly
+from splitsecond.core.wire.openai.client_side import ChunkAssembly, chunks
+from splitsecond.core.wire.responses.client_side import ResponseAssembly
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 ASSEMBLIES: dict[str, Callable[[], Assembly]] = {
     "chat": ChunkAssembly,

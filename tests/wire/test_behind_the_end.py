@@ -4,10 +4,10 @@ from types import ModuleType
 
 import pytest
 
-from splitsecond.events import Usage
-from splitsecond.service import Call
-from splitsecond.wire import anthropic, openai, responses
-from splitsecond.wire.client_format import client_format
+from splitsecond.core.events import Usage
+from splitsecond.core.service import Call
+from splitsecond.core.wire import anthropic, openai, responses
+from splitsecond.core.wire.client_format import client_format
 
 TAILS = [
     b'data: {"choices":[],"usage":{"prompt_tokens":1e400}}\n\n',

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.streams import Stream, load
 
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.service import Call
-from splitsecond.wire.openai import StreamWriter, decoder
-from splitsecond.wire.openai.client_side import ChunkEncoder, continuation_encoder
+from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.core.service import Call
+from splitsecond.core.wire.openai import StreamWriter, decoder
+from splitsecond.core.wire.openai.client_side import ChunkEncoder, continuation_encoder
 
 STREAMS = [stream for stream in load() if stream.operation != "embeddings"]
 ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")

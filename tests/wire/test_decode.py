@@ -5,10 +5,10 @@ from tests.streams import Stream, load
 from tests.wire import conformance
 from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.wire import openai
-from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.core.wire import openai
+from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 STREAMS = [stream for stream in load() if sum(len(packet.data) for packet in stream.packets) < 10_000]
 WHOLE = [stream for stream in STREAMS if stream.truth.outcome == "ok"]

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from tests.wire.conformance import check_any_bytes, check_decoder, events_of, fault_of
 
-from splitsecond.errors import CallerFault
-from splitsecond.events import Done, Token, Usage
-from splitsecond.service import Call
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai
-from splitsecond.wire.dialect import Decoder, Quirks
-from splitsecond.wire.openai import embeddings
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Done, Token, Usage
+from splitsecond.core.service import Call
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.core.wire.dialect import Decoder, Quirks
+from splitsecond.core.wire.openai import embeddings
 
 
 def make() -> Decoder:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call, Operation
-from splitsecond.wire import openai
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Operation
+from splitsecond.core.wire import openai
+from splitsecond.core.wire.dialect import Quirks
 
 
 def sent(body: dict[str, Any], quirks: Quirks | None = None, operation: Operation = "chat") -> dict[str, Any]:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault, ProviderFault
-from splitsecond.policies.fault_handling import remedy
-from splitsecond.wire.anthropic import error_body
-from splitsecond.wire.provider_errors import error_of, fault_from_response
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault, ProviderFault
+from splitsecond.core.wire.anthropic import error_body
+from splitsecond.core.wire.provider_errors import error_of, fault_from_response
+from splitsecond.routing.machinery.fault_handling import remedy
 
 S = 1_000_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitsecond.wire.finish_reasons import openai_reason
+from splitsecond.core.wire.finish_reasons import openai_reason
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitsecond.service import Call, Spoken
-from splitsecond.upstream.transcoding import request
-from splitsecond.wire import openai
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream.transcoding import request
+from splitsecond.core.wire import openai
+from splitsecond.core.wire.dialect import Quirks
 
 HELLO: dict[Spoken, dict[str, Any]] = {
     "openai": {"messages": [{"role": "user", "content": "hi"}]},

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from tests.wire.test_transcripts import parse
 
-from splitsecond.events import Done, Event, Token
-from splitsecond.wire import openai
-from splitsecond.wire.openai.client_side import without_logprobs
+from splitsecond.core.events import Done, Event, Token
+from splitsecond.core.wire import openai
+from splitsecond.core.wire.openai.client_side import without_logprobs
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 RECORDED = ["vllm-logprobs.http", "xllamacpp-logprobs.http"]

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from splitsecond import validation
-from splitsecond.service import Call, Operation, Spoken
-from splitsecond.wire import media
-from splitsecond.wire.media import RequestContent, request_content
+from splitsecond.core import validation
+from splitsecond.core.service import Call, Operation, Spoken
+from splitsecond.core.wire import media
+from splitsecond.core.wire.media import RequestContent, request_content
 
 BASE64 = "QUJD" * 2000
 PNG = f"data:image/png;base64,{BASE64}"

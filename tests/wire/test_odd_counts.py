@@ -7,10 +7,10 @@ import pytest
 from tests.wire.conformance import events_of, without_quiet
 from tests.wire.counted_answers import BODIES, FORMATS, INPUT, ODD, OUTPUT, short_id, whole
 
-from splitsecond.events import Done, Event, Token, Usage
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.streaming import repair_json
+from splitsecond.core.events import Done, Event, Token, Usage
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.streaming import repair_json
 
 REPORTS = [b"7", b'"none"', b"[]", b"true", b"1e400"]
 """Anything in the place of the object with the counts."""

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from splitsecond.events import Event
-from splitsecond.timing.timeline import Sending, Timeline
-from splitsecond.wire.openai.decode import OpenAIDecoder
+from splitsecond.core.events import Event
+from splitsecond.core.timing.timeline import Sending, Timeline
+from splitsecond.core.wire.openai.decode import OpenAIDecoder
 
 
 class _General(OpenAIDecoder):

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitsecond.wire.openai.client_side import ChunkAssembly
-from splitsecond.wire.openai.plain_stream import plain_answer
+from splitsecond.core.wire.openai.client_side import ChunkAssembly
+from splitsecond.core.wire.openai.plain_stream import plain_answer
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
 DONE = b"data: [DONE]\n\n"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.events import RateLimits
-from splitsecond.wire.rate_limits import LONGEST_NS, rate_limits
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.events import RateLimits
+from splitsecond.core.wire.rate_limits import LONGEST_NS, rate_limits
 
 DATE = {"date": "Tue, 04 Mar 2025 10:00:00 GMT"}
 MINUTE = 60 * NS_PER_S

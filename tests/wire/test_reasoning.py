@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call, Spoken
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.upstream.transcoding import request
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.reasoning import BUDGETS, EFFORTS, ReasoningRequest, ReasoningStyle, from_budget
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.transcoding import request
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.reasoning import BUDGETS, EFFORTS, ReasoningRequest, ReasoningStyle, from_budget
 
 OLDER, NEWER, OTHER = "claude-sonnet-4-5", "claude-opus-4-6", "minimax-m2"
 FLASH, PRO, THIRD = "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3.1-pro"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import ProviderFault
-from splitsecond.service import Call
-from splitsecond.wire.openai.client_side import ChunkAssembly, ChunkRelay, chunks
-from splitsecond.wire.responses.client_side import ResponseAssembly
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire.openai.client_side import ChunkAssembly, ChunkRelay, chunks
+from splitsecond.core.wire.responses.client_side import ResponseAssembly
 
 CALL = Call(id="c", body={})
 ROLE = b'data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}],"usage":null}\n\n'
@@ -240,6 +240,6 @@ def test_a_json_body_without_choices_stays_as_it_came() -> None:
 
 
 def test_an_answer_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitsecond.wire.assembly.MAX_ANSWER_BYTES", 100)
+    monkeypatch.setattr("splitsecond.core.wire.assembly.MAX_ANSWER_BYTES", 100)
     with pytest.raises(ProviderFault, match="longer than 100 bytes"):
         ChunkAssembly().feed(b"x" * 101)

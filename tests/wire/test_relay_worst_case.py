@@ -3,9 +3,9 @@
 import pytest
 from tests.worst_case import LINE_KINDS, check_linear, in_pieces, repeated
 
-from splitsecond.service import Call
-from splitsecond.wire.anthropic.client_side import MessageRelay
-from splitsecond.wire.openai.client_side import ChunkRelay
+from splitsecond.core.service import Call
+from splitsecond.core.wire.anthropic.client_side import MessageRelay
+from splitsecond.core.wire.openai.client_side import ChunkRelay
 
 CALL = Call(id="c", body={})
 

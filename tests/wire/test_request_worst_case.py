@@ -16,14 +16,14 @@ from tests.worst_case import (
     repeated,
 )
 
-from splitsecond.errors import LONGEST_MESSAGE, CallerFault
-from splitsecond.gateway import parsed_request
-from splitsecond.service import Call, Spoken
-from splitsecond.upstream import transcoding
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.translation import MAX_LEFT_OUT, MAX_NAME_CHARACTERS
+from splitsecond.core.errors import LONGEST_MESSAGE, CallerFault
+from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream import transcoding
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.translation import MAX_LEFT_OUT, MAX_NAME_CHARACTERS
+from splitsecond.routing.requests import parsed_request
 
 MESSAGES, INPUT = b'{"model":"m","messages":[', b'{"model":"m","input":['
 USER = b'{"role":"user","content":"a"}'

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
-from splitsecond.service import Operation
-from splitsecond.wire import openai
-from splitsecond.wire.dialect import ServerAnswer
-from splitsecond.wire.openai import StreamWriter
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire import openai
+from splitsecond.core.wire.dialect import ServerAnswer
+from splitsecond.core.wire.openai import StreamWriter
 
 OPERATIONS: tuple[Operation, ...] = ("chat", "completions")
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from splitsecond.wire import ollama
-from splitsecond.wire.server_request import required_tool
+from splitsecond.core.wire import ollama
+from splitsecond.core.wire.server_request import required_tool
 
 OPENAI = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
 NATIVE = [{"type": "web_search"}, {"name": "f"}, {"name": "g"}]

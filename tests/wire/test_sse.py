@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.wire.sse import SseDecoder, SseEvent, encode_event
+from splitsecond.core.wire.sse import SseDecoder, SseEvent, encode_event
 
 
 def decode(data: bytes, *, warm: bool = False) -> list[SseEvent]:

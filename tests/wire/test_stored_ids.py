@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.examples import examples
 
-from splitsecond.wire.sse import encode_event
-from splitsecond.wire.stored_ids import FIELDS, MESSAGES, RESPONSES, KeptAnswers, ids_in_request
+from splitsecond.core.wire.sse import encode_event
+from splitsecond.core.wire.stored_ids import FIELDS, MESSAGES, RESPONSES, KeptAnswers, ids_in_request
 
 
 def fields(body: dict[str, Any]) -> dict[str, Raw]:

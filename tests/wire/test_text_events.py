@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from splitsecond.errors import ProviderFault
-from splitsecond.wire.anthropic.client_side import MessageAssembly
-from splitsecond.wire.assembly import Assembly
-from splitsecond.wire.openai.client_side import ChunkAssembly
-from splitsecond.wire.text_events import TextEvents
+from splitsecond.core.errors import ProviderFault
+from splitsecond.core.wire.anthropic.client_side import MessageAssembly
+from splitsecond.core.wire.assembly import Assembly
+from splitsecond.core.wire.openai.client_side import ChunkAssembly
+from splitsecond.core.wire.text_events import TextEvents
 
 TEXTS = (
     "Hello",

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.events import Event, Token, TokenRun
-from splitsecond.observation import Observation
-from splitsecond.timing.timeline import Sending, Timeline
-from splitsecond.wire.openai import decoder
-from splitsecond.wire.text_events import TextEvents
+from splitsecond.core.events import Event, Token, TokenRun
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.timeline import Sending, Timeline
+from splitsecond.core.wire.openai import decoder
+from splitsecond.core.wire.text_events import TextEvents
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6) | st.sampled_from(
     ['"', "\\", "\n", "\x7f", "word", ",", "choices", "é", '","', "{}"]

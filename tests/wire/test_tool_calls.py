@@ -6,11 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from splitsecond.events import Event, Token, ToolPart, Usage
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire.dialect import CalledTool, ServerAnswer
-from splitsecond.wire.finish_reasons import openai_reason
-from splitsecond.wire.tool_calls import ToolCalls
+from splitsecond.core.events import Event, Token, ToolPart, Usage
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.core.wire.dialect import CalledTool, ServerAnswer
+from splitsecond.core.wire.finish_reasons import openai_reason
+from splitsecond.core.wire.tool_calls import ToolCalls
 
 DIALECTS = (anthropic, cohere, gemini, ollama, openai, responses)
 CALLS = (

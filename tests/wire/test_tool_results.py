@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.service import Call
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.upstream.transcoding import request
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.tool_results import mark_failures, text_results
+from splitsecond.core.service import Call
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.transcoding import request
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.tool_results import mark_failures, text_results
 
 SOURCE = {"type": "base64", "media_type": "image/png", "data": "AA=="}
 URL = "data:image/png;base64,AA=="

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire import transcoder as module
-from splitsecond.wire.transcoder import Transcoder
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.core.wire import transcoder as module
+from splitsecond.core.wire.transcoder import Transcoder
 
 CLIENTS: dict[str, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses}
 TARGETS: dict[str, Any] = {**CLIENTS, "cohere": cohere, "gemini": gemini, "ollama": ollama}

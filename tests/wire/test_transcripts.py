@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage, WholeText
-from splitsecond.wire import openai
+from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage, WholeText
+from splitsecond.core.wire import openai
 
 FOLDER = Path(__file__).parent / "transcripts"
 TRANSCRIPTS = sorted(FOLDER.glob("*.http"))

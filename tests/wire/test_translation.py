@@ -4,9 +4,9 @@ from types import ModuleType
 
 import pytest
 
-from splitsecond.service import Call
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.service import Call
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.core.wire.dialect import Quirks
 
 BODY = {
     "messages": [{"role": "user", "content": "Hi"}],

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.wire.conformance import check_decoder
 
-from splitsecond.events import Done, Event, Finish, Token, Usage
-from splitsecond.service import Call
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire.dialect import CalledTool, Decoder, Quirks, ServerAnswer
-from splitsecond.wire.finish_reasons import openai_reason
+from splitsecond.core.events import Done, Event, Finish, Token, Usage
+from splitsecond.core.service import Call
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.core.wire.dialect import CalledTool, Decoder, Quirks, ServerAnswer
+from splitsecond.core.wire.finish_reasons import openai_reason
 
 DIALECTS = (anthropic, cohere, gemini, ollama, openai, responses)
 WHOLE = Quirks(stream_whole=False)

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from splitsecond.analysis.throughput import BatchThroughput
 from splitsecond.api.connection import expression_of, resolved_settings
+from splitsecond.bench.findings.throughput import BatchThroughput
+from splitsecond.bench.report.live import BatchProgress
+from splitsecond.bench.runs.batch import MOST_IN_FLIGHT, BatchSession
+from splitsecond.bench.runs.settings import Server
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.gateway.process.simulation import bind_simulator, simulator, simulator_url
-from splitsecond.report.live import BatchProgress
-from splitsecond.router.router import ROUTE
-from splitsecond.router.settings import RouterSettings
-from splitsecond.runs.batch import MOST_IN_FLIGHT, BatchSession
-from splitsecond.runs.settings import Server
+from splitsecond.routing.router.router import ROUTE
+from splitsecond.routing.router.settings import RouterSettings
 
 
 class BatchRun(msgspec.Struct, frozen=True, kw_only=True):

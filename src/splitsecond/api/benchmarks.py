@@ -9,18 +9,15 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from rich.console import Console
 
-from splitsecond.analysis.gate import parse_gate
 from splitsecond.api.results import BenchRun
-from splitsecond.catalog.price import Price
-from splitsecond.errors import Fault
-from splitsecond.loadgen.arrivals import Pattern
-from splitsecond.loadgen.plan import PlannedLoad
-from splitsecond.policies.settings import Duration
-from splitsecond.report.live import LiveProgress
-from splitsecond.runs.cost_limit import CostMeter
-from splitsecond.runs.measuring import Job, Measurement, NoProgress, Progress
-from splitsecond.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
-from splitsecond.runs.settings import (
+from splitsecond.bench.findings.gate import parse_gate
+from splitsecond.bench.load.arrivals import Pattern
+from splitsecond.bench.load.plan import PlannedLoad
+from splitsecond.bench.report.live import LiveProgress
+from splitsecond.bench.runs.cost_limit import CostMeter
+from splitsecond.bench.runs.measuring import Job, Measurement, NoProgress, Progress
+from splitsecond.bench.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
+from splitsecond.bench.runs.settings import (
     CONCURRENCY,
     BenchSettings,
     CapacitySettings,
@@ -29,9 +26,12 @@ from splitsecond.runs.settings import (
     WatchSettings,
     at_least_one,
 )
-from splitsecond.runs.targets import in_thread
-from splitsecond.runs.watching import MeasuredRound, Watch, WatchListener
-from splitsecond.store.folder import RunFolder
+from splitsecond.bench.runs.targets import in_thread
+from splitsecond.bench.runs.watching import MeasuredRound, Watch, WatchListener
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import Fault
+from splitsecond.log.store.folder import RunFolder
+from splitsecond.routing.machinery.settings import Duration
 
 T = TypeVar("T")
 Settings = TypeVar("Settings", bound=RunSettings)
@@ -41,7 +41,7 @@ LONGEST_WAIT_S = 30 * 24 * 3600
 
 
 class RequestSettings(TypedDict, total=False):
-    """Settings that `bench`, `watch` and `capacity` share; see `splitsecond.runs.settings.RunSettings`."""
+    """Settings that `bench`, `watch` and `capacity` share; see `splitsecond.bench.runs.settings.RunSettings`."""
 
     policy_file: Path | None
     config: Path | None
@@ -93,8 +93,8 @@ async def bench(
     its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is recorded in the folder `out`,
     by default ``runs/ID``.
 
-    Raises a `Fault` of `splitsecond.errors` if the run cannot start or is ended early. What was measured until then,
-    or until the task is cancelled, stays in the folder: see `load`.
+    Raises a `Fault` of `splitsecond.core.errors` if the run cannot start or is ended early. What was measured until
+    then, or until the task is cancelled, stays in the folder: see `load`.
     """
     levels = CONCURRENCY if concurrency is None and rate is None and trace is None else concurrency
     loads = [PlannedLoad(concurrency=level) for level in _sequence(levels)]

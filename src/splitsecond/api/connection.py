@@ -9,19 +9,19 @@ from uuid import uuid4
 
 import msgspec
 
-from splitsecond import clock
-from splitsecond.analysis.wording import ENGINE, SIMULATED
-from splitsecond.errors import Fault
-from splitsecond.events import Finish, Token
-from splitsecond.loadgen.measured_call import MeasuredCall
-from splitsecond.observation import Observation
-from splitsecond.policies.expression import Expression, TargetName, parse, targets
-from splitsecond.router.router import ROUTE, Router
-from splitsecond.router.settings import TIMEOUTS, ProviderSettings, RouterSettings
-from splitsecond.runs.settings import Server
-from splitsecond.runs.targets import advised, in_thread, resolve, server_spec
-from splitsecond.service import Call
-from splitsecond.upstream.spec import TargetSpec
+from splitsecond.bench.load.measured_call import MeasuredCall
+from splitsecond.bench.runs.settings import Server
+from splitsecond.bench.runs.targets import advised, in_thread, resolve, server_spec
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.events import Finish, Token
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.wording import ENGINE, SIMULATED
+from splitsecond.routing.construction.expression import Expression, TargetName, parse, targets
+from splitsecond.routing.router.router import ROUTE, Router
+from splitsecond.routing.router.settings import TIMEOUTS, ProviderSettings, RouterSettings
 
 ACCOUNT_S = 2.0
 """Longest wait for the observations of a call's attempts after its response has ended."""

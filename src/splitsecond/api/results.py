@@ -7,17 +7,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from splitsecond.analysis.compare import Comparison, RunData
-from splitsecond.analysis.compare import compare as compare_runs
-from splitsecond.analysis.cost import cost_usd
-from splitsecond.analysis.figures import FIGURES
-from splitsecond.analysis.findings import Capacity, ConditionFindings, Run
-from splitsecond.analysis.summary import Interval, Summary
-from splitsecond.analysis.wording import counted_as
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault, file_faults
-from splitsecond.observation import Observation, Role
-from splitsecond.runs.concluding import recompute, run_folder
+from splitsecond.bench.findings.compare import Comparison, RunData
+from splitsecond.bench.findings.compare import compare as compare_runs
+from splitsecond.bench.findings.figures import FIGURES
+from splitsecond.bench.findings.findings import Capacity, ConditionFindings, Run
+from splitsecond.bench.runs.concluding import recompute, run_folder
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault, file_faults
+from splitsecond.core.money.cost import cost_usd
+from splitsecond.core.observation import Observation, Role
+from splitsecond.core.wording import counted_as
+from splitsecond.log.statistics.summary import Interval, Summary
 
 FrameLibrary = Literal["pandas", "polars", "pyarrow"]
 FRAMES: tuple[FrameLibrary, ...] = get_args(FrameLibrary)
@@ -153,7 +153,7 @@ class BenchRun(Mapping[str, Row]):
         """Return the tables that `splitsecond bench` prints."""
         from rich.console import Console
 
-        from splitsecond.report.terminal import run_table
+        from splitsecond.bench.report.terminal import run_table
 
         console = Console(width=120, no_color=True)
         with console.capture() as capture:
@@ -215,7 +215,7 @@ class BenchRun(Mapping[str, Row]):
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Write the HTML report and return its path. Raises `CallerFault` if it cannot write."""
-        from splitsecond.report.run_page import render_run
+        from splitsecond.bench.report.run_page import render_run
 
         target = Path(path)
         with file_faults(f"cannot write {target}", kind="unwritable_file"):

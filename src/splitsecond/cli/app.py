@@ -16,27 +16,27 @@ from typing import Annotated, Any
 import typer
 
 from splitsecond import __version__
-from splitsecond.cli.batch import batch
-from splitsecond.cli.bench import bench
-from splitsecond.cli.capacity import capacity
-from splitsecond.cli.catalogue import models, providers
-from splitsecond.cli.compare import compare
-from splitsecond.cli.cost import cost
-from splitsecond.cli.demo import demo
-from splitsecond.cli.doctor import doctor
-from splitsecond.cli.explain import explain
-from splitsecond.cli.export_log import export
+from splitsecond.cli.commands.batch import batch
+from splitsecond.cli.commands.bench import bench
+from splitsecond.cli.commands.capacity import capacity
+from splitsecond.cli.commands.catalogue import models, providers
+from splitsecond.cli.commands.compare import compare
+from splitsecond.cli.commands.cost import cost
+from splitsecond.cli.commands.demo import demo
+from splitsecond.cli.commands.doctor import doctor
+from splitsecond.cli.commands.explain import explain
+from splitsecond.cli.commands.export_log import export
+from splitsecond.cli.commands.import_log import import_
+from splitsecond.cli.commands.init import init
+from splitsecond.cli.commands.recommend import recommend
+from splitsecond.cli.commands.report import report
+from splitsecond.cli.commands.serve import serve
+from splitsecond.cli.commands.simulate import simulate
+from splitsecond.cli.commands.speed import speed
+from splitsecond.cli.commands.watch import watch
 from splitsecond.cli.help import Command, Group
-from splitsecond.cli.import_log import import_
-from splitsecond.cli.init import init
 from splitsecond.cli.interruption import Interrupted, discard_output
-from splitsecond.cli.recommend import recommend
-from splitsecond.cli.report import report
-from splitsecond.cli.serve import serve
-from splitsecond.cli.simulate import simulate
-from splitsecond.cli.speed import speed
-from splitsecond.cli.watch import watch
-from splitsecond.errors import CallerFault, Fault, printable
+from splitsecond.core.errors import CallerFault, Fault, printable
 
 app = typer.Typer(
     name="splitsecond",
@@ -98,7 +98,7 @@ _HINTS = {
 
 def _name_options(fault: Fault) -> None:
     """Make the hint name options, and the message of a bad setting begin with one: "--max-cost: got …"."""
-    from splitsecond.catalog.provider import OWN_SERVER
+    from splitsecond.core.catalog.provider import OWN_SERVER
 
     fault.hint = _HINTS.get(fault.kind, fault.hint.replace(OWN_SERVER, f"{OWN_SERVER} Use --base-url."))
     if isinstance(fault, CallerFault) and fault.kind == "bad_option" and re.fullmatch("[a-z_]+", fault.param):

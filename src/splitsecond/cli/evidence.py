@@ -5,15 +5,15 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.analysis.quality import CAPABILITIES, Quality, Requirements, parse_quality
-from splitsecond.analysis.recommendation import Evidence, evidence_of_log, evidence_of_run
-from splitsecond.catalog.prices import listing
-from splitsecond.catalog.provider import provider, split_target
+from splitsecond.bench.findings.quality import CAPABILITIES, Quality, Requirements, parse_quality
+from splitsecond.bench.findings.recommendation import Evidence, evidence_of_log, evidence_of_run
+from splitsecond.bench.runs.concluding import recompute
 from splitsecond.cli.log_source import LoggedTraffic, speeds
 from splitsecond.cli.option_values import tokens
-from splitsecond.errors import CallerFault, file_faults
-from splitsecond.runs.concluding import recompute
-from splitsecond.validation import one_of, wrong
+from splitsecond.core.catalog.prices import listing
+from splitsecond.core.catalog.provider import provider, split_target
+from splitsecond.core.errors import CallerFault, file_faults
+from splitsecond.core.validation import one_of, wrong
 
 
 def evidence_of_folders(runs: Sequence[Path], only: Sequence[str]) -> list[list[Evidence]]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from splitsecond.analysis.findings import ConditionFindings
-from splitsecond.analysis.gate import Equivalence, Gate, parse_gate
-from splitsecond.errors import CallerFault
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.bench.findings.gate import Equivalence, Gate, parse_gate
+from splitsecond.core.errors import CallerFault
 
 
 def absolute_gates(texts: Sequence[str]) -> list[Gate]:

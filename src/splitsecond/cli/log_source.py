@@ -7,18 +7,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splitsecond import clock
 from splitsecond.cli.options import CONFIG, config_file
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
 
 if TYPE_CHECKING:
-    from splitsecond.analysis.production import By, ProductionSpeed, SpeedComparison
-    from splitsecond.catalog.price import Price
-    from splitsecond.gateway.configuration.settings import GatewaySettings
-    from splitsecond.router.target_directory import TargetDirectory
-    from splitsecond.store.log import Past
-    from splitsecond.store.parquet_export import ExportedLog
-    from splitsecond.timing.columns import AttemptColumns
+    from splitsecond.core.catalog.price import Price
+    from splitsecond.core.timing.columns import AttemptColumns
+    from splitsecond.log.production.speed import By, ProductionSpeed, SpeedComparison
+    from splitsecond.log.store.log import Past
+    from splitsecond.log.store.parquet_export import ExportedLog
+    from splitsecond.routing.configuration.settings import GatewaySettings
+    from splitsecond.routing.router.target_directory import TargetDirectory
 
 DAYS = 14.0
 LONGEST_DAYS = 3650.0
@@ -68,10 +68,10 @@ class LoggedTraffic:
     def price(self, targets: Sequence[str]) -> "Callable[[str], Price | None]":
         """Return the prices of targets by the configuration, or by the public list and the catalogue without one."""
         if self._settings is None:
-            from splitsecond.catalog.prices import prices
+            from splitsecond.core.catalog.prices import prices
 
             return prices(targets).get
-        from splitsecond.router.target_directory import TargetDirectory
+        from splitsecond.routing.router.target_directory import TargetDirectory
 
         facts = TargetDirectory(self._settings)
         facts.learn(facts.look_up(targets))
@@ -79,8 +79,8 @@ class LoggedTraffic:
 
     def stops_billing(self, target: str) -> bool | None:
         """Return whether output is not billed that would have come after we closed a request; None: not known."""
-        from splitsecond.router.settings import RouterSettings
-        from splitsecond.router.target_directory import TargetDirectory
+        from splitsecond.routing.router.settings import RouterSettings
+        from splitsecond.routing.router.target_directory import TargetDirectory
 
         if self._billing is None:
             self._billing = TargetDirectory(self._settings or RouterSettings())
@@ -139,8 +139,8 @@ def speeds(
     Counts the targets whose name contains one of `only`, or all. `also` receives the same attempts. Raises
     `CallerFault` without calls.
     """
-    from splitsecond.analysis.production import period_hours
-    from splitsecond.analysis.traffic import SIDES, ProductionTraffic
+    from splitsecond.log.production.speed import period_hours
+    from splitsecond.log.production.traffic import SIDES, ProductionTraffic
 
     named = logged.targets(only)
     period_h = period_hours((logged.until - logged.first()).total_seconds())
@@ -162,7 +162,7 @@ def speeds(
 
 def log_url(log: str) -> str:
     """Return the URL of a log that is named by a URL, by a SQLite file, or by a folder of Parquet files."""
-    from splitsecond.store.log import PARQUET
+    from splitsecond.log.store.log import PARQUET
 
     if "://" in log or log.startswith(PARQUET):
         return log
@@ -174,13 +174,13 @@ def _settings(log: str, config: Path | None) -> "GatewaySettings | None":
     path = config if log else config_file(config)
     if path is None:
         return None
-    from splitsecond.gateway.configuration.reading import load
+    from splitsecond.routing.configuration.reading import load
 
     return load(path, os.environ, serving=False)
 
 
 def _opened(log: str, settings: "GatewaySettings | None") -> "Past":
-    from splitsecond.store.log import Past
+    from splitsecond.log.store.log import Past
 
     if log:
         return Past.open(log_url(log))

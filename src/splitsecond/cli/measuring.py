@@ -6,14 +6,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond.analysis.gate import Gate
+from splitsecond.bench.findings.gate import Gate
+from splitsecond.bench.report.live import LiveProgress
+from splitsecond.bench.runs.measuring import Job, Measurement
 from splitsecond.cli.gates import passed
 from splitsecond.cli.interruption import Interrupted, Interruption
 from splitsecond.cli.results import Output, show
-from splitsecond.errors import Fault
-from splitsecond.report.live import LiveProgress
-from splitsecond.runs.measuring import Job, Measurement
-from splitsecond.store.folder import RunFolder
+from splitsecond.core.errors import Fault
+from splitsecond.log.store.folder import RunFolder
 
 
 def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequence[Gate] = ()) -> int:

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond import clock
-from splitsecond.catalog.model import PublishedSpeed
-from splitsecond.catalog.price import Price
-from splitsecond.catalog.prices import provider_models
-from splitsecond.catalog.provider import Provider, names, provider
-from splitsecond.errors import CallerFault
-from splitsecond.report.terminal import SHORTEST_NAME, broken
+from splitsecond.bench.report.terminal import SHORTEST_NAME, broken
+from splitsecond.core import clock
+from splitsecond.core.catalog.model import PublishedSpeed
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.prices import provider_models
+from splitsecond.core.catalog.provider import Provider, names, provider
+from splitsecond.core.errors import CallerFault
 
 FEWER = ("price of", "mix", "cached", "context")
 """Columns that a narrow console leaves out, one after another."""

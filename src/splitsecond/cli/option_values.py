@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from splitsecond import clock
-from splitsecond.catalog.ownership import Ownership, machines
-from splitsecond.catalog.price import Price
-from splitsecond.errors import PARSER_ERRORS, CallerFault, parser_words
-from splitsecond.loadgen.arrivals import PATTERNS
-from splitsecond.loadgen.plan import PlannedLoad
-from splitsecond.loadgen.sweep import BUILT_IN, NamedWorkload, read_workloads
-from splitsecond.policies.settings import Duration
-from splitsecond.runs.settings import CONCURRENCY, Server
-from splitsecond.validation import one_of, wrong
+from splitsecond.bench.load.arrivals import PATTERNS
+from splitsecond.bench.load.plan import PlannedLoad
+from splitsecond.bench.load.sweep import BUILT_IN, NamedWorkload, read_workloads
+from splitsecond.bench.runs.settings import CONCURRENCY, Server
+from splitsecond.core import clock
+from splitsecond.core.catalog.ownership import Ownership, machines
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
+from splitsecond.core.validation import one_of, wrong
+from splitsecond.routing.machinery.settings import Duration
 
 LONGEST_DAYS = 30
 RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")

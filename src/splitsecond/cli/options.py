@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 if TYPE_CHECKING:
+    from splitsecond.bench.runs.planning import Recorded
+    from splitsecond.bench.runs.settings import RunSettings
     from splitsecond.cli.results import Output
-    from splitsecond.runs.planning import Recorded
-    from splitsecond.runs.settings import RunSettings
 
 PANELS = ("", "Targets", "Limits", "Load", "Requests", "Cost", "Results")
 """The panels of help, in order; "" has the arguments."""
@@ -34,9 +34,9 @@ of_targets, of_limits, of_load, of_requests, of_cost, of_results = (
 )
 
 API_FORMATS = "openai, anthropic, gemini, ollama, cohere, responses or replicate"
-"""The keys of `upstream.target.DIALECTS`, whose import is slow."""
+"""The keys of `core.upstream.target.DIALECTS`, whose import is slow."""
 USES = "edge, translation, voice, completion, chat, agent, long-form or batch"
-"""The keys of `timing.uses.USES`, whose import is slow."""
+"""The keys of `core.timing.uses.USES`, whose import is slow."""
 
 CONFIG = Path("splitsecond.yaml")
 """The gateway's configuration if a command names none."""
@@ -207,7 +207,7 @@ class RunOptions:
 
         `input_tokens` is the length of a prompt; None: that of the option, or 512.
         """
-        from splitsecond.runs.planning import Recorded
+        from splitsecond.bench.runs.planning import Recorded
 
         given = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         given["input_tokens"] = input_tokens or self.input_tokens or 512

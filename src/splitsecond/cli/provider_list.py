@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.catalog.model import Prefill, PublishedDistance
-from splitsecond.catalog.provider import Provider, fill_base_url
-from splitsecond.catalog.speed_tier import SpeedTier
-from splitsecond.errors import CallerFault
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.wire.dialect import USAGE_WORDS, Quirks
+from splitsecond.core.catalog.model import Prefill, PublishedDistance
+from splitsecond.core.catalog.provider import Provider, fill_base_url
+from splitsecond.core.catalog.speed_tier import SpeedTier
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.wire.dialect import USAGE_WORDS, Quirks
 
 _SAYS: Mapping[bool | str | None, str] = {
     True: "yes",

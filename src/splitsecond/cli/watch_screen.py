@@ -6,16 +6,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond import clock
-from splitsecond.analysis.watching import minute
+from splitsecond.bench.findings.watching import minute
+from splitsecond.bench.report.live import LiveProgress
+from splitsecond.bench.report.terminal import round_lines
+from splitsecond.bench.runs.cost_limit import CostMeter
+from splitsecond.bench.runs.measuring import FolderFailed, cannot_write
+from splitsecond.bench.runs.watching import MeasuredRound, Watch, WatchListener, drifting_for_the_worse
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.results import REPORT, Output, write_json
-from splitsecond.report.figure_cells import safe_text
-from splitsecond.report.live import LiveProgress
-from splitsecond.report.terminal import round_lines
-from splitsecond.runs.cost_limit import CostMeter
-from splitsecond.runs.measuring import FolderFailed, cannot_write
-from splitsecond.runs.watching import MeasuredRound, Watch, WatchListener, drifting_for_the_worse
+from splitsecond.core import clock
+from splitsecond.core.pages.figure_cells import safe_text
 
 
 class WatchScreen(WatchListener):
@@ -93,7 +93,7 @@ class WatchScreen(WatchListener):
             write_json(found, self._output.json)
         if not self._output.html:
             return
-        from splitsecond.report.watch_page import render_watch  # takes a while to import
+        from splitsecond.bench.report.watch_page import render_watch  # takes a while to import
 
         unfinished = self._page.with_suffix(".part")
         try:

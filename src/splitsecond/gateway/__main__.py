@@ -15,12 +15,12 @@ from collections.abc import Iterator
 import msgspec
 import uvloop
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.settings import GatewaySettings, decode
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.internal_errors import report_internal_error
+from splitsecond.core.serving.server import HttpServer
 from splitsecond.gateway.process.server import run_worker, worker_server
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
-from splitsecond.internal_errors import report_internal_error
-from splitsecond.serving.server import HttpServer
+from splitsecond.routing.configuration.settings import GatewaySettings, decode
 
 _STDIN = 0
 _CHUNK = 65536

@@ -5,7 +5,7 @@ import socket
 import sys
 from pathlib import Path
 
-from splitsecond.errors import CallerFault
+from splitsecond.core.errors import CallerFault
 from splitsecond.simulator.server import serve, serve_by_path
 
 

@@ -12,12 +12,14 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, Overloaded
-from splitsecond.pacing import Pacer
-from splitsecond.serving.connection import ServerConnection
-from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.simulator import faults
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Overloaded
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.serving.connection import ServerConnection
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.core.wire.client_format import listing_at
+from splitsecond.simulator.content import faults
+from splitsecond.simulator.content.replies import ReplyRules, parse_rules
 from splitsecond.simulator.continued import whole_body
 from splitsecond.simulator.endpoints import (
     ApiEndpoint,
@@ -31,7 +33,6 @@ from splitsecond.simulator.producers import producer_for
 from splitsecond.simulator.profile import ANY_MODEL, Profile
 from splitsecond.simulator.prompt_cache import CacheLookup, PromptCache
 from splitsecond.simulator.rate_limit import SimulatedRateLimit
-from splitsecond.simulator.replies import ReplyRules, parse_rules
 from splitsecond.simulator.request import (
     RejectedRequest,
     SimulatedRequest,
@@ -43,7 +44,6 @@ from splitsecond.simulator.request import (
 from splitsecond.simulator.response import IN_STREAM_ERROR, renderer, send_error, send_stream, send_whole
 from splitsecond.simulator.sender import ResponseSender
 from splitsecond.simulator.truth import TruthLog, TruthRecord
-from splitsecond.wire.client_format import listing_at
 
 MAX_BODY_BYTES = 32 << 20
 MAX_WAITING = 1024

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.errors import PARSER_ERRORS, CallerFault
+from splitsecond.core.errors import PARSER_ERRORS, CallerFault
+from splitsecond.core.wire.provider_errors import THREADS
 from splitsecond.simulator.journal import JournalEntry, RequestJournal
-from splitsecond.wire.provider_errors import THREADS
 
 MAX_TURNS = 200
 """Requests of one conversation."""

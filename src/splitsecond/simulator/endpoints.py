@@ -15,15 +15,15 @@ from urllib.parse import unquote
 
 import msgspec
 
-from splitsecond.errors import PARSER_ERRORS, CallerFault
-from splitsecond.events import RateLimits
-from splitsecond.service import Operation
-from splitsecond.simulator.embeddings import EmbeddingFormat
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.wire.dialect import AnswerWriter, ServerRequest
-from splitsecond.wire.rate_limits import Headers, anthropic_limits, openai_limits
-from splitsecond.wire.server_times import TimedWriter
-from splitsecond.wire.transcoder import WriterType
+from splitsecond.core.errors import PARSER_ERRORS, CallerFault
+from splitsecond.core.events import RateLimits
+from splitsecond.core.service import Operation
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.core.wire.dialect import AnswerWriter, ServerRequest
+from splitsecond.core.wire.rate_limits import Headers, anthropic_limits, openai_limits
+from splitsecond.core.wire.server_times import TimedWriter
+from splitsecond.core.wire.transcoder import WriterType
+from splitsecond.simulator.content.embeddings import EmbeddingFormat
 
 
 class ServerFormat(Protocol):

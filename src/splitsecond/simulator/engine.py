@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import Overloaded
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import Overloaded
 from splitsecond.simulator.profile import EngineSpec
 
 Key = TypeVar("Key")

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond import clock
-from splitsecond.redaction import MARK
-from splitsecond.simulator.script import ReplyScript
+from splitsecond.core import clock
+from splitsecond.core.redaction import MARK
+from splitsecond.simulator.content.script import ReplyScript
 
 MAX_ENTRIES = 1_000
 MAX_BYTES = 32 << 20

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.child_process import server_process
-from splitsecond.errors import CallerFault, NetworkFault
+from splitsecond.core.child_process import server_process
+from splitsecond.core.errors import CallerFault, NetworkFault
 
 CONTROL_S = 60.0
 """How long a request to the simulator itself may take, on a machine that is busy with other tests."""

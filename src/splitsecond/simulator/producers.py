@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from zlib import crc32
 
-from splitsecond import clock
-from splitsecond.pacing import Pacer, Timer
+from splitsecond.core import clock
+from splitsecond.core.pacing import Pacer, Timer
 from splitsecond.simulator.engine import Engine
 from splitsecond.simulator.profile import EngineSpec, Profile
 from splitsecond.simulator.sender import ResponseSender

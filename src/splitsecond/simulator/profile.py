@@ -17,11 +17,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from splitsecond.errors import CallerFault, content_faults, file_faults
-from splitsecond.simulator.faults import InjectedFault
-from splitsecond.simulator.replies import ReplyRule, load_rules
-from splitsecond.validation import converted
-from splitsecond.wire.dialect import TimesForm
+from splitsecond.core.errors import CallerFault, content_faults, file_faults
+from splitsecond.core.validation import converted
+from splitsecond.core.wire.dialect import TimesForm
+from splitsecond.simulator.content.faults import InjectedFault
+from splitsecond.simulator.content.replies import ReplyRule, load_rules
 
 TimingsForm = Literal["", "openai"] | TimesForm
 _AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]

@@ -11,9 +11,9 @@ from hashlib import blake2b
 
 import msgspec
 
-from splitsecond.clock import NS_PER_S
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.simulator.content.tokens import CHARACTERS_PER_TOKEN
 from splitsecond.simulator.profile import PromptCacheSpec
-from splitsecond.simulator.tokens import CHARACTERS_PER_TOKEN
 
 MAX_PREFIXES = 100_000
 """Maximum number of stored prefixes; the least recently used are dropped."""

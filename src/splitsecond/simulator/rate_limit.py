@@ -6,8 +6,8 @@ the first, and from the second its prompt and its whole response.
 
 import msgspec
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.events import RateLimits
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.events import RateLimits
 from splitsecond.simulator.profile import RateLimitSpec
 
 _MINUTE_NS = 60 * NS_PER_S

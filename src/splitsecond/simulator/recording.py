@@ -15,16 +15,16 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, Fault, content_faults, file_faults, say
-from splitsecond.observation import ArrivalClock
-from splitsecond.serving.connection import ServerConnection
-from splitsecond.serving.request_cycle import ClientLeft, RequestCycle
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault, content_faults, file_faults, say
+from splitsecond.core.observation import ArrivalClock
+from splitsecond.core.serving.connection import ServerConnection
+from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
+from splitsecond.core.transport.client import Client
+from splitsecond.core.transport.exchange import Exchange, Origin, Request
 from splitsecond.simulator.endpoints import endpoint_at
 from splitsecond.simulator.request import RejectedRequest
 from splitsecond.simulator.response import send_error
-from splitsecond.transport.client import Client
-from splitsecond.transport.exchange import Exchange, Origin, Request
 
 MAX_REQUEST_BYTES = 32 << 20
 _KEPT_BEGINNINGS = ("retry-after", "openai-", "x-groq-", "anthropic-")

@@ -4,11 +4,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
-from splitsecond.pacing import Pacer
-from splitsecond.serving.connection import ServerConnection
-from splitsecond.serving.request_cycle import RequestCycle
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.serving.connection import ServerConnection
+from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.simulator.endpoints import endpoint_at
 from splitsecond.simulator.journal import RequestJournal
 from splitsecond.simulator.recording import MAX_REQUEST_BYTES, RecordedExchange, as_raw_json, path_without_key

@@ -5,21 +5,28 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
-from splitsecond.events import RateLimits, Usage
-from splitsecond.simulator import faults
-from splitsecond.simulator.embeddings import EmbeddingRequest, with_dimensions
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import RateLimits, Usage
+from splitsecond.core.wire.dialect import ServerAnswer, ServerRequest
+from splitsecond.core.wire.rate_limits import Headers
+from splitsecond.simulator.content import faults
+from splitsecond.simulator.content.embeddings import EmbeddingRequest, with_dimensions
+from splitsecond.simulator.content.faults import InjectedFault
+from splitsecond.simulator.content.replies import ReplyRule, ReplyRules
+from splitsecond.simulator.content.script import (
+    ReplyScript,
+    given_answer,
+    made_answer,
+    plain_script,
+    scripted,
+    tool_name,
+)
+from splitsecond.simulator.content.tokens import count_tokens, token_text
+from splitsecond.simulator.content.wants import NOTHING, ConversationEnd, Wants, read_conversation, read_wants
 from splitsecond.simulator.endpoints import ApiEndpoint, TokenCountEndpoint
-from splitsecond.simulator.faults import InjectedFault
 from splitsecond.simulator.profile import ANY_MODEL, Profile, TimingsForm
 from splitsecond.simulator.prompt_cache import CacheLookup
-from splitsecond.simulator.replies import ReplyRule, ReplyRules
-from splitsecond.simulator.script import ReplyScript, given_answer, made_answer, plain_script, scripted, tool_name
-from splitsecond.simulator.tokens import count_tokens, token_text
-from splitsecond.simulator.wants import NOTHING, ConversationEnd, Wants, read_conversation, read_wants
-from splitsecond.wire.dialect import ServerAnswer, ServerRequest
-from splitsecond.wire.rate_limits import Headers
 
 MAX_OUTPUT_TOKENS = 32_768
 """Most output tokens of a response, of all choices together."""

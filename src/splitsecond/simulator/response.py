@@ -12,19 +12,19 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from splitsecond import clock
-from splitsecond.serving.request_cycle import JSON, RequestCycle, content_headers
-from splitsecond.simulator.embeddings import EmbeddingRequest, embedding_response
+from splitsecond.core import clock
+from splitsecond.core.serving.request_cycle import JSON, RequestCycle, content_headers
+from splitsecond.core.wire import gemini, openai
+from splitsecond.core.wire.dialect import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
+from splitsecond.core.wire.rate_limits import Headers
+from splitsecond.core.wire.server_times import PROCESSING_HEADER
+from splitsecond.simulator.content.embeddings import EmbeddingRequest, embedding_response
+from splitsecond.simulator.content.logprobs import with_logprobs
+from splitsecond.simulator.content.script import ReplyScript
+from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.endpoints import ApiEndpoint
-from splitsecond.simulator.logprobs import with_logprobs
 from splitsecond.simulator.request import RejectedRequest, SimulatedRequest
-from splitsecond.simulator.script import ReplyScript
 from splitsecond.simulator.sender import ResponseSender
-from splitsecond.simulator.tokens import token_text
-from splitsecond.wire import gemini, openai
-from splitsecond.wire.dialect import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
-from splitsecond.wire.rate_limits import Headers
-from splitsecond.wire.server_times import PROCESSING_HEADER
 
 IN_STREAM_ERROR = ("the model failed while it answered (simulated)", "server_error", "simulated")
 _ERROR_TYPES: Mapping[int, str] = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}

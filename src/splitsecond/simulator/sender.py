@@ -10,10 +10,10 @@ from array import array
 from collections.abc import Callable
 from typing import Literal
 
-from splitsecond import clock
-from splitsecond.pacing import Pacer
-from splitsecond.simulator.faults import InjectedFault
-from splitsecond.wire.dialect import ServerTimes
+from splitsecond.core import clock
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.wire.dialect import ServerTimes
+from splitsecond.simulator.content.faults import InjectedFault
 
 ResponseOutcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]
 

@@ -17,12 +17,13 @@ from typing import Protocol
 
 from msgspec import structs
 
-from splitsecond.errors import CallerFault
-from splitsecond.pacing import Pacer
-from splitsecond.serving.connection import KEEP_ALIVE_S, ServerConnection
-from splitsecond.serving.listening import base_url, bind_range
-from splitsecond.serving.request_cycle import RequestCycle
-from splitsecond.serving.server import HttpServer, Listener
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.serving.connection import KEEP_ALIVE_S, ServerConnection
+from splitsecond.core.serving.listening import base_url, bind_range
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.core.serving.server import HttpServer, Listener
+from splitsecond.core.transport.kernel import stamping
 from splitsecond.simulator.app import SimulatedProvider
 from splitsecond.simulator.endpoints import endpoint_at
 from splitsecond.simulator.profile import ANY_MODEL, Profile, load, with_replies
@@ -32,7 +33,6 @@ from splitsecond.simulator.request import RejectedRequest
 from splitsecond.simulator.response import send_error
 from splitsecond.simulator.stamped_socket import StampedSocket
 from splitsecond.simulator.truth import TruthLog
-from splitsecond.transport.kernel import stamping
 
 RECORDING = ".jsonl"
 DRAIN_S = 1.0

@@ -7,8 +7,8 @@ the kernel's timestamp beside the data.
 import socket
 from typing import Any, ClassVar
 
-from splitsecond.clock import NS_PER_S, arrival
-from splitsecond.transport.kernel import ANCILLARY_BYTES, STAMP, stamp_arrivals
+from splitsecond.core.clock import NS_PER_S, arrival
+from splitsecond.core.transport.kernel import ANCILLARY_BYTES, STAMP, stamp_arrivals
 
 
 class StampedSocket(socket.socket):

@@ -21,7 +21,7 @@ from statistics import NormalDist, correlation
 
 import msgspec
 
-from splitsecond.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.simulator.profile import Quantiles, TableRow
 
 STRATA = 50

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from splitsecond.errors import file_faults, say
+from splitsecond.core.errors import file_faults, say
 
 MAX_STAMPS = 4_000_000
 """8 bytes each, so 32 MB: about 4,000 responses of 512 tokens."""

@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS
-from splitsecond.errors import Fault, NetworkFault, ProviderFault, TimedOut
-from splitsecond.events import Broken, Done, Event, Token
-from splitsecond.service import Call, Reply, Service
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.events import Broken, Done, Event, Token
+from splitsecond.core.service import Call, Reply, Service
 from splitsecond.testing.fake_service import Script
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -21,16 +21,16 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.errors import Fault, TimedOut
-from splitsecond.events import Broken, Done, Event, Finish, Token, Usage
-from splitsecond.observation import Observation
-from splitsecond.service import Call, RateFloor, ReplyBase
-from splitsecond.timing.rate_floor import RateCheck
-from splitsecond.timing.timeline import Sending, Timeline
-from splitsecond.upstream.attempt_faults import too_slow
-from splitsecond.upstream.transcoding import transcoder
-from splitsecond.wire.openai import StreamWriter
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault, TimedOut
+from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, RateFloor, ReplyBase
+from splitsecond.core.timing.rate_floor import RateCheck
+from splitsecond.core.timing.timeline import Sending, Timeline
+from splitsecond.core.upstream.attempt_faults import too_slow
+from splitsecond.core.upstream.transcoding import transcoder
+from splitsecond.core.wire.openai import StreamWriter
 
 Observer = Callable[[Observation], None]
 

@@ -14,7 +14,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from splitsecond import clock
+from splitsecond.core import clock
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.batch.batch_file import (
+from splitsecond.core.errors import CallerFault
+from splitsecond.routing.batch.batch_file import (
     BatchResponse,
     BatchResult,
     encoded,

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from splitsecond import clock
-from splitsecond.gateway.batch.concurrency_window import FIRST, ConcurrencyWindow
+from splitsecond.core import clock
+from splitsecond.routing.batch.concurrency_window import FIRST, ConcurrencyWindow
 from splitsecond.testing.virtual_time import run_virtual
 
 

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 from tests.policies.branches import bad_request, fails, full, refused, reset, scripted, silent, status
 
-from splitsecond import clock
-from splitsecond.errors import AllFailed, Fault
-from splitsecond.gateway.batch.batch_file import BatchItem, read
-from splitsecond.gateway.batch.concurrency_window import ConcurrencyWindow
-from splitsecond.gateway.batch.run import ENDS_WITHIN_NS, TRIES, Batch, BatchOutcome
-from splitsecond.observation import Observation
-from splitsecond.router.call_tracker import CallTracker
-from splitsecond.service import Call, Reply
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core import clock
+from splitsecond.core.errors import AllFailed, Fault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call, Reply
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.batch.batch_file import BatchItem, read
+from splitsecond.routing.batch.concurrency_window import ConcurrencyWindow
+from splitsecond.routing.batch.run import ENDS_WITHIN_NS, TRIES, Batch, BatchOutcome
+from splitsecond.routing.router.call_tracker import CallTracker
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

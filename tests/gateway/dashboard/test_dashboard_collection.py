@@ -17,17 +17,18 @@ from tests.gateway.visitor import CHAT, Visitor, visits
 from tests.noon import noon as noon  # a fixture
 from tests.waiting import WITHIN_S
 
-from splitsecond import __version__, clock
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import read
+from splitsecond import __version__
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.dashboard.collection import MAX_PREVIEWS, DashboardData
 from splitsecond.gateway.dashboard.data import Overview
 from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.gateway.records.metrics import Metrics
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.store.log import SpentTokens
+from splitsecond.log.store.log import SpentTokens
+from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.targets.target_states import TargetStates
 
 LOOKS = {"host": "127.0.0.1:8800"}
 PLAYED = """

@@ -9,9 +9,10 @@ from tests.gateway.test_metrics import attempt, record
 from tests.noon import noon as noon  # a fixture
 from tests.policies.attempts import answered
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS as MS
-from splitsecond.clock import NS_PER_S
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS as MS
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.gateway.dashboard import data
 from splitsecond.gateway.dashboard.data import (
     Requests,
@@ -28,13 +29,12 @@ from splitsecond.gateway.dashboard.data import (
 from splitsecond.gateway.fleet.view import FleetView, GatewayStatus
 from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, Metrics, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
-from splitsecond.observation import FaultRecord, Observation
-from splitsecond.policies.expression import parse
-from splitsecond.policies.preview import PreviewedChoice
-from splitsecond.policies.targets.target_info import TargetInfo
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.settings import ClientKey
-from splitsecond.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.preview import PreviewedChoice
+from splitsecond.routing.router.settings import ClientKey
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_states import TargetStates
 
 POLICIES = {"fast": parse('race("a/x", "b/x")'), "safe": parse('fallback("a/x", "c/x")')}
 

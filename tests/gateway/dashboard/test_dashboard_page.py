@@ -10,7 +10,7 @@ from tests.gateway.test_metrics import KEY, key
 from tests.gateway.visitor import Visitor, visitor
 from tests.serving.fake_client import Transport
 
-from splitsecond.report.html import page_style
+from splitsecond.core.pages.html import page_style
 from splitsecond.testing.fake_service import FakeService
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from tests.report.page import Page
 from tests.store.records import answered
 
-from splitsecond import clock
-from splitsecond.catalog.price import Price
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.dashboard import speed_grades
 from splitsecond.gateway.dashboard.speed_grades import (
     FRESH_NS,
@@ -20,7 +20,7 @@ from splitsecond.gateway.dashboard.speed_grades import (
     made_by_process,
     speed_page,
 )
-from splitsecond.store.log import Log
+from splitsecond.log.store.log import Log
 from splitsecond.testing.virtual_time import run_virtual
 
 HOUR_S = 3600.0

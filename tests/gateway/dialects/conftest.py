@@ -14,9 +14,9 @@ from tests.http_server import Received, Response, http_server
 from tests.simulator.on_loopback import WAIT_S, Providers, providers
 from tests.waiting import until
 
-from splitsecond.events import Usage
-from splitsecond.upstream.target import DIALECTS
-from splitsecond.wire.openai import StreamWriter
+from splitsecond.core.events import Usage
+from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.wire.openai import StreamWriter
 
 PATHS = {"openai": "/v1", "anthropic": "/v1", "responses": "/v1", "gemini": "/v1beta", "cohere": "/v2", "ollama": ""}
 PATHS |= {"replicate": "/v1"}

@@ -9,7 +9,7 @@ from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS, Behind
 from tests.gateway.test_served import TOOL
 from tests.simulator.on_loopback import SAID
 
-from splitsecond.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import DIALECTS
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "system", "content": "Be brief."}]
 HELLO.append({"role": "user", "content": "hello"})

@@ -10,7 +10,7 @@ from tests.gateway.conftest import KEY
 from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS, Behind
 from tests.simulator.on_loopback import SAID, WAIT_S
 
-from splitsecond.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import DIALECTS
 
 WEATHER = types.Tool(
     function_declarations=[

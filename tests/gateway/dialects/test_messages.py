@@ -10,7 +10,7 @@ from tests.gateway.conftest import KEY
 from tests.gateway.dialects.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
 from tests.simulator.on_loopback import SAID, SAID_TO_SO, WAIT_S, closed_early
 
-from splitsecond.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import DIALECTS
 
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 WEATHER: ToolParam = {"name": "weather", "description": "Of a city", "input_schema": {"type": "object"}}

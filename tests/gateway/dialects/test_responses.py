@@ -10,7 +10,7 @@ from tests.gateway.conftest import KEY
 from tests.gateway.dialects.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early
 
-from splitsecond.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import DIALECTS
 
 WEATHER: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

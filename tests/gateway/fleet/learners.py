@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from tests.policies.world import World
 
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.gateway.fleet.database import About, Learned, Neighbour
 from splitsecond.gateway.fleet.learning import Learning
 from splitsecond.gateway.fleet.turns import LEASE_S

@@ -2,10 +2,10 @@
 
 import pytest
 
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.reading import MAX_LIMITED, read
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import MOST_NAMES
+from splitsecond.routing.configuration.reading import MAX_LIMITED, read
 
 
 def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its() -> None:

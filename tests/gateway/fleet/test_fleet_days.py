@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.gateway.fleet.database import Answer
 from splitsecond.gateway.fleet.process import FleetProcess
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey

@@ -13,15 +13,15 @@ from tests.gateway.limits import key_limits
 from tests.store.server import Server
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
-from splitsecond.gateway.error_response import LimitReached
+from splitsecond.core import clock
+from splitsecond.core.observation import Observation
 from splitsecond.gateway.fleet.process import FleetProcess
 from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.shared_counters import SharedCounters
-from splitsecond.observation import Observation
-from splitsecond.router.settings import ClientKey
+from splitsecond.routing.requests.error_response import LimitReached
+from splitsecond.routing.router.settings import ClientKey
 
 pytestmark = pytest.mark.system
 WORKERS = 2

@@ -13,9 +13,9 @@ from tests.policies.attempts import answered
 from tests.policies.branches import play
 from tests.policies.world import DOWN, GOOD, Told, World, until
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
-from splitsecond.events import RateLimits
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import RateLimits
 from splitsecond.gateway.fleet.learned import (
     MOST_BYTES,
     InvalidReport,
@@ -32,7 +32,7 @@ from splitsecond.gateway.fleet.learned import (
 from splitsecond.gateway.fleet.turns import HOLD_S, LEASE_S, PAUSE_S, TURN_S, Turns
 from splitsecond.gateway.fleet.view import FleetView, view_path
 from splitsecond.gateway.records.exchanged_file import write
-from splitsecond.policies.targets.circuit_breaker import RECEIVED_OPEN_NS
+from splitsecond.routing.targets.circuit_breaker import RECEIVED_OPEN_NS
 from splitsecond.testing.fake_service import Script
 
 POLICY = 'fallback("a/x", "b/x")'

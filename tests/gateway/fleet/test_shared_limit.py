@@ -6,7 +6,7 @@ from typing import Literal
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from splitsecond.clock import NS_PER_S
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.gateway.fleet.holder import LONGEST_ANSWER_S, Holder, LimitUse
 from splitsecond.gateway.fleet.shared_limit import (
     COUNTS_S,

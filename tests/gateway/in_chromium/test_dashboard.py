@@ -17,7 +17,7 @@ from tests.gateway.in_chromium.devtools import Page, driven
 from tests.store.records import answered
 from tests.waiting import WITHIN_S
 
-from splitsecond.store.log import Log
+from splitsecond.log.store.log import Log
 
 pytestmark = pytest.mark.system
 

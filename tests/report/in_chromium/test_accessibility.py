@@ -13,11 +13,11 @@ from tests.report.test_compare_page import comparison
 from tests.report.test_speed_page import speed_page
 from tests.report.test_watch import history
 
-from splitsecond.analysis.speed_and_price import PricedSpeed, SpeedAndPrice
-from splitsecond.report.compare_page import render_comparison
-from splitsecond.report.cost_page import render_cost
-from splitsecond.report.run_page import render_run
-from splitsecond.report.watch_page import render_watch
+from splitsecond.bench.report.compare_page import render_comparison
+from splitsecond.bench.report.cost_page import render_cost
+from splitsecond.bench.report.run_page import render_run
+from splitsecond.bench.report.watch_page import render_watch
+from splitsecond.log.production.speed_and_price import PricedSpeed, SpeedAndPrice
 
 pytestmark = pytest.mark.system
 

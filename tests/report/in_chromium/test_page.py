@@ -17,11 +17,11 @@ from tests.report.browser import BROWSERS, browser
 from tests.report.test_speed_page import speed_page
 from tests.report.test_watch import history
 
-from splitsecond.analysis.findings import Run
-from splitsecond.observation import Observation
-from splitsecond.report.run_page import render_run
-from splitsecond.report.theme import DARK, LIGHT
-from splitsecond.report.watch_page import render_watch
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.report.run_page import render_run
+from splitsecond.bench.report.watch_page import render_watch
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages.theme import DARK, LIGHT
 
 pytestmark = pytest.mark.system
 

@@ -10,12 +10,12 @@ from tests.store.records import answered
 from tests.store.server import Server
 from tests.waiting import until
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
-from splitsecond.store import database
-from splitsecond.store.database import Database
-from splitsecond.store.log import Log, Past
-from splitsecond.store.writer import LogWriter
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.store import database
+from splitsecond.log.store.database import Database
+from splitsecond.log.store.log import Log, Past
+from splitsecond.log.store.writer import LogWriter
 
 pytestmark = pytest.mark.system
 MOST_MESSAGES = 400
@@ -117,7 +117,7 @@ def test_a_log_whose_server_is_away_at_first_is_made_when_it_comes(server: Serve
 def test_a_process_does_not_wait_long_for_the_migration_of_another(
     server: Server, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("splitsecond.store.database.PREPARE_S", 1)
+    monkeypatch.setattr("splitsecond.log.store.database.PREPARE_S", 1)
     with Database.open(url).connect() as connection:
         connection.exec_driver_sql("BEGIN")
         connection.exec_driver_sql("LOCK splitsecond_log")

@@ -18,16 +18,16 @@ from tests.store.test_import import LITELLM, as_lines
 from tests.store.test_processes import WORKER, worker
 from tests.waiting import WITHIN_S
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
-from splitsecond.observation import Observation
-from splitsecond.store import migrations, tables
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.database import Database
-from splitsecond.store.importing import import_log
-from splitsecond.store.log import Log
-from splitsecond.store.tables import VERSION
-from splitsecond.store.writer import LogWriter
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.log.store import migrations, tables
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.database import Database
+from splitsecond.log.store.importing import import_log
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.tables import VERSION
+from splitsecond.log.store.writer import LogWriter
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

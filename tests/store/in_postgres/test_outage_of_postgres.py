@@ -19,10 +19,10 @@ from tests.store.server import Server
 from tests.store.test_outage import in_memory, send
 from tests.waiting import eventually, until
 
-from splitsecond import clock
-from splitsecond.store.log import Log, Past
-from splitsecond.store.log_process import MOST_UNSETTLED, LogProcessSettings
-from splitsecond.store.remote_writer import RemoteLogWriter
+from splitsecond.core import clock
+from splitsecond.log.store.log import Log, Past
+from splitsecond.log.store.log_process import MOST_UNSETTLED, LogProcessSettings
+from splitsecond.log.store.remote_writer import RemoteLogWriter
 
 pytestmark = pytest.mark.system
 FIRST = 10
@@ -33,7 +33,7 @@ ALL = FIRST + 2 * MOST_UNSETTLED
 def log_process(url: str, folder: Path) -> Iterator["Process[bytes]"]:
     """Run a log process that keeps its files in `folder`. At the end it is killed."""
     settings = LogProcessSettings(url=url, keep_days=30, socket=str(folder / "log"))
-    command = [sys.executable, "-m", "splitsecond.store.log_process"]
+    command = [sys.executable, "-m", "splitsecond.log.store.log_process"]
     with Process[bytes](command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as process:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(settings) + b"\n")

@@ -8,10 +8,10 @@ from tests.store.in_postgres.test_log_in_postgres import calls, written
 from tests.store.records import answered
 from tests.store.server import Server
 
-from splitsecond import clock
-from splitsecond.clock import US_PER_DAY
-from splitsecond.store.database import Database
-from splitsecond.store.partitions import AHEAD_DAYS, maintain
+from splitsecond.core import clock
+from splitsecond.core.clock import US_PER_DAY
+from splitsecond.log.store.database import Database
+from splitsecond.log.store.partitions import AHEAD_DAYS, maintain
 
 
 def partitions(server: Server, url: str, table: str = "calls") -> list[str]:

@@ -9,11 +9,11 @@ import pytest
 from anthropic import AnthropicVertex, APIStatusError
 from anthropic.types import MessageParam
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call
-from splitsecond.wire import anthropic
-from splitsecond.wire.anthropic.encode import DEFAULT_MAX_TOKENS
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import anthropic
+from splitsecond.core.wire.anthropic.encode import DEFAULT_MAX_TOKENS
+from splitsecond.core.wire.dialect import Quirks
 
 BROKEN_CALL = {"id": "c", "function": {"name": "f", "arguments": "["}}
 HELLO = [{"role": "user", "content": "Hello"}]

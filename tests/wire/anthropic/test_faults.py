@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.wire import anthropic
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.wire import anthropic
 
 
 def refusal(kind: str, message: str) -> bytes:

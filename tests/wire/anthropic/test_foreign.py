@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from splitsecond.service import Call
-from splitsecond.wire import anthropic
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.service import Call
+from splitsecond.core.wire import anthropic
+from splitsecond.core.wire.dialect import Quirks
 
 UNSIGNED = {"type": "thinking", "thinking": "Hm.", "signature": ""}
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "Eq"}

@@ -7,10 +7,10 @@ import pytest
 from tests.wire import conformance
 from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, plain, without_quiet
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.wire import cohere
-from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.core.wire import cohere
+from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 USAGE = {
     "billed_units": {"input_tokens": 5.0, "output_tokens": 2.0},

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.service import Call
-from splitsecond.wire import cohere
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import cohere
+from splitsecond.core.wire.dialect import Quirks
 
 USER = {"role": "user", "content": "Hi"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.conformance import without_quiet
 
-from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
-from splitsecond.service import Call
-from splitsecond.wire import cohere
-from splitsecond.wire.cohere import StreamWriter
-from splitsecond.wire.dialect import Quirks, ServerAnswer
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.service import Call
+from splitsecond.core.wire import cohere
+from splitsecond.core.wire.cohere import StreamWriter
+from splitsecond.core.wire.dialect import Quirks, ServerAnswer
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 USER = [{"role": "user", "content": "Hello"}]

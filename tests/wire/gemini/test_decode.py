@@ -8,10 +8,10 @@ import pytest
 from tests.wire import conformance
 from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.wire import gemini
-from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.core.wire import gemini
+from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 
 def candidate(*parts: dict[str, Any], finish: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call
-from splitsecond.wire import gemini
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import gemini
+from splitsecond.core.wire.dialect import Quirks
 
 USER = {"role": "user", "content": "Hello"}
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault, Fault, ProviderFault
-from splitsecond.wire.gemini import fault_from_response
+from splitsecond.core.errors import CallerFault, Fault, ProviderFault
+from splitsecond.core.wire.gemini import fault_from_response
 
 S = 1_000_000_000
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call
-from splitsecond.wire import gemini
-from splitsecond.wire.gemini.to_chat import json_schema
-from splitsecond.wire.reasoning import FIELD, ReasoningRequest
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import gemini
+from splitsecond.core.wire.gemini.to_chat import json_schema
+from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest
 
 THOUGHT = {"text": "Hm.", "thought": True}
 HI = {"role": "user", "parts": [{"text": "hi"}]}

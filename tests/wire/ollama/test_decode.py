@@ -7,10 +7,10 @@ import pytest
 from tests.wire import conformance
 from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.wire import ollama
-from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.core.wire import ollama
+from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 HEAD = {"model": "llama3.2", "created_at": "2023-08-04T08:52:19.385406455-07:00"}
 DURATIONS = {

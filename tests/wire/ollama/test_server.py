@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
-from splitsecond.service import Call
-from splitsecond.wire import ollama
-from splitsecond.wire.dialect import Quirks, ServerAnswer, ServerTimes
-from splitsecond.wire.ollama import StreamWriter
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.service import Call
+from splitsecond.core.wire import ollama
+from splitsecond.core.wire.dialect import Quirks, ServerAnswer, ServerTimes
+from splitsecond.core.wire.ollama import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 TOOK = ServerTimes(1, 3, 5)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call
-from splitsecond.wire import ollama
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import ollama
 
 HI = {"role": "user", "content": "hi"}
 

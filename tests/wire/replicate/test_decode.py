@@ -6,9 +6,9 @@ import pytest
 from tests.wire import conformance
 from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, Usage
-from splitsecond.wire import replicate
-from splitsecond.wire.dialect import Decoder
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.core.wire import replicate
+from splitsecond.core.wire.dialect import Decoder
 
 
 def event(name: str, data: str) -> bytes:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from splitsecond.errors import CallerFault, ProviderFault
-from splitsecond.service import Call, Operation
-from splitsecond.wire import replicate
-from splitsecond.wire.dialect import Quirks
+from splitsecond.core.errors import CallerFault, ProviderFault
+from splitsecond.core.service import Call, Operation
+from splitsecond.core.wire import replicate
+from splitsecond.core.wire.dialect import Quirks
 
 USER = {"role": "user", "content": "Hi"}
 

@@ -7,10 +7,10 @@ import pytest
 from tests.wire import conformance
 from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, without_quiet
 
-from splitsecond.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
-from splitsecond.wire import responses
-from splitsecond.wire.dialect import Decoder
-from splitsecond.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
+from splitsecond.core.wire import responses
+from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 USAGE = {
     "input_tokens": 12,

@@ -10,12 +10,12 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from tests.wire.conformance import check_decoder, without_quiet
 
-from splitsecond.errors import CallerFault
-from splitsecond.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
-from splitsecond.service import Call
-from splitsecond.wire import responses
-from splitsecond.wire.dialect import CalledTool, Quirks, ServerAnswer
-from splitsecond.wire.responses import StreamWriter
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.service import Call
+from splitsecond.core.wire import responses
+from splitsecond.core.wire.dialect import CalledTool, Quirks, ServerAnswer
+from splitsecond.core.wire.responses import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "refusal")

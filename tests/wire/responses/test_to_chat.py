@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.errors import CallerFault
-from splitsecond.service import Call
-from splitsecond.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.wire.dialect import Quirks
-from splitsecond.wire.reasoning import ReasoningRequest
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
+from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.reasoning import ReasoningRequest
 
 URL = "data:image/png;base64,AA=="
 CALLED = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": '{"x":1}', "status": "x"}

@@ -2,9 +2,9 @@
 
 from msgspec import Raw
 
-from splitsecond.wire.responses import StreamWriter
-from splitsecond.wire.responses.decode import ResponsesDecoder
-from splitsecond.wire.responses.tools import CarriedTool, carried_tools, custom_input, function_name
+from splitsecond.core.wire.responses import StreamWriter
+from splitsecond.core.wire.responses.decode import ResponsesDecoder
+from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools, custom_input, function_name
 
 
 def test_names_of_functions() -> None:

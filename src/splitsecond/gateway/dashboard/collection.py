@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from splitsecond import __version__, clock
-from splitsecond.errors import CallerFault
-from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond import __version__
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.dashboard.data import (
     Overview,
     Requests,
@@ -35,16 +35,17 @@ from splitsecond.gateway.dashboard.speed_grades import SpeedPages, SpeedQuestion
 from splitsecond.gateway.records.key_limits import KeyLimits, today
 from splitsecond.gateway.records.metrics import MetricCounts, Metrics, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
-from splitsecond.policies.preview import PreviewedChoice, preview, sample
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.explain import PROMPT
-from splitsecond.router.target_directory import TargetDirectory
-from splitsecond.router.warm_start import spent_usd
-from splitsecond.store.call_record import DIRECT
+from splitsecond.log.store.call_record import DIRECT
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
+from splitsecond.routing.router.explain import PROMPT
+from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.router.warm_start import spent_usd
+from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.view import FleetView
-    from splitsecond.store.log import Log, SpentTokens
+    from splitsecond.log.store.log import Log, SpentTokens
 
 FRESH_NS = clock.NS_PER_S
 """How long the data are cached."""

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.clock import NS_PER_MS, NS_PER_S
-from splitsecond.errors import CLIENT_LEFT
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import CLIENT_LEFT
 from splitsecond.gateway.records.extra_attempts import begun_ns
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
-from splitsecond.policies.expression import Expression, targets
-from splitsecond.policies.preview import PreviewedChoice
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.settings import ClientKey
-from splitsecond.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.construction.expression import Expression, targets
+from splitsecond.routing.construction.preview import PreviewedChoice
+from splitsecond.routing.router.settings import ClientKey
+from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.view import FleetView  # loaded in a fleet only

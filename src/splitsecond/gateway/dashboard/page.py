@@ -14,8 +14,8 @@ asks for it.
 from functools import lru_cache
 from importlib.resources import files
 
-from splitsecond.gateway.error_response import Headers
-from splitsecond.report.theme import page_colours
+from splitsecond.core.pages.theme import page_colours
+from splitsecond.routing.requests.error_response import Headers
 
 HTML = b"text/html; charset=utf-8"
 GUARDED: Headers = [
@@ -32,7 +32,7 @@ def dashboard_page() -> tuple[bytes, Headers]:
     """Return the page and its headers."""
     import jinja2  # takes a tenth of a second, which only a gateway whose dashboard is opened should spend
 
-    from splitsecond.report.html import csp_hash, page_style, template_source
+    from splitsecond.core.pages.html import csp_hash, page_style, template_source
 
     pieces = template_source("filters.js") + "".join(map(_file, SCRIPTS))
     script = f'"use strict";\n{{\n{pieces}}}\n'

@@ -17,10 +17,10 @@ from datetime import timedelta
 import msgspec
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.catalog.price import Price
-from splitsecond.child_process import ChildProcess, how_it_ended
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.child_process import ChildProcess, how_it_ended
+from splitsecond.core.errors import CallerFault
 
 DAYS = 14
 LEAST = 500
@@ -84,11 +84,11 @@ async def made_by_process(question: SpeedQuestion) -> bytes:
 
 def speed_page(question: SpeedQuestion) -> str:
     """Read the log and return the page. Raises `CallerFault` if the log cannot be read."""
-    from splitsecond.analysis.production import period_hours, speed_statements
-    from splitsecond.analysis.traffic import ProductionTraffic
-    from splitsecond.analysis.wording import full
-    from splitsecond.report.speed_page import render_speed
-    from splitsecond.store.log import Past
+    from splitsecond.core.wording import full
+    from splitsecond.log.production.speed import period_hours, speed_statements
+    from splitsecond.log.production.traffic import ProductionTraffic
+    from splitsecond.log.report.speed_page import render_speed
+    from splitsecond.log.store.log import Past
 
     until = clock.wall_time()
     since = until - timedelta(days=DAYS)

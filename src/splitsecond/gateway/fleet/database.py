@@ -19,8 +19,8 @@ import msgspec
 import psycopg
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.errors import PARSER_ERRORS, parser_words
+from splitsecond.core import clock
+from splitsecond.core.errors import PARSER_ERRORS, parser_words
 from splitsecond.gateway.fleet.holder import LONGEST_ANSWER_S
 from splitsecond.gateway.fleet.learned import MOST_BYTES
 from splitsecond.gateway.fleet.shared_limit import (

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from splitsecond.clock import NS_PER_S
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.gateway.fleet.shared_limit import RAISE_S, SILENT_S, Lease, Period, Report
 
 WANTED_S = 2.0

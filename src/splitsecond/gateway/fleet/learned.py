@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from splitsecond.clock import NS_PER_S
-from splitsecond.events import RateLimits
-from splitsecond.policies.targets.samples import Weighted
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.events import RateLimits
+from splitsecond.routing.targets.samples import Weighted
 
 MOST_TARGETS = 256
 """Targets in a report."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from splitsecond import clock
+from splitsecond.core import clock
 from splitsecond.gateway.fleet.database import FleetDatabase, Neighbour
 from splitsecond.gateway.fleet.learned import (
     InvalidReport,

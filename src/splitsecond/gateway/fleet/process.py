@@ -24,8 +24,10 @@ from pathlib import Path
 import msgspec
 import psycopg
 
-from splitsecond import __version__, clock, internal_errors
-from splitsecond.errors import say
+from splitsecond import __version__
+from splitsecond.core import clock, internal_errors
+from splitsecond.core.errors import say
+from splitsecond.core.internal_errors import contained, handling
 from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
 from splitsecond.gateway.fleet.holder import Holder, LimitUse
 from splitsecond.gateway.fleet.learning import Learning
@@ -35,7 +37,6 @@ from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings, Limi
 from splitsecond.gateway.records.key_limits import DAY_S, MINUTE_NS, today
 from splitsecond.gateway.records.metrics import MetricCounts, process_metrics, write_counts
 from splitsecond.gateway.records.shared_counters import MOST_NAMES, SharedCounters, nano
-from splitsecond.internal_errors import contained, handling
 
 EVERY_S = 1.0
 """Time between two exchanges."""

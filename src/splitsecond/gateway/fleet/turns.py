@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from splitsecond.clock import NS_PER_S
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.gateway.fleet.learned import TargetReport
 
 LEASE_S = 15.0

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.internal_errors import contained
 from splitsecond.gateway.fleet.learned import (
     LONGEST_NAME,
     MOST_COUNT,
@@ -27,10 +28,9 @@ from splitsecond.gateway.fleet.learned import (
 )
 from splitsecond.gateway.fleet.view import STALE_S, FleetView, WorkerReport, report_path, view_path
 from splitsecond.gateway.records import exchanged_file
-from splitsecond.internal_errors import contained
-from splitsecond.policies.targets.headroom import RateLimitHeadroom
-from splitsecond.policies.targets.target_state import TargetState
-from splitsecond.policies.targets.target_states import TargetStates
+from splitsecond.routing.targets.headroom import RateLimitHeadroom
+from splitsecond.routing.targets.target_state import TargetState
+from splitsecond.routing.targets.target_states import TargetStates
 
 EVERY_S = 0.5
 """Time between two exchanges with the fleet process."""

@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from splitsecond import clock
-from splitsecond.child_process import ChildProcess, how_it_ended
-from splitsecond.errors import CallerFault, file_faults, say
-from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.core import clock
+from splitsecond.core.child_process import ChildProcess, how_it_ended
+from splitsecond.core.errors import CallerFault, file_faults, say
+from splitsecond.core.internal_errors import report_internal_error
+from splitsecond.core.scratch import Scratch, scratch_folder
 from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
 from splitsecond.gateway.process.worker import WorkerSlot
-from splitsecond.internal_errors import report_internal_error
-from splitsecond.router.settings import LogSettings
-from splitsecond.scratch import Scratch, scratch_folder
-from splitsecond.store.log_process import LogProcessSettings
-from splitsecond.store.record_counts import settle_all
+from splitsecond.log.store.log_process import LogProcessSettings
+from splitsecond.log.store.record_counts import settle_all
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.router.settings import LogSettings
 
 LOG_STOP_S = 10.0
 """Time that the log process has to write the last records before it is killed."""
@@ -176,7 +176,7 @@ async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncI
         return
     wanted = LogProcessSettings(url=settings.url, keep_days=settings.keep_days, socket=str(socket_path))
     kept = KeptProcess(
-        "splitsecond.store.log_process",
+        "splitsecond.log.store.log_process",
         msgspec.json.encode(wanted),
         name="log process",
         consequence="records wait for it",

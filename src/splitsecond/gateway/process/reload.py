@@ -16,13 +16,13 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from splitsecond.errors import CallerFault, say
-from splitsecond.gateway.configuration.defaults import unconfigured
-from splitsecond.gateway.configuration.reading import Check, load
-from splitsecond.gateway.configuration.settings import GatewaySettings, check_reach, summary
+from splitsecond.core.errors import CallerFault, say
+from splitsecond.core.internal_errors import contained, report_internal_error
 from splitsecond.gateway.process.service_manager import ServiceManager
-from splitsecond.internal_errors import contained, report_internal_error
-from splitsecond.router.settings import NO_SIMULATOR
+from splitsecond.routing.configuration.defaults import unconfigured
+from splitsecond.routing.configuration.reading import Check, load
+from splitsecond.routing.configuration.settings import GatewaySettings, check_reach, summary
+from splitsecond.routing.router.settings import NO_SIMULATOR
 
 POLL_S = 0.5
 """Time between two checks of the files."""

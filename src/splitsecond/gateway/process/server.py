@@ -13,19 +13,19 @@ from pathlib import Path
 
 import uvloop
 
-from splitsecond.errors import say
-from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.core.errors import say
+from splitsecond.core.internal_errors import handling
+from splitsecond.core.serving.accepting import MAX_FILES, Accepting
+from splitsecond.core.serving.listening import base_url, bind
+from splitsecond.core.serving.server import HttpServer, Listener
+from splitsecond.core.transport.kernel import raise_file_limit
 from splitsecond.gateway.process.kept_process import gateway_folder, log_process, log_socket
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.orphans import journal_stem, open_journal, recover, remove_journals
-from splitsecond.internal_errors import handling
-from splitsecond.serving.accepting import MAX_FILES, Accepting
-from splitsecond.serving.listening import base_url, bind
-from splitsecond.serving.server import HttpServer, Listener
-from splitsecond.transport.kernel import raise_file_limit
+from splitsecond.routing.configuration.settings import GatewaySettings
 
 GARBAGE_OBJECTS = 20_000
 """New objects after which the garbage collector runs, a few megabytes. Reference cycles are rare."""

@@ -10,8 +10,8 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
-from splitsecond import clock
-from splitsecond.internal_errors import contained
+from splitsecond.core import clock
+from splitsecond.core.internal_errors import contained
 
 WATCHDOG_SHARE = 0.4
 """Share of the watchdog's timeout between two messages, so that one may be late."""

@@ -11,12 +11,12 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 
-from splitsecond.child_process import ChildProcess, how_it_ended
-from splitsecond.errors import say
-from splitsecond.gateway.configuration.settings import GatewaySettings
-from splitsecond.internal_errors import contained
-from splitsecond.router.settings import simulated_profiles
-from splitsecond.serving.listening import base_url, bind
+from splitsecond.core.child_process import ChildProcess, how_it_ended
+from splitsecond.core.errors import say
+from splitsecond.core.internal_errors import contained
+from splitsecond.core.serving.listening import base_url, bind
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.router.settings import simulated_profiles
 
 START_S = 120.0
 """Timeout of the start, after which the gateway serves anyway."""

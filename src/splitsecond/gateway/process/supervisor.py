@@ -19,10 +19,11 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond import clock, internal_errors
-from splitsecond.child_process import ChildProcess, how_it_ended, passes
-from splitsecond.errors import CallerFault, Fault, say
-from splitsecond.gateway.configuration.settings import GatewaySettings, decode, encode
+from splitsecond.core import clock, internal_errors
+from splitsecond.core.child_process import ChildProcess, how_it_ended, passes
+from splitsecond.core.errors import CallerFault, Fault, say
+from splitsecond.core.internal_errors import causes, contained, handling, report_internal_error
+from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.gateway.process.kept_process import (
     fleet_process,
     gateway_folder,
@@ -45,9 +46,8 @@ from splitsecond.gateway.records.orphans import (
     settle,
 )
 from splitsecond.gateway.records.shared_counters import SharedCounters
-from splitsecond.internal_errors import causes, contained, handling, report_internal_error
-from splitsecond.router.router import check_settings
-from splitsecond.serving.listening import base_url, bind
+from splitsecond.routing.configuration.settings import GatewaySettings, decode, encode
+from splitsecond.routing.router.router import check_settings
 
 START_S = 120.0
 """Timeout of a worker's start. It takes a second or two, but half a minute or more on a machine that is overloaded."""

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from splitsecond import clock
-from splitsecond.errors import CallerFault, say
-from splitsecond.gateway.advice import Advice, OperatorNotices
-from splitsecond.gateway.app import Gateway
-from splitsecond.gateway.configuration.settings import GatewaySettings
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, say
+from splitsecond.core.internal_errors import contained
+from splitsecond.core.observation import Observation
 from splitsecond.gateway.dashboard.collection import DashboardData
+from splitsecond.gateway.http.advice import Advice, OperatorNotices
+from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.extra_attempts import hedge_targets
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
@@ -29,17 +30,16 @@ from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
-from splitsecond.internal_errors import contained
-from splitsecond.observation import Observation
-from splitsecond.policies.targets.target_states import TargetStates
-from splitsecond.router.router import Router
-from splitsecond.router.warm_start import spent_usd
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.unwritten import left_before
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.unwritten import left_before
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.router.router import Router
+from splitsecond.routing.router.warm_start import spent_usd
+from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
-    from splitsecond.store.log import Log, SpentTokens
+    from splitsecond.log.store.log import Log, SpentTokens
 
 LEARN_S = 5.0
 """Least time between two look-ups of prices, each of which takes a second of CPU."""

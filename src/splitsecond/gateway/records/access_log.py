@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from splitsecond import clock
-from splitsecond.errors import file_faults
-from splitsecond.gateway.configuration.settings import STANDARD_OUTPUT
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core import clock
+from splitsecond.core.errors import file_faults
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.configuration.settings import STANDARD_OUTPUT
 
 CHECK_S = 1.0
 """How often the file is checked for having been renamed."""

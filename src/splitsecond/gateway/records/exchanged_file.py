@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from splitsecond.errors import PARSER_ERRORS
+from splitsecond.core.errors import PARSER_ERRORS
 
 T = TypeVar("T")
 

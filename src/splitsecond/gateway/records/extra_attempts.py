@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator
 from typing import Literal
 
-from splitsecond.clock import NS_PER_MS
-from splitsecond.observation import Observation
-from splitsecond.policies.expression import Expression, TargetName, targets
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.observation import Observation
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.construction.expression import Expression, TargetName, targets
 
 ExtraKind = Literal["fallback", "retry", "escalation", "hedge", "race"]
 AT_ONCE_NS = 20 * NS_PER_MS

@@ -19,9 +19,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from splitsecond import clock
+from splitsecond.core import clock
+from splitsecond.core.service import Operation
 from splitsecond.gateway.records.reservation import ReservedTokens
-from splitsecond.service import Operation
 
 SLOTS = 4096
 """Calls of one worker. Money of further calls is reserved too, but they have no entry."""

@@ -26,19 +26,19 @@ from typing import Protocol
 
 from msgspec import structs
 
-from splitsecond import clock
-from splitsecond.analysis.wording import counted_as
-from splitsecond.errors import CallerFault, Fault
-from splitsecond.gateway.error_response import QUOTA, Headers, LimitReached
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
+from splitsecond.core.wording import counted_as
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings
 from splitsecond.gateway.records.journal import Journal, Reservation
 from splitsecond.gateway.records.reservation import Cost, ReservedTokens, reserved
 from splitsecond.gateway.records.shared_counters import SharedCounters
-from splitsecond.observation import Observation
-from splitsecond.policies.expression import Expression, targets
-from splitsecond.router.settings import ClientKey
-from splitsecond.router.target_directory import PriceState
-from splitsecond.service import Call
+from splitsecond.routing.construction.expression import Expression, targets
+from splitsecond.routing.requests.error_response import QUOTA, Headers, LimitReached
+from splitsecond.routing.router.settings import ClientKey
+from splitsecond.routing.router.target_directory import PriceState
 
 MAX_RESERVED_USD = 1e6
 """Largest reservation of one call, so that the sum of many stays in the range of the shared counters."""

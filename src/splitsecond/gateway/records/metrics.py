@@ -26,15 +26,15 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Struct, field
 
-from splitsecond import clock, internal_errors
-from splitsecond.analysis.closed_early import BillingRule, attempt_cost
-from splitsecond.clock import NS_PER_S
-from splitsecond.errors import printable
+from splitsecond.core import clock, internal_errors
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import printable
+from splitsecond.core.money.closed_early import BillingRule, attempt_cost
+from splitsecond.core.observation import Observation
 from splitsecond.gateway.records import exchanged_file
 from splitsecond.gateway.records.extra_attempts import extra_attempts
-from splitsecond.observation import Observation
-from splitsecond.policies.choosing.prompt_size import USUAL_OUTPUT_TOKENS
-from splitsecond.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 MOST_TARGETS = 1000
 OTHER = "other"

@@ -20,20 +20,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from splitsecond import clock
-from splitsecond.analysis.wording import counted_as
-from splitsecond.errors import CallerFault
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import counted_as
 from splitsecond.gateway.records.journal import Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.shared_memory import create_memory
-from splitsecond.observation import Observation
-from splitsecond.router.settings import LogSettings
-from splitsecond.store.call_record import CallRecord
-from splitsecond.store.database import sqlite_file, unwritten_stem
-from splitsecond.store.log import Log
-from splitsecond.store.remote_writer import encode
-from splitsecond.store.unwritten import save
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.database import sqlite_file, unwritten_stem
+from splitsecond.log.store.log import Log
+from splitsecond.log.store.remote_writer import encode
+from splitsecond.log.store.unwritten import save
+from splitsecond.routing.router.settings import LogSettings
 
 WORKER_DIED = "worker_died"
 """The fault of a call whose worker died."""

@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from splitsecond.observation import Observation
-from splitsecond.store.call_record import CallRecord
+from splitsecond.core.observation import Observation
+from splitsecond.log.store.call_record import CallRecord
 
 CALLS, FAILURES = 20, 10
 

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.policies.choosing.prompt_size import MAX_TOKENS, PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
-from splitsecond.policies.expression import Expression, TargetName
-from splitsecond.router.prompt_tokens import PromptSize, prompt_size
-from splitsecond.service import WHOLE_OPERATIONS, Call
-from splitsecond.validation import has_too_many_values, read_json
+from splitsecond.core.service import WHOLE_OPERATIONS, Call
+from splitsecond.core.validation import has_too_many_values, read_json
+from splitsecond.routing.construction.expression import Expression, TargetName
+from splitsecond.routing.router.prompt_tokens import PromptSize, prompt_size
+from splitsecond.routing.targets.prompt_size import MAX_TOKENS, PASSED_LIMITS, USUAL_OUTPUT_TOKENS, raw_bytes
 
 _LIMITS = (("max_tokens",), ("max_completion_tokens",), ("max_output_tokens",))
 _REASONING = (("reasoning", "max_tokens"), ("thinking", "budget_tokens"))

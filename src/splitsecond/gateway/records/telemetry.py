@@ -13,13 +13,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from splitsecond import __version__, clock
-from splitsecond.catalog.provider import split_target
-from splitsecond.errors import CallerFault
-from splitsecond.observation import Observation
-from splitsecond.router.settings import TelemetrySettings
-from splitsecond.store.call_record import CallRecord
-from splitsecond.trace_context import span_id, trace_context
+from splitsecond import __version__
+from splitsecond.core import clock
+from splitsecond.core.catalog.provider import split_target
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.trace_context import span_id, trace_context
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.router.settings import TelemetrySettings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter

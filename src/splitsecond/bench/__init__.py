@@ -1,0 +1,1 @@
+"""When requests leave, and what their times mean."""

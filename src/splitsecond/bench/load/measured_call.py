@@ -1,0 +1,85 @@
+"""One request of a benchmark, and the observations that it leaves.
+
+The `Notes` of a call carry its condition, its role and its observer, so each attempt's observation is made with the
+right condition and role and comes straight to the `MeasuredCall` of its request. Every request leaves at least one
+observation, also if it never became an attempt: a failure that is not counted flatters the target.
+
+A call to a policy can take several attempts, at targets other than the one that the block names. They are kept until
+all of them have ended, because only then is it known which one answered. The call then gets an observation of its own,
+and the attempts are reported beside it as its winner and losers.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.observation import Observation, Role
+from splitsecond.core.service import Call, Notes
+from splitsecond.core.timing.timeline import Sending, Timeline, record_fault
+from splitsecond.routing.machinery.call_observation import call_observations
+
+
+class MeasuredCall:
+    """Collects the observations of one call and passes them on to `emit`, labelled with condition and role.
+
+    It does not hold the call or its notes: the notes hold it, and inside a block nothing collects reference cycles.
+    """
+
+    def __init__(self, *, condition: str, target: str, role: Role, emit: Callable[[Observation], None]) -> None:
+        self.complete = asyncio.Event()
+        """Set when the call and all of its attempts have ended and everything was emitted."""
+        self._condition = condition
+        self._target = target
+        self._role = role
+        self._emit = emit
+        self._attempts: list[Observation] = []  # the attempts of a policy's call
+        self._seen = 0
+        self._expected: int | None = None  # known when the call has ended
+        self._fault: Fault | None = None
+
+    def notes(self) -> Notes:
+        """Return the notes for the call."""
+        return Notes(condition=self._condition, role=self._role, observer=self._observed)
+
+    def ended(self, call: Call, fault: Fault | None = None) -> None:
+        """Record the end of the call. A call that failed with `fault` before any attempt gets its observation here."""
+        self._fault = fault
+        self._expected = call.notes.attempts
+        if fault is not None and not self._expected:
+            timeline = Timeline(
+                attempt=f"{call.id}.0",
+                call=call.id,
+                target=self._target,
+                condition=self._condition,
+                role=self._role,
+                due_ns=call.due_ns,
+                start_ns=call.start_ns,
+            )
+            self._emit(timeline.observe(end_ns=clock.now_ns(), fault=fault, sending=Sending()))
+        if self._seen >= self._expected:
+            self.report()
+
+    def report(self) -> None:
+        """Emit what was kept, with the attempts observed so far. Calling it again does nothing."""
+        if self.complete.is_set():
+            return
+        self.complete.set()
+        if self._attempts:
+            for observation in call_observations(
+                self._attempts,
+                target=self._target,
+                condition=self._condition,
+                role=self._role,
+                fault=None if self._fault is None else record_fault(self._fault),
+            ):
+                self._emit(observation)
+
+    def _observed(self, observation: Observation) -> None:
+        self._seen += 1
+        if observation.target == self._target:
+            self._emit(observation)
+        else:
+            self._attempts.append(observation)
+        if self._expected is not None and self._seen >= self._expected:
+            self.report()

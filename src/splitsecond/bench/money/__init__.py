@@ -1,0 +1,1 @@
+"""Findings about money: break-even, prompt caches and gains of a policy."""

@@ -1,0 +1,1 @@
+"""Statistics of rounds: control charts, searches, steady windows."""

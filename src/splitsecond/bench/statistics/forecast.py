@@ -1,0 +1,104 @@
+"""What a policy would have given, from requests that were sent to each of its targets alone.
+
+Each target's outcomes stand in one array, request by request of the same round, so that the minimum of several targets
+is taken among requests of the same minute. The arithmetic of each policy:
+
+- race: the soonest first token wins. The losers are closed and cost their prompt.
+- fallback: the next target is asked when one has failed, or after the limit `ttft`. Times add up.
+- hedge: the second target is asked after the delay that a share of the first target's requests exceed.
+
+Second attempts, budgets and circuit breakers are not part of a forecast, and neither is the load that the additional
+requests would have put on the targets.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.log.statistics.summary import Floats
+
+LEAST_HEDGE_DELAY_MS = 10.0
+"""A policy waits at least so long before it hedges."""
+
+
+class Outcomes(Struct, frozen=True, kw_only=True):
+    """Outcomes of requests to one target, or of calls of a policy: one value per request in each array.
+
+    `ttft_ms` and `e2e_ms` count from the start and are infinite for a failure, which is known after `failed_ms`. `usd`:
+    cost of the whole request; `closed_usd`: cost if it is closed before its first token. NaN: unknown.
+    """
+
+    ttft_ms: Floats
+    e2e_ms: Floats
+    failed_ms: Floats
+    usd: Floats
+    closed_usd: Floats
+
+
+def race(branches: Sequence[Outcomes]) -> Outcomes:
+    """Return the outcomes of `race(a, b, ...)`."""
+    ttft = np.stack([each.ttft_ms for each in branches])
+    closed = np.stack([each.closed_usd for each in branches])
+    winner = ttft.argmin(axis=0)
+    at = np.arange(ttft.shape[1])
+    losers = closed.sum(axis=0) - closed[winner, at]
+    return Outcomes(
+        ttft_ms=ttft.min(axis=0),
+        e2e_ms=np.stack([each.e2e_ms for each in branches])[winner, at],
+        failed_ms=np.max([each.failed_ms for each in branches], axis=0),
+        usd=np.stack([each.usd for each in branches])[winner, at] + losers,
+        closed_usd=closed.sum(axis=0),
+    )
+
+
+def fallback(branches: Sequence[Outcomes], ttft_ms: float = np.inf) -> Outcomes:
+    """Return the outcomes of `fallback(a, b, ..., ttft=...)`."""
+    *earlier, found = branches
+    found = _limited(found, ttft_ms)
+    for first in reversed(earlier):
+        answered = np.isfinite(first.ttft_ms) & (first.ttft_ms <= ttft_ms)
+        waited = np.minimum(first.failed_ms, ttft_ms)  # infinite where it answered in time
+        paid = np.where(np.isfinite(first.failed_ms), 0.0, first.closed_usd)  # a failure is not billed
+        found = Outcomes(
+            ttft_ms=np.where(answered, first.ttft_ms, waited + found.ttft_ms),
+            e2e_ms=np.where(answered, first.e2e_ms, waited + found.e2e_ms),
+            failed_ms=np.where(answered, np.inf, waited + found.failed_ms),
+            usd=np.where(answered, first.usd, paid + found.usd),
+            closed_usd=first.closed_usd,
+        )
+    return found
+
+
+def _limited(found: Outcomes, ttft_ms: float) -> Outcomes:
+    """Return outcomes where a first token later than the limit is a failure."""
+    late = found.ttft_ms > ttft_ms
+    return Outcomes(
+        ttft_ms=np.where(late, np.inf, found.ttft_ms),
+        e2e_ms=np.where(late, np.inf, found.e2e_ms),
+        failed_ms=np.where(late, np.minimum(found.failed_ms, ttft_ms), found.failed_ms),
+        usd=np.where(late, found.closed_usd, found.usd),
+        closed_usd=found.closed_usd,
+    )
+
+
+def hedge(first: Outcomes, second: Outcomes, extra_load: float) -> Outcomes:
+    """Return the outcomes of `hedge(a, b, extra_load=...)`."""
+    delay = max(float(quantile(first.ttft_ms, 1 - extra_load)), LEAST_HEDGE_DELAY_MS)
+    hedged = (first.ttft_ms > delay) & (first.failed_ms > delay)
+    after = Outcomes(
+        ttft_ms=delay + second.ttft_ms,
+        e2e_ms=delay + second.e2e_ms,
+        failed_ms=delay + second.failed_ms,
+        usd=second.usd,
+        closed_usd=second.closed_usd,
+    )
+    both = race([first, after])
+    return Outcomes(
+        **{name: np.where(hedged, getattr(both, name), getattr(first, name)) for name in Outcomes.__struct_fields__}
+    )
+
+
+def quantile(values: Floats, q: float) -> float:
+    """Return the `q` quantile of values that may be infinite: the lowest value that this share does not exceed."""
+    return float(np.quantile(values, q, method="inverted_cdf"))

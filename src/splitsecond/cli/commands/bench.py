@@ -1,0 +1,153 @@
+"""`splitsecond bench`: time targets, side by side in one run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.options import (
+    USES,
+    Concurrency,
+    OutputTokens,
+    RunOutputOptions,
+    TargetOptions,
+    of_load,
+    of_requests,
+    of_results,
+    with_options,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions(RunOutputOptions, TargetOptions):
+    """The options of `splitsecond bench`."""
+
+    concurrency: Concurrency = ""
+    requests: Annotated[
+        int | None,
+        of_load("-n", "--requests", metavar="N", help="Measured requests per row.", default="50, or the whole trace"),
+    ] = None
+    rate: Annotated[str, of_load(metavar="R,R", help="Requests per second (open loop).")] = ""
+    arrivals: Annotated[str, of_load(metavar="KIND", help="With --rate: constant, poisson or gamma; or trace.")] = (
+        "poisson"
+    )
+    burstiness: Annotated[
+        float, of_load(metavar="X", help="Shape of gamma arrivals: below 1 in bursts, 1 is Poisson.")
+    ] = 1.0
+    trace: Annotated[
+        Path | None,
+        of_load(
+            metavar="FILE",
+            help="Arrival times from a file, with its lengths of prompts and answers: Mooncake, Azure, BurstGPT, or "
+            "seconds, one per line.",
+        ),
+    ] = None
+    time_scale: Annotated[
+        float, of_load(metavar="X", help="Factor of the times of --trace: 0.5 sends it in half the time.")
+    ] = 1.0
+    rounds: Annotated[
+        int | None, of_load(metavar="N", help="Rounds per row; each round has requests of all rows.", default="6 to 8")
+    ] = None
+    precision: Annotated[
+        str,
+        of_load(
+            metavar="SHARE",
+            help="Instead of -n: more rounds until the intervals of TTFT p50 and TPS p50 are ±SHARE, such as 5%; for "
+            "other figures as in ttft_ms.p95=5%.",
+        ),
+    ] = ""
+    duration: Annotated[
+        str,
+        of_load(
+            metavar="TIME",
+            help="Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a trace its beginning.",
+        ),
+    ] = ""
+    side_by_side: Annotated[bool, of_load("--side-by-side", help="Measure different hosts at the same time.")] = False
+    input_tokens: Annotated[
+        str,
+        of_requests(
+            metavar="N,N",
+            help="Length of the prompts in tokens, by the server's count; several, such as 512,8k,50k, are compared.",
+            default="512; 4608 with --cache reuse",
+        ),
+    ] = ""  # type: ignore[assignment]  # text, because several lengths are a sweep
+    workload: Annotated[
+        list[str] | None,
+        of_requests(
+            metavar="NAME",
+            help="A workload with its own lengths and rate: autocomplete, chat, summary, rag, long-form, or one of "
+            "--workloads. Repeatable.",
+        ),
+    ] = None
+    workloads: Annotated[
+        Path | None, of_requests(metavar="FILE", help="Workloads of your own: a TOML file with a table for each.")
+    ] = None
+    output_tokens: OutputTokens = 512
+    cache: Annotated[
+        str,
+        of_requests(
+            metavar="fresh|reuse",
+            help="fresh: every prompt begins differently. reuse: also measure rows whose prompts begin alike, and what "
+            "the provider's prompt cache saves.",
+        ),
+    ] = "fresh"
+    slo: Annotated[
+        str, of_results(metavar="LIMITS", help=f"Limits for goodput: ttft=300ms,tpot=20ms, or one of {USES}.")
+    ] = ""
+    fail_if: Annotated[
+        list[str] | None,
+        of_results(metavar="EXPRESSION", help="Exit 1 if it holds for a row, as in 'tps.p50 < 100'. Repeatable."),
+    ] = None
+
+
+@with_options(BenchOptions)
+def bench(options: BenchOptions) -> None:
+    """Measure the speed of LLM endpoints, with intervals.
+
+    \b
+    splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
+    splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
+    splitsecond bench sim/groq sim/together --rate 5 --slo voice
+    splitsecond bench sim/groq -c 1 --input-tokens 512,8k,50k
+    splitsecond bench sim/groq sim/together --workload autocomplete --workload summary
+    splitsecond bench sim/groq -c 8 --precision 5% --duration 10m
+    splitsecond bench sim/groq -c 1 --fail-if 'tps.p50 < 100' --fail-if 'errors > 0'
+    splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
+    splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
+    """
+    from contextlib import ExitStack
+
+    from splitsecond.bench.runs.planning import bench_job
+    from splitsecond.bench.runs.settings import INPUT_TOKENS, BenchSettings, too_short_to_cache
+    from splitsecond.cli import option_values
+    from splitsecond.cli.gates import absolute_gates
+    from splitsecond.cli.measuring import measure
+    from splitsecond.core.validation import one_of
+
+    gates = absolute_gates(options.fail_if or ())
+    prompt_tokens = INPUT_TOKENS[one_of("--cache", options.cache, tuple(INPUT_TOKENS))]
+    lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]
+    one_length = lengths[0] if len(lengths) == 1 else None
+    loaded = bool(options.concurrency or options.rate or options.trace)
+    workloads = option_values.workloads(
+        options.input_tokens, options.workload or [], options.workloads, keep_rate=not loaded
+    )
+    settings = options.settings(
+        BenchSettings,
+        loads=option_values.loads(
+            options.concurrency, options.rate, options.arrivals, options.burstiness, options.trace
+        ),
+        cache_reuse=options.cache == "reuse",
+        input_tokens=one_length,
+        workloads=workloads,
+        duration=option_values.seconds(options.duration, "--duration"),
+    )
+    with ExitStack() as started:
+        recorded = options.recorded(input_tokens=one_length or options.input_tokens or prompt_tokens)
+        job = bench_job(settings, started, recorded)
+        if settings.cache_reuse and (warning := too_short_to_cache(settings)):
+            typer.echo(warning, err=True)
+        code = measure(job, options.output, options.max_cost, gates)
+    raise typer.Exit(code)

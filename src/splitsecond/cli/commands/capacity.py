@@ -1,0 +1,73 @@
+"""`splitsecond capacity`: the highest load that a server handles within limits."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.options import USES, OutputTokens, RunOutputOptions, of_limits, of_load, with_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityOptions(RunOutputOptions):
+    """The options of `splitsecond capacity`."""
+
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TARGET]",
+            help="provider/model, sim/PROFILE, engine/small, or the URL of a server.",
+            show_default=False,
+        ),
+    ] = ""
+    slo: Annotated[
+        str, of_limits(metavar="LIMITS", help=f"Such as ttft=300ms,tpot=20ms,e2e=5s,tps=50, or one of {USES}.")
+    ] = "voice"
+    share: Annotated[str, of_limits(metavar="SHARE", help="Share of the requests that must meet them.")] = "95%"
+    by_rate: Annotated[bool, of_load("--by-rate", help="Search by requests per second instead of concurrency.")] = False
+    first: Annotated[float, of_load("--from", metavar="N", help="The lowest load.")] = 1
+    last: Annotated[float, of_load("--to", metavar="N", help="The highest load.")] = 256
+    requests: Annotated[
+        int | None,
+        of_load(
+            "-n", "--requests", metavar="N", help="Requests of a round of a step.", default="as many as the load needs"
+        ),
+    ] = None
+    output_tokens: OutputTokens = 128
+
+    @property
+    def named_targets(self) -> list[str]:
+        """The argument of the command."""
+        return [self.target] if self.target else []
+
+
+@with_options(CapacityOptions)
+def capacity(options: CapacityOptions) -> None:
+    """Find the highest load at which a server meets its limits.
+
+    \b
+    splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --slo voice --ignore-eos
+    splitsecond capacity --base-url http://127.0.0.1:11434/v1 --model llama3.2 --slo ttft=1s,tpot=50ms --to 16
+    splitsecond capacity sim/runpod-h100-mistral-7b --by-rate --slo ttft=300ms,tpot=20ms --price-per-hour 2.69
+
+    The search doubles the load until the limits are missed, then closes in. A target that is paid by the token
+    needs --max-cost.
+    """
+    from contextlib import ExitStack
+
+    from splitsecond.bench.runs.planning import capacity_job
+    from splitsecond.bench.runs.settings import CapacitySettings
+    from splitsecond.cli import option_values
+    from splitsecond.cli.measuring import measure
+
+    settings = options.settings(
+        CapacitySettings,
+        rate=options.by_rate,
+        share=option_values.share(options.share, "--share"),
+    )
+    recorded = options.recorded()
+    recorded.settings["from"] = recorded.settings.pop("first")  # by the options' names
+    recorded.settings["to"] = recorded.settings.pop("last")
+    with ExitStack() as started:
+        code = measure(capacity_job(settings, started, recorded), options.output, options.max_cost)
+    raise typer.Exit(code)

@@ -1,0 +1,70 @@
+"""`splitsecond providers` and `splitsecond models`: the providers that can be called, and their models."""
+
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.options import Json
+
+
+def providers(
+    name: Annotated[str, typer.Argument(metavar="[PROVIDER]", help="Show everything about this provider.")] = "",
+    json: Json = "",
+) -> None:
+    """List providers: API format, variable of the key, regions.
+
+    \b
+    splitsecond providers
+    splitsecond providers groq
+
+    Keys are never shown, only the names of the variables that hold them.
+    """
+    import os
+
+    from splitsecond.cli.provider_list import entry_of, show, show_one
+    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.core.catalog.provider import names, provider
+
+    check_json(json)
+    found = [entry_of(provider(each), os.environ) for each in ([name] if name else names())]
+    write_json(found, json)
+    if json != "-" and name:
+        show_one(found[0])
+    elif json != "-":
+        show(found)
+
+
+def models(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PROVIDER | PROVIDER/TEXT | TEXT]...",
+            help="Models of a provider, or models with all of these words in their names. "
+            "Default: models with a published speed.",
+        ),
+    ] = None,
+    json: Json = "",
+) -> None:
+    """List models: price, context window, published speeds.
+
+    \b
+    splitsecond models groq
+    splitsecond models groq/llama
+    splitsecond models llama 70b
+    splitsecond models --json models.json
+
+    A model that is not listed can be called too. Prices have a date; a published speed is
+    somebody else's measurement and names its source.
+    """
+    from splitsecond.cli.model_list import entries_of, search, show
+    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.core.catalog.provider import names, provider
+
+    check_json(json)
+    if words:
+        found = search(words)
+    else:
+        found = [entry for name in names() for entry in entries_of(provider(name), everything=False)]
+    write_json(found, json)
+    if json != "-":
+        show(found, " ".join(words or ()))

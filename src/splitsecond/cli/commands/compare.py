@@ -1,0 +1,81 @@
+"""`splitsecond compare`: the changes between two runs, and whether chance explains them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.options import Csv, Json, Markdown
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="The folder of a run.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The folder of a later run.")],
+    more_before: Annotated[
+        list[Path] | None, typer.Option("--before", metavar="RUN", help="Another run of the first side. Repeatable.")
+    ] = None,
+    more_after: Annotated[
+        list[Path] | None, typer.Option("--after", metavar="RUN", help="Another run of the second side. Repeatable.")
+    ] = None,
+    match: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="BEFORE=AFTER",
+            help="Compare a target with one of another name. Not needed where each side has one target. Repeatable.",
+        ),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="EXPRESSION", help="Exit 1 if it is certain for a row, as in 'ttft_ms.p95 > +10%'. Repeatable."
+        ),
+    ] = None,
+    equivalent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="EXPRESSION", help="Exit 1 unless every row is shown to satisfy 'ttft_ms.p50 ±5%'. Repeatable."
+        ),
+    ] = None,
+    html: Annotated[str, typer.Option(metavar="FILE", help="Write a page with the changes as plots and tables.")] = "",
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
+) -> None:
+    """Compare two runs: each change with an interval and a test.
+
+    Rows are compared figure by figure. With several runs on a side, on different days, the days are compared.
+
+    \b
+    splitsecond compare runs/monday runs/tuesday --html changes.html
+    splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
+    splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
+    """
+    from splitsecond.bench.findings.compare import RunData, parse_match
+    from splitsecond.bench.findings.compare import compare as compare_runs
+    from splitsecond.bench.findings.gate import check_changes, parse_equivalence, parse_gate
+    from splitsecond.bench.report.exports import change_records
+    from splitsecond.bench.report.terminal import comparison_table
+    from splitsecond.bench.runs.concluding import recompute
+    from splitsecond.cli.gates import concluded
+    from splitsecond.cli.results import Output, check_file, write_file
+
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    check_file(html, "--html")
+    gates = [parse_gate(text) for text in fail_if or ()]
+    equivalences = [parse_equivalence(text) for text in equivalent or ()]
+    old = [RunData(*recompute(path), name=str(path)) for path in (before, *(more_before or ()))]
+    new = [RunData(*recompute(path), name=str(path)) for path in (after, *(more_after or ()))]
+    judged = {gate.figure for gate in gates} | {each.figure for each in equivalences}
+    comparison = compare_runs(old, new, match=parse_match(match or (), old, new), figures=judged)
+    output.write(comparison, lambda: change_records(comparison), lambda screen: comparison_table(comparison, screen))
+    if html:
+        from splitsecond.bench.report.compare_page import render_comparison
+
+        write_file(render_comparison(comparison).encode(), html, "--html")
+    console = output.screen()
+    comparison_table(comparison, console)
+    breaches = [b for gate in gates if not gate.relative for data in new for b in gate.check(data.run.conditions)]
+    breaches += check_changes([gate for gate in gates if gate.relative], comparison)
+    breaches += [breach for each in equivalences for breach in each.check(comparison)]
+    raise typer.Exit(0 if concluded(breaches, gates, equivalences, console) else 1)

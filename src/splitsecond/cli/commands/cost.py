@@ -1,0 +1,112 @@
+"""`splitsecond cost`: the cost of the gateway's calls."""
+
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.log_source import DAYS
+from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
+
+DAY_S = 86_400.0
+LEAST_S = 3_600.0
+"""Least time that the cost of 30 days is estimated from."""
+
+
+def cost(
+    log: Log = "",
+    config: Config = None,
+    days: Days = DAYS,
+    by: Annotated[
+        str, typer.Option(metavar="COLUMN", help="One row per target, model, provider, route, client or day.")
+    ] = "target",
+    html: Annotated[
+        str, typer.Option(metavar="FILE", help="Write a page with all figures and speed against price.")
+    ] = "",
+    png: Annotated[str, typer.Option(metavar="FILE", help="Write speed against price as a PNG file.")] = "",
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
+) -> None:
+    """Show what calls cost, losers of races included.
+
+    \b
+    splitsecond cost
+    splitsecond cost --by route --days 1
+    splitsecond cost --log sqlite:///splitsecond.db --by client --json cost.json
+    splitsecond cost --html cost.html --png speed-and-price.png
+
+    The log holds token counts and no prices, so costs follow the price list. Attempts without token counts are
+    estimated by their prompt and the tokens that arrived. Attempts without a known price are counted separately.
+    Cost-adjusted TPS is the median TPS divided by the cost of a million tokens.
+    """
+    from typing import cast
+
+    from rich.console import Console
+
+    from splitsecond.bench.report.production import spending_table
+    from splitsecond.bench.report.terminal import print_findings
+    from splitsecond.cli.log_source import LoggedTraffic, speeds
+    from splitsecond.cli.results import Output, check_file, write_file
+    from splitsecond.core.errors import CallerFault
+    from splitsecond.core.money.cost import usd
+    from splitsecond.core.validation import one_of
+    from splitsecond.core.wording import full
+    from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
+    from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
+
+    one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    check_file(html, "--html")
+    check_file(png, "--png")
+    if png and by != "target":
+        raise CallerFault(f"--png compares targets, not each {by}", kind="bad_option", hint="Leave out --by.")
+    logged = LoggedTraffic(log, config, days)
+    prices, usual = logged.price(logged.targets()), UsualLengths()
+    span_s = max((logged.until - logged.first()).total_seconds(), 1.0)  # the log may begin later
+    measured = None
+    if by == "target":
+        measured, _ = speeds(logged, least=1, also=usual.add)
+    else:
+        for columns in logged.attempts():
+            usual.add(columns)
+    ledger = SpendingLedger(prices, usual, cast(By, by), stops_billing=logged.stops_billing)
+    for columns in logged.attempts():
+        ledger.add(columns)
+    rows, total = ledger.rows(span_s), ledger.total(span_s)
+    monthly = per_month(total.usd + total.rented_usd, span_s)
+    found = None
+    if measured is not None:
+        per_million = {row.name: row.usd_per_million for row in rows}
+        found = logged_speed_and_price(measured, per_million)
+    statements = speed_and_price_statements(found)
+    known = span_s >= LEAST_S and (monthly or not total.unpriced)
+    outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}." if known else ""
+
+    def show(console: Console) -> None:
+        console.print(f"Cost of calls, {logged.words}", highlight=False)
+        spending_table(rows, total, by, console)
+        print_findings(console, statements)
+        if total.unpriced and not logged.configured:
+            console.print("Prices from the gateway's configuration are missing: name it with --config.", style="dim")
+        console.print(outlook, style="dim", highlight=False, end="\n" if outlook else "")
+
+    output.write(
+        {
+            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "total": total,
+            "span_s": span_s, "usd_per_30_days": monthly, "rows": rows,
+            "speed_and_price": found, "statements": full(statements),
+        },
+        lambda: rows,
+        show,
+    )  # fmt: skip
+    show(output.screen())
+    if html:
+        from splitsecond.bench.report.cost_page import render_cost
+
+        page = render_cost(rows, total, found, full(statements), by=by, period=logged.words, outlook=outlook)
+        write_file(page.encode(), html, "--html")
+    if png:
+        from splitsecond.bench.report.cost_page import cost_png
+
+        write_file(cost_png(found), png, "--png")

@@ -1,0 +1,161 @@
+"""`splitsecond doctor`: checks of this machine's instrument and of targets."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from splitsecond.cli.options import ApiKeyEnv, BaseUrl, Dialect, Json, Model, option
+
+if TYPE_CHECKING:
+    from splitsecond.bench.report.checkup import TargetCheck
+    from splitsecond.bench.runs.settings import Server
+    from splitsecond.bench.statistics.accuracy import Accuracy
+    from splitsecond.core.observation import ArrivalClock, Observation
+    from splitsecond.core.upstream.spec import TargetSpec
+
+
+def doctor(
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="TARGET...", help="Targets to try, as for bench.", show_default=False)
+    ] = None,
+    base_url: BaseUrl = None,
+    model: Model = "",
+    api_key_env: ApiKeyEnv = "",
+    dialect: Dialect = "",
+    levels: Annotated[
+        str, typer.Option(metavar="N,N", help="Numbers of parallel streams to measure with.")
+    ] = "1,8,32,128,256",
+    clock: Annotated[
+        str,
+        option(
+            metavar="CLOCK",
+            help="What arrival times are taken from: packets, kernel or process.",
+            default="packets where allowed",
+        ),
+    ] = "",
+    json: Json = "",
+) -> None:
+    """Measure the instrument's own error on this machine.
+
+    \b
+    splitsecond doctor
+    splitsecond doctor groq/openai/gpt-oss-120b
+    splitsecond doctor --base-url http://127.0.0.1:8000/v1 --model mine
+
+    The error is that of TTFT and TPOT, for each number of streams. This takes about half a minute. With targets:
+    test each key and model, show the phases of a request, and compare the clocks that arrival times can be taken
+    from. Then the instrument is not measured. Exit code 1 if a check fails.
+    """
+    from rich.console import Console
+
+    from splitsecond.bench.report.checkup import accuracy_table, packet_clock_advice, target_table
+    from splitsecond.bench.runs.settings import RunSettings
+    from splitsecond.cli import option_values
+    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.core.transport.packets import packet_clock_refusal
+
+    check_json(json)
+    settings = RunSettings(clock=clock)
+    settings.check()
+    names = [each for each in targets or [] if "://" not in each]
+    urls = [*(base_url or []), *(each for each in targets or [] if "://" in each)]
+    servers = option_values.servers(urls, model, api_key_env=api_key_env, dialect=dialect)
+    asked = sorted(int(n) for n in option_values.numbers(levels, "--levels", whole=True))
+    console = Console(stderr=json == "-")
+    result: dict[str, object] = {}
+    healthy = True
+    if names or servers:
+        checks = _try_targets(names, servers)
+        target_table(checks, console)
+        result["targets"] = [
+            {
+                "target": check.name,
+                "works": not check.fault,
+                "fault": check.fault,
+                "observations": check.observations,
+                "first_token": check.first_token,
+            }
+            for check in checks
+        ]
+        healthy &= not any(check.fault for check in checks)
+    if not result:
+        accuracy = _measure(asked, settings.arrival_clock)
+        accuracy_table(accuracy, console)
+        result["instrument"] = accuracy
+        healthy &= accuracy[0].trusted
+    refusal = packet_clock_refusal()
+    result["packet_clock"] = {"available": not refusal, "refusal": refusal}
+    console.print(packet_clock_advice(refusal), style="dim")
+    write_json(result, json)
+    raise typer.Exit(0 if healthy else 1)
+
+
+def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy]":
+    """Measure the instrument, with the progress on a terminal."""
+    from rich.console import Console
+
+    from splitsecond.bench.runs.self_check import measure_instrument
+
+    progress = Console(stderr=True)
+    with progress.status("Measuring the instrument") as status:
+        return measure_instrument(
+            levels,
+            arrival_clock=arrival_clock,
+            progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels[-1]} streams"),
+        )
+
+
+def _try_targets(names: list[str], servers: "list[Server]") -> "list[TargetCheck]":
+    """Send two small requests to each target."""
+    import asyncio
+    from contextlib import ExitStack
+
+    from splitsecond.bench.report.checkup import TargetCheck
+    from splitsecond.bench.runs.targets import resolve
+    from splitsecond.core.errors import CallerFault
+
+    found: list[TargetCheck] = []
+    wanted: list[tuple[str, list[str], list[Server]]] = [(name, [name], []) for name in names]
+    wanted += [(server.name or server.base_url, [], [server]) for server in servers]
+    with ExitStack() as started:
+        for name, listed, own in wanted:
+            try:
+                specs = resolve(listed, own, started)
+            except CallerFault as fault:  # the others may work
+                found.append(TargetCheck(name, fault=str(fault)))
+            else:
+                found += [asyncio.run(_try(spec)) for spec in specs.values()]
+    return found
+
+
+async def _try(spec: "TargetSpec") -> "TargetCheck":
+    """Send a cold request and a warm one, for eight tokens each, timed by all clocks."""
+    from contextlib import closing
+
+    import msgspec
+
+    from splitsecond.bench.report.checkup import TargetCheck
+    from splitsecond.bench.runs.self_check import ComparingClient
+    from splitsecond.bench.runs.targets import advised
+    from splitsecond.core import clock
+    from splitsecond.core.errors import Fault
+    from splitsecond.core.service import Call
+    from splitsecond.core.transport.kernel import stamping
+    from splitsecond.core.upstream.target import connect
+
+    seen: list[Observation] = []
+    client = ComparingClient()
+    body = {"messages": [{"role": "user", "content": "Count from one to ten."}], "max_tokens": 8}
+    try:
+        with stamping(), closing(client), closing(connect(spec, seen.append, client=client)) as target:
+            for turn in ("cold", "warm"):
+                async with await target(Call(id=turn, body=body, start_ns=clock.now_ns())) as reply:
+                    await reply.finished()
+                if not seen[-1].ok and seen[-1].fault is not None:
+                    words = f"{spec.name}: {seen[-1].fault.message}. {seen[-1].fault.hint}".rstrip()
+                    return TargetCheck(spec.name, seen, fault=words)
+    except Fault as fault:
+        return TargetCheck(spec.name, seen, fault=str(advised(fault, spec)))
+    first, sent = client.times.get(seen[-1].first_token_ns or 0), seen[-1].sent_ns or 0
+    after = {name: at - sent for name, at in msgspec.structs.asdict(first).items() if at is not None} if first else {}
+    return TargetCheck(spec.name, seen, first_token=after)

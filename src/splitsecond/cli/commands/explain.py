@@ -1,0 +1,192 @@
+"""`splitsecond explain ROUTE`: where a route's calls would go now, and why.
+
+The running gateway answers, because only it knows the states of its targets. If none runs, the answer is that of a
+gateway that starts now, with what it learns from its log and from runs of the bench.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from splitsecond.cli.options import Config, Json, Policies, config_file
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from splitsecond.routing.configuration.settings import GatewaySettings
+    from splitsecond.routing.machinery.definition import Policy
+    from splitsecond.routing.router.explain import Explained, TargetExplained
+    from splitsecond.routing.targets.target_info import TargetInfo
+
+WAIT_S = 5.0
+LOOKS = {"up": "", "untested": "", "degraded": "yellow"}
+"""How the states of targets are shown; others are red."""
+
+
+def explain(
+    route: Annotated[str, typer.Argument(metavar="ROUTE", help="A route's name, or PROVIDER/MODEL.")],
+    config: Config = None,
+    policies: Policies = None,
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="Prompt of the call: its length and words can decide.")
+    ] = "",
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="The gateway's address; default: that of the configuration.")
+    ] = "",
+    api_key_env: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Variable with a client key for all routes, for a remote gateway."),
+    ] = "",
+    json: Json = "",
+) -> None:
+    """Show where calls to a route would go now, and why.
+
+    \b
+    splitsecond explain default
+    splitsecond explain default --prompt "Translate this page"
+    splitsecond explain groq/openai/gpt-oss-120b --url http://127.0.0.1:4000
+
+    Also shows the state of each target. No request is sent to them.
+    """
+    import asyncio
+
+    from rich.console import Console
+
+    from splitsecond.cli.results import check_json, write_json
+    from splitsecond.gateway.process.reload import ConfigSource
+    from splitsecond.routing.router.explain import PROMPT
+    from splitsecond.routing.router.router import explained_by_history
+
+    check_json(json)
+    settings = ConfigSource(config_file(config), os.environ, policies=policies).load()
+    prompt = prompt or PROMPT
+    found = _asked(_address(settings, url), route, prompt, api_key_env)
+    if found is None and url:
+        raise CallerFault(f"no gateway answers at {url}", kind="no_gateway")
+    if found is None:
+        found = asyncio.run(explained_by_history(settings, route, prompt, say=say))
+    own = settings.policies.policies() if settings.policies else {}
+    _show(found, own, Console(stderr=json == "-"))
+    write_json(found, json)
+
+
+def _address(settings: "GatewaySettings", url: str) -> str:
+    if url:
+        return url.rstrip("/").removesuffix("/v1")
+    host = settings.listen.host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.listen.port}"
+
+
+def _asked(address: str, route: str, prompt: str, key_env: str) -> "Explained | None":
+    """Return the explanation of the gateway at `address`; None if none answers. Raises `CallerFault` if it refuses."""
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
+    import msgspec
+
+    from splitsecond.routing.router.explain import Explained
+
+    question = urllib.parse.urlencode({"route": route, "prompt": prompt})
+    headers = {"authorization": f"Bearer {os.environ.get(key_env, '')}"} if key_env else {}
+    request = urllib.request.Request(f"{address}/explain?{question}", headers=headers)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=WAIT_S) as answer:
+            return msgspec.json.decode(answer.read(), type=Explained)
+    except urllib.error.HTTPError as error:
+        with error:
+            body = error.read(4000).decode("utf-8", "replace")
+        raise CallerFault(
+            f"the gateway at {address} refuses ({error.code}): {_message(body)}", kind="refused"
+        ) from None
+    except PARSER_ERRORS:
+        words = f"the server at {address} is not a gateway of this version"
+        raise CallerFault(words, kind="no_gateway", hint="Name another with --url.") from None
+    except OSError:
+        return None
+
+
+def _message(body: str) -> str:
+    import msgspec
+
+    try:
+        return str(msgspec.json.decode(body)["error"]["message"])
+    except (*PARSER_ERRORS, KeyError, TypeError):
+        return body[:200]
+
+
+def _show(found: "Explained", policies: "Mapping[str, Policy]", console: "Console") -> None:
+    from splitsecond.routing.configuration.checkup import tree
+    from splitsecond.routing.construction.expression import parse
+
+    def say(line: str = "", style: str = "") -> None:
+        console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    say(found.route, "bold")
+    try:
+        lines = tree(parse(found.policy, policies), 1)
+    except CallerFault:  # it names policies that only the gateway knows
+        lines = [f"  {found.policy}"]
+    for line in lines:
+        say(line)
+    say(f"\nNow, according to {found.source}:")
+    for choice in found.choices:
+        say(f"{choice.calls / found.calls:6.0%}  {' and '.join(choice.targets) or 'no target'}", "bold")
+        if why := choice.refused or choice.why:
+            say(f"        {why}")
+    say("\nTargets:")
+    for each in found.targets:
+        say(f"  {each.status.target}", "bold")
+        state, reason = each.status.state, each.status.reason
+        words = reason if reason.startswith(state) else ": ".join(filter(None, (state, reason)))
+        say(f"    {words}", LOOKS.get(state, "red"))
+        say(f"    {', '.join(_figures(each))}")
+
+
+def _figures(each: "TargetExplained") -> list[str]:
+    from splitsecond.core.wording import counted_as
+
+    status, facts = each.status, each.facts
+    figures = [f"{status.in_flight} in flight"]
+    if status.ttft_p50_ns is None:
+        figures.append("speed unknown")
+    else:
+        p50 = _ms(status.ttft_p50_ns, is_bound=status.ttft_p50_is_bound)
+        p95 = _ms(status.ttft_p95_ns, is_bound=status.ttft_p95_is_bound)
+        figures.append(f"TTFT p50 {p50}, p95 {p95}")
+    if status.tpot_ns:
+        figures.append(f"{NS_PER_S / status.tpot_ns:.0f} tokens/s")
+    if status.samples:
+        figures.append(f"weight of {counted_as(round(status.samples), 'recent request')}")
+    if status.requests_left is not None:
+        figures.append(f"{counted_as(status.requests_left, 'request')} left")
+    figures.append(_price(facts))
+    return figures
+
+
+def _price(facts: "TargetInfo") -> str:
+    from splitsecond.core.catalog.price import Price
+    from splitsecond.core.money.cost import price_words
+
+    if facts.input_usd is None or facts.output_usd is None:
+        return "no price"
+    price = Price(
+        input_usd=facts.input_usd,
+        output_usd=facts.output_usd,
+        cached_usd=facts.cached_usd,
+        per_hour_usd=facts.per_hour_usd,
+    )
+    blended = f", ${price.blended_usd:.3g} blended" if price.blended_usd else ""
+    day = f" ({facts.priced})" if facts.priced else ""
+    return f"{price_words(price)}{blended}{day}"
+
+
+def _ms(ns: float | None, *, is_bound: bool) -> str:
+    """Format a time; "> 213 ms" if the true time is greater."""
+    return "–" if ns is None else f"{'> ' if is_bound else ''}{ns / NS_PER_MS:.0f} ms"

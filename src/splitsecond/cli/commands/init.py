@@ -1,0 +1,220 @@
+"""`splitsecond init`: a first configuration of the gateway from what this machine has, or from another program's."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from splitsecond.cli.options import CONFIG
+
+if TYPE_CHECKING:
+    from splitsecond.routing.configuration.initial import InitialConfig
+
+SIMULATED_TARGETS = ("sim/groq", "sim/together")
+QUESTION = "Hello"
+MAX_TOKENS = 1_000
+"""Limit of the printed requests: Anthropic's API requires one. Models that reason use some of it before they answer."""
+MAX_SIMULATED = 50
+"""The same for simulated targets, which always write until the limit."""
+MOST_PORT = 65_535
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration to write.")] = CONFIG,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Carry over LiteLLM's configuration, or a list of models as for OpenRouter.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: use everything that is found.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing configuration.")] = False,
+) -> None:
+    """Write splitsecond.yaml from the keys and servers found here.
+
+    \b
+    splitsecond init --yes && splitsecond serve
+    splitsecond init --from litellm.yaml
+
+    Keys of providers are looked for in the environment, servers on the ports 8000, 8080, 11434 and 30000. If there is
+    neither, the targets are simulated, so the gateway can be tried at once. Asks at most three questions, and none
+    with --yes or without a terminal. The client's key is written to FILE with the ending .key, readable by its owner
+    only; an existing one is kept. With --from, names everything that cannot be carried over.
+    """
+    from msgspec import structs
+
+    from splitsecond.core.errors import CallerFault, file_faults, printable
+    from splitsecond.routing.configuration.foreign_config import read_foreign
+    from splitsecond.routing.configuration.initial import config_text
+
+    if file.exists() and not force:
+        raise CallerFault(f"{file} exists", kind="file_taken", hint="Replace it with --force, or name another file.")
+    if file.suffix == ".key":
+        raise CallerFault(f"{file}: the ending .key is for the client's key", kind="bad_option")
+    config = _discovered(ask=not yes and _terminal()) if source is None else read_foreign(source)
+    key_file = None
+    if not config.key:
+        key_file = file.with_suffix(".key")
+        with file_faults(f"cannot write {key_file}", kind="unwritable_file"):
+            _write_key(key_file)
+        config = structs.replace(config, key=f"file:{key_file.name}")
+    with file_faults(f"cannot write {file}", kind="unwritable_file"):
+        file.write_text(config_text(config), "utf-8")
+    typer.echo(f"Wrote {file}{f' and {key_file}' if key_file else ''}.")
+    for line in config.not_carried:
+        typer.echo(f"Not carried over: {printable(line)}")
+    _check(file)
+    typer.echo(_next_steps(file, key_file, config))
+
+
+def _terminal() -> bool:
+    import sys
+
+    return sys.stdin.isatty()
+
+
+def _discovered(*, ask: bool) -> "InitialConfig":
+    """Return a configuration over the servers and providers that are found, servers first."""
+    from splitsecond.routing.configuration.defaults import ROUTE, present
+    from splitsecond.routing.configuration.discovery import find_servers
+    from splitsecond.routing.configuration.initial import PORT, InitialConfig, policy_text
+
+    servers = find_servers()
+    targets = [f"{each.name}/{each.models[0]}" for each in servers]
+    for server, target in zip(servers, targets, strict=True):
+        typer.echo(f"Found a server at {server.base_url}: {target}")
+    comments = [f"{each.name} also serves {', '.join(each.models[1:6])}." for each in servers if each.models[1:]]
+    for each in present(os.environ):
+        targets.append(f"{each.name}/{each.default_model}")
+        typer.echo(f"Found {each.key_variable(os.environ)}: {targets[-1]}")
+    if not targets:
+        targets = list(SIMULATED_TARGETS)
+        comments.append("sim/ targets are simulated: replace them by your own.")
+        typer.echo(
+            "Found no provider's key and no server, so the targets are simulated.\n"
+            "Set a key, such as GROQ_API_KEY, and repeat this with --force."
+        )
+    route, port = ROUTE, PORT
+    if ask:
+        if len(targets) > 1:
+            targets = _asked_targets(targets)
+        route = _asked_route(route)
+        port = _asked_port(port)
+    return InitialConfig(
+        routes={route: policy_text("fallback", targets)},
+        providers={each.name: {"base_url": each.base_url} for each in servers if not each.provider},
+        port=port,
+        comments=comments,
+    )
+
+
+def _asked_port(default: int) -> int:
+    def port(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= MOST_PORT:
+            raise typer.BadParameter(f"got {text}, expected a number from 1 to {MOST_PORT:,}")
+        return int(text)
+
+    found: int = typer.prompt("Port", default=str(default), value_proc=port)
+    return found
+
+
+def _asked_targets(targets: list[str]) -> list[str]:
+    """Ask which targets to use, in which order."""
+    for number, target in enumerate(targets, 1):
+        typer.echo(f"  {number}  {target}")
+    every = ",".join(str(number) for number in range(1, len(targets) + 1))
+
+    def chosen(text: str) -> list[str]:
+        numbers = [each.strip() for each in text.split(",")]
+        if not all(each.isdecimal() and 1 <= int(each) <= len(targets) for each in numbers):
+            raise typer.BadParameter(f"got {text}, expected numbers from 1 to {len(targets)}, such as {every}")
+        return [targets[int(each) - 1] for each in dict.fromkeys(numbers)]
+
+    found: list[str] = typer.prompt("Targets in the order in which to try them", default=every, value_proc=chosen)
+    return found
+
+
+def _asked_route(default: str) -> str:
+    from splitsecond.routing.configuration.target_specs import NAME
+
+    def named(text: str) -> str:
+        if not NAME.fullmatch(text):
+            raise typer.BadParameter(f"got {text}, expected letters, digits, dots and dashes, at most 64")
+        return text
+
+    found: str = typer.prompt("Name that clients give as the model", default=default, value_proc=named)
+    return found
+
+
+def _write_key(path: Path) -> None:
+    """Write a fresh client key that only the owner can read; keep the key of an existing file."""
+    import secrets
+
+    if path.exists():
+        path.chmod(0o600)
+        return
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"sk-{secrets.token_urlsafe(32)}\n")
+
+
+def _check(file: Path) -> None:
+    """Check the configuration as `serve` would. Missing keys and addresses are reported: they can be set later."""
+    from splitsecond.cli.commands.serve import check_profiles
+    from splitsecond.core.errors import CallerFault
+    from splitsecond.routing.configuration.checkup import check_policies
+    from splitsecond.routing.configuration.error_messages import SeveralMistakes
+    from splitsecond.routing.configuration.reading import load
+    from splitsecond.routing.configuration.settings import summary
+    from splitsecond.routing.configuration.warnings import problems
+
+    load(file, os.environ, serving=False)
+    try:
+        settings = load(file, os.environ, checks=(check_profiles, check_policies))
+    except CallerFault as fault:
+        mistakes = fault.mistakes if isinstance(fault, SeveralMistakes) else [fault]
+        first: dict[str, CallerFault] = {}
+        for each in mistakes:
+            first.setdefault(each.hint or each.message, each)  # a key that several routes need is named once
+        for each in first.values():
+            typer.echo(f"Before it can serve: {each}")
+        return
+    for words in problems(settings):
+        typer.echo(f"Problem: {words}")
+    typer.echo(f"It is valid: {summary(settings)}.")
+
+
+def _next_steps(file: Path, key_file: Path | None, config: "InitialConfig") -> str:
+    """Return the commands that start the gateway and send a request, and the same request in Python."""
+    import json
+    import shlex
+
+    url, route = f"http://127.0.0.1:{config.port}/v1", next(iter(config.routes))
+    variable = config.key.removeprefix("env:")
+    shell_key = f"$(cat {shlex.quote(str(key_file))})" if key_file else f"${variable}"
+    python_key = f"open({str(key_file)!r}).read().strip()" if key_file else f'os.environ["{variable}"]'
+    most = MAX_SIMULATED if any(target in config.routes[route] for target in SIMULATED_TARGETS) else MAX_TOKENS
+    body = json.dumps({"model": route, "max_tokens": most, "messages": [{"role": "user", "content": QUESTION}]})
+    body = body.replace(' "messages"', '\n           "messages"')  # in one line it is longer than a terminal
+    serve = "splitsecond serve" if file == CONFIG else f"splitsecond serve {shlex.quote(str(file))}"
+    return f"""
+Start the gateway:
+
+    {serve}
+
+Then, in another terminal:
+
+    curl {url}/chat/completions -H "Authorization: Bearer {shell_key}" \\
+      -H "Content-Type: application/json" \\
+      -d '{body}'
+
+Or in Python (pip install openai):
+
+    {"from openai import OpenAI" if key_file else "import os; from openai import OpenAI"}
+    client = OpenAI(base_url="{url}", api_key={python_key})
+    messages = [{{"role": "user", "content": "{QUESTION}"}}]
+    reply = client.chat.completions.create(model="{route}", max_tokens={most}, messages=messages)
+    print(reply.choices[0].message.content)"""

@@ -1,0 +1,98 @@
+"""`splitsecond recommend`: the best targets for a use, by measured runs or by the speed of real requests."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.log_source import DAYS
+from splitsecond.cli.options import USES, Config, Csv, Days, Json, Log, Markdown
+
+
+def recommend(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]... [USE]",
+            help=f"Folders of runs (default: the gateway's log), and {USES} (default: all).",
+            show_default=False,
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Only targets whose name contains this. Repeatable.", show_default=False),
+    ] = None,
+    needs: Annotated[
+        str, typer.Option(metavar="tools,images", help="What the model must take, by the catalogue.")
+    ] = "",
+    context: Annotated[str, typer.Option(metavar="TOKENS", help="Least context window, such as 128k.")] = "",
+    quality: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your scores of models, such as quality.toml.", show_default=False),
+    ] = None,
+    least_quality: Annotated[
+        float | None, typer.Option(metavar="SCORE", help="Least score of --quality.", show_default=False)
+    ] = None,
+    log: Log = "",
+    config: Config = None,
+    days: Days = DAYS,
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
+) -> None:
+    """Recommend targets for a use, such as voice, chat or batch.
+
+    \b
+    splitsecond recommend voice
+    splitsecond recommend runs/20261120-190746-3fa agent batch
+    splitsecond recommend agent --needs tools --context 128k --quality quality.toml --least-quality 60
+    splitsecond recommend chat batch --only gpt-oss-120b --only llama-3.3-70b
+
+    Of the targets that meet the limit of a use: the best by its figure, and the cheapest. They are judged by speed
+    and price, from runs or from the gateway's log. The quality of responses is not measured: name the models that
+    are good enough with --only, or give them scores with --quality.
+    """
+    from msgspec import to_builtins
+    from rich.console import Console
+
+    from splitsecond.bench.findings.recommendation import SCHEMA
+    from splitsecond.bench.findings.recommendation import recommend as recommended
+    from splitsecond.bench.report.recommendation import recommendation_table
+    from splitsecond.cli.evidence import evidence_of_folders, logged_evidence, requirements, with_requirements
+    from splitsecond.cli.log_source import LoggedTraffic
+    from splitsecond.cli.results import Output
+    from splitsecond.core.errors import CallerFault
+    from splitsecond.core.timing.uses import USES
+    from splitsecond.core.validation import nearest
+
+    runs = [Path(name) for name in names or () if name not in USES]
+    uses = [name for name in names or () if name in USES] or list(USES)
+    if missing := [str(run) for run in runs if not run.exists()]:
+        name = missing[0]
+        if "/" in name:
+            raise CallerFault(f"there is no folder {name}", kind="no_run")
+        hint = f"{nearest(name, USES)} Uses: {', '.join(USES)}.".lstrip()
+        raise CallerFault(f"{name!r} is neither a use nor the folder of a run", kind="unknown_use", hint=hint)
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    required = requirements(needs, context, quality, least_quality)
+    if runs:
+        evidence = evidence_of_folders(runs, only or ())
+        source: dict[str, object] = {"runs": [str(run) for run in runs]}
+        said = f"By {', '.join(map(str, runs))}"
+    else:
+        logged = LoggedTraffic(log, config, days)
+        evidence = logged_evidence(logged, only or ())
+        source = {"since": logged.since, "until": logged.until}
+        said = f"By real requests, {logged.words}"
+    found = recommended(with_requirements(evidence, required), uses)
+
+    def show(console: Console) -> None:
+        console.print(said, highlight=False)
+        for each in found:
+            console.print()
+            recommendation_table(each, console)
+
+    ratings = [{"use": each.use, **to_builtins(one)} for each in found for one in each.candidates]
+    output.write({"schema": SCHEMA, **source, "uses": found}, lambda: ratings, show)
+    show(output.screen())

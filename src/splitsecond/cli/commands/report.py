@@ -1,0 +1,65 @@
+"""`splitsecond report`: the findings of a run, computed again from its observations."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.options import Csv, Json, Markdown
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    slo: Annotated[str, typer.Option(metavar="LIMITS", help="Limits for goodput, instead of those of the run.")] = "",
+    forecast: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POLICY",
+            help="What this policy would have given: race, fallback or hedge over targets of the run. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
+    png: Annotated[bool, typer.Option("--png", help="Also write the plots as PNG files.")] = False,
+    html: Annotated[bool, typer.Option(help="Write report.html.")] = True,
+) -> None:
+    """Recompute the findings of runs from their observations.
+
+    \b
+    splitsecond report runs/monday --slo voice
+    splitsecond report runs/monday --forecast 'race("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")'
+
+    Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
+    """
+    from rich.console import Console
+
+    from splitsecond.bench.report.exports import run_records
+    from splitsecond.bench.report.terminal import run_table
+    from splitsecond.bench.runs.concluding import recompute, run_folder
+    from splitsecond.bench.runs.forecasting import forecast_policies
+    from splitsecond.cli.results import Output, show
+    from splitsecond.log.store.folder import RunFolder
+
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    found = [recompute(path, slo=slo) for path in runs]
+    for run, observations in found:
+        forecast_policies(run, observations, forecast or ())
+    written = True
+    for path, (run, observations) in zip(runs, found, strict=True):
+        with RunFolder.open(run_folder(path)) as folder:
+            written &= show(run, observations, folder, Output(html=html, png=png), screen=output.screen())
+    shown = [run for run, _ in found]
+
+    def tables(console: Console) -> None:
+        for run in shown:
+            run_table(run, console)
+
+    output.write(
+        shown[0] if len(shown) == 1 else shown,
+        lambda: [record for run in shown for record in run_records(run)],
+        tables,
+    )
+    raise typer.Exit(0 if written else 1)

@@ -1,0 +1,90 @@
+"""`splitsecond speed`: grades of targets by the speed of real requests."""
+
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.log_source import DAYS
+from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
+
+
+def speed(
+    only: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Only targets whose name contains one of these.", show_default=False),
+    ] = None,
+    log: Log = "",
+    config: Config = None,
+    days: Days = DAYS,
+    least: Annotated[int, typer.Option(min=1, metavar="N", help="Responses that a grade needs.")] = 500,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="One row per target, model, provider, maker, host, hosting, region, hour, size or key.",
+        ),
+    ] = "target",
+    html: Annotated[
+        str, typer.Option(metavar="FILE", help="Write a page with the chart, filters and all figures.")
+    ] = "",
+    png: Annotated[str, typer.Option(metavar="FILE", help="Write the chart as a PNG file.")] = "",
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
+) -> None:
+    """Grade targets by the speed of the requests that they served.
+
+    \b
+    splitsecond speed
+    splitsecond speed gpt-oss-120b --days 2
+    splitsecond speed --log sqlite:///splitsecond.db --by provider --json speed.json
+    splitsecond speed --html speed.html --png speed.png
+
+    The speed is output tokens divided by the whole time of a request. Grade 1: a median of 100 tokens/s or more,
+    connection and wait included; 2: 70; 3: 50; 4: 30; 5: fewer. Only complete responses have a speed; failures are
+    counted separately. The log holds no prompts and no responses.
+    """
+    from typing import get_args
+
+    from rich.console import Console
+
+    from splitsecond.bench.report.production import speed_table
+    from splitsecond.bench.report.terminal import print_findings
+    from splitsecond.cli.log_source import LoggedTraffic, speeds
+    from splitsecond.cli.results import Output, check_file, write_file
+    from splitsecond.core.validation import one_of
+    from splitsecond.core.wording import full
+    from splitsecond.log.production.speed import SCHEMA, By, speed_statements
+
+    one_of("--by", by, get_args(By))
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    check_file(html, "--html")
+    check_file(png, "--png")
+    logged = LoggedTraffic(log, config, days)
+    found, comparisons = speeds(logged, only=only or (), by=by, least=least)  # type: ignore[arg-type] # checked above
+    statements = speed_statements(found, comparisons)
+
+    def show(console: Console) -> None:
+        console.print(f"Real requests, {logged.words}", highlight=False)
+        speed_table(found, console, by)
+        print_findings(console, statements)
+
+    output.write(
+        {
+            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "least": least,
+            "speeds": found, "comparisons": comparisons, "statements": full(statements),
+        },
+        lambda: found,
+        show,
+    )  # fmt: skip
+    show(output.screen())
+    if html:
+        from splitsecond.log.report.speed_page import render_speed
+
+        page = render_speed(found, full(statements), period=logged.words, least=least, by=by)
+        write_file(page.encode(), html, "--html")
+    if png:
+        from splitsecond.log.report.speed_page import speed_png
+
+        write_file(speed_png(found), png, "--png")

@@ -1,0 +1,71 @@
+"""`splitsecond watch`: the same small benchmark again and again, because providers drift."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from splitsecond.cli.options import OutputTokens, Requests, TargetOptions, of_limits, of_load, of_results, with_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(TargetOptions):
+    """The options of `splitsecond watch`."""
+
+    every: Annotated[str, of_load(metavar="TIME", help="Time from one round to the next: 30m, 3h, 1d.")] = "1h"
+    times: Annotated[int | None, of_load(metavar="N", help="End after this many rounds.", default="never")] = None
+    concurrency: Annotated[str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight.")] = "1"
+    requests: Requests = 20
+    output_tokens: OutputTokens = 128
+    out: Annotated[Path, of_results(metavar="FOLDER", help="The folder of all rounds.")] = Path("watch")
+    fail_if: Annotated[
+        list[str] | None,
+        of_limits(
+            metavar="EXPRESSION",
+            help="Exit 1 if it holds for a row of a round, as in 'ttft_ms.p95 > +20%'. Repeatable.",
+        ),
+    ] = None
+
+
+@with_options(WatchOptions)
+def watch(options: WatchOptions) -> None:
+    """Repeat a benchmark on a schedule, and report drift.
+
+    \b
+    splitsecond watch groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --every 3h --max-cost 20
+    splitsecond watch --base-url http://127.0.0.1:8000/v1 --model mine --every 30m --ignore-eos
+    splitsecond watch groq/openai/gpt-oss-120b --times 1 --fail-if 'ttft_ms.p95 > +20%'
+
+    Each round is a run in a folder of its own, for `report`, `compare` and the gateway's warm start. Rounds that are
+    in the folder already count as past rounds, so a watch that is started again continues. A round is judged by at
+    least 8 rounds before it: one round outside its usual range is unusual, a lasting change is a drift. --max-cost
+    covers all rounds in the folder. With --times the exit code is 1 if a --fail-if holds, if a target has drifted for
+    the worse at the end, or if the last round failed as a whole.
+    """
+    from contextlib import ExitStack
+
+    from splitsecond.bench.findings.gate import parse_gate
+    from splitsecond.bench.runs.planning import watch_jobs
+    from splitsecond.bench.runs.settings import WatchSettings, at_least_one
+    from splitsecond.bench.runs.watching import Watch
+    from splitsecond.cli import option_values
+    from splitsecond.cli.results import Output, check_json
+    from splitsecond.cli.watch_screen import WatchScreen
+
+    check_json(options.json)
+    every_ns = option_values.interval(options.every, "--every")
+    at_least_one(times=options.times)
+    gates = [parse_gate(text) for text in options.fail_if or ()]
+    settings = options.settings(
+        WatchSettings,
+        loads=option_values.loads(options.concurrency, "", "poisson", 1.0, None),
+        every_ns=every_ns,
+        folder=options.out,
+    )
+    with ExitStack() as started:
+        screen = WatchScreen(options.out, Output(json=options.json, html=options.html))
+        job = watch_jobs(settings, started, options.recorded())
+        rounds = Watch(job, options.out, every_ns, screen, max_cost=options.max_cost, gates=gates)
+        code = screen.run(rounds, options.times)
+    raise typer.Exit(code)

@@ -1,0 +1,133 @@
+"""Prices of targets, and the cost of a request's tokens.
+
+Prices are US dollars per million tokens, as providers publish them. They are floats: the cost of a million requests is
+then exact to far less than a cent, and nothing is invoiced from here.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct, structs
+
+from splitsecond.core.catalog.ownership import Ownership
+
+MILLION = 1_000_000
+INPUT_SHARE = 0.75
+"""Share of input tokens in a blended price: three for each output token, as Artificial Analysis states prices."""
+
+
+class Rates(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """US dollars per million tokens of each kind. `cached_usd`: input tokens read from the provider's prompt cache;
+    `cache_write_usd`: input tokens written to it; None: as any other input.
+    """
+
+    input_usd: float
+    output_usd: float
+    cached_usd: float | None = None
+    cache_write_usd: float | None = None
+
+
+class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True):
+    """The rates of all tokens of a request whose prompt is longer than `above_tokens`, cached tokens included."""
+
+    above_tokens: int
+
+
+class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
+    """Price of one target: per token, `per_hour_usd` for a machine, or both. `owned`: what an hour of your own costs.
+
+    `tiers` are sorted by length. `by_tier`: what an answer costs that another speed tier served, as a factor of this
+    price, by the answer's word for that tier. `as_of`: the day (ISO) on which the price was known to be right;
+    `source`: where it is from. A price per hour alone has rates of 0.
+    """
+
+    input_usd: float = 0.0
+    output_usd: float = 0.0
+    per_hour_usd: float | None = None
+    owned: Ownership | None = None
+    tiers: tuple[Tier, ...] = ()
+    by_tier: Mapping[str, float] = {}
+    as_of: str = ""
+    source: str = ""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether tokens have a price; if not, use is free, or paid per hour."""
+        return self.per_hour_usd is None or bool(self.input_usd or self.output_usd)
+
+    @property
+    def free(self) -> bool:
+        """Whether use costs nothing."""
+        return self.per_hour_usd is None and not (self.input_usd or self.output_usd)
+
+    @property
+    def blended_usd(self) -> float | None:
+        """US dollars per million tokens, `INPUT_SHARE` of them input, none cached; None if tokens have no price."""
+        mixed = INPUT_SHARE * self.input_usd + (1 - INPUT_SHARE) * self.output_usd
+        return mixed if self.by_token else None
+
+    def rates(self, input_tokens: int) -> Rates:
+        """Return the rates of a request with a prompt of this length."""
+        found: Rates = self
+        for tier in self.tiers:
+            if input_tokens > tier.above_tokens:
+                found = tier
+        return found
+
+    def scaled(self, factor: float) -> "Price":
+        """Return this price with all rates times `factor`. The price of a machine stays."""
+        return structs.replace(
+            self,
+            **_scaled(self, factor),
+            tiers=tuple(structs.replace(each, **_scaled(each, factor)) for each in self.tiers),
+        )
+
+    def cost_usd(
+        self,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        tier: str = "",
+    ) -> float:
+        """Return the cost of one request in US dollars, without the price per hour.
+
+        `input_tokens` includes tokens read from and written to the cache, `output_tokens` includes reasoning. A kind of
+        token without its own price costs as much as other input. `tier`: the speed tier that served it, in the
+        provider's word; "": not reported.
+        """
+        if tier and (factor := self.by_tier.get(tier)) is not None:
+            return factor * self.cost_usd(
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_tokens=cached_tokens,
+                cache_write_tokens=cache_write_tokens,
+            )
+        rates = self.rates(input_tokens)
+        plain = max(input_tokens - cached_tokens - cache_write_tokens, 0)
+        return (
+            plain * rates.input_usd
+            + cached_tokens * _first(rates.cached_usd, rates.input_usd)
+            + cache_write_tokens * _first(rates.cache_write_usd, rates.input_usd)
+            + output_tokens * rates.output_usd
+        ) / MILLION
+
+    def dearest_usd(self, *, input_tokens: int, output_tokens: int, any_tier: bool = False) -> float:
+        """Return the most that a request with these tokens can cost, in US dollars, without the price per hour.
+
+        Its prompt may be written to the provider's cache. `any_tier`: any speed tier may serve it.
+        """
+        factor = max(1.0, *self.by_tier.values()) if any_tier and self.by_tier else 1.0
+        return factor * max(
+            self.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=written)
+            for written in (0, input_tokens)
+        )
+
+
+def _first(rate: float | None, fallback: float) -> float:
+    return fallback if rate is None else rate
+
+
+def _scaled(rates: Rates, factor: float) -> dict[str, float]:
+    known = {name: getattr(rates, name) for name in Rates.__struct_fields__}
+    return {name: usd * factor for name, usd in known.items() if usd is not None}

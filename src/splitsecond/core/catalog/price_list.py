@@ -1,0 +1,105 @@
+"""Access to the public price list `genai-prices`, which others keep up to date. Only this file imports it.
+
+The import takes 0.5 s and 30 MB, mostly for libraries that it needs for other purposes, so it happens at the first use.
+"""
+
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price, Tier
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice
+
+_KINDS = {
+    "input_usd": "input_mtok",
+    "output_usd": "output_mtok",
+    "cached_usd": "cache_read_mtok",
+    "cache_write_usd": "cache_write_mtok",
+}
+"""The names of the rates here, and in the list."""
+
+
+class ListedPrice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Price and context window of one model in the list; None: unknown."""
+
+    price: Price | None = None
+    context_tokens: int | None = None
+
+
+def listed_price(provider: str, model: str) -> ListedPrice:
+    """Return the list's entry of a model at this hour; empty if it has none."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        _, found = get_snapshot().find_provider_model(model, None, provider, None)
+    except LookupError:
+        return ListedPrice()
+    return ListedPrice(price=_price(found, _as_of()), context_tokens=found.context_window)
+
+
+def models(provider: str) -> dict[str, ListedPrice]:
+    """Return the models of a provider with a price in the list, by the name that a request uses.
+
+    Retired models are left out, and models whose output is not text.
+    """
+    from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
+
+    found = find_provider_by_id(get_snapshot().providers, provider)
+    kept = [model for model in (found.models if found else ()) if not model.deprecated]
+    as_of = _as_of()
+    priced = [(_request_name(model), ListedPrice(_price(model, as_of), model.context_window)) for model in kept]
+    return {name: each for name, each in priced if each.price and each.price.output_usd}
+
+
+def _request_name(model: "ModelInfo") -> str:
+    """Return a model's name in a request. The list's own name may be shorter, as for Fireworks."""
+    if model.is_match(model.id):
+        return model.id
+    exact: str | None = getattr(model.match, "equals", None)
+    return exact or model.id
+
+
+def _price(model: "ModelInfo", as_of: str) -> Price | None:
+    """Return the price at this hour; None if the list has none for text tokens."""
+    import genai_prices
+
+    prices = model.get_prices(clock.wall_time()) if model.prices else None
+    if prices is None or prices.input_mtok is None:
+        return None
+    starts = sorted({tier.start for kind in _KINDS.values() for tier in getattr(getattr(prices, kind), "tiers", ())})
+    return Price(
+        **_rates(prices, 0),
+        tiers=tuple(Tier(above_tokens=start, **_rates(prices, start + 1)) for start in starts),
+        as_of=as_of,
+        source=f"genai-prices {genai_prices.__version__}",
+    )
+
+
+def _rates(prices: "ModelPrice", input_tokens: int) -> dict[str, Any]:
+    found = {}
+    for ours, theirs in _KINDS.items():
+        rate = getattr(prices, theirs)
+        if hasattr(rate, "tiers"):  # the last tier below the length applies to all tokens
+            rate = ([rate.base] + [tier.price for tier in rate.tiers if input_tokens > tier.start])[-1]
+        if rate is not None:
+            found[ours] = float(rate)
+    return {"output_usd": 0.0} | found
+
+
+def _as_of() -> str:
+    """Return the day of the latest price change up to today in the list: the list is at least that recent."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    today = clock.wall_time().date()
+    changes = (
+        getattr(conditional.constraint, "start_date", date.min)
+        for provider in get_snapshot().providers
+        for model in provider.models
+        if isinstance(model.prices, list)
+        for conditional in model.prices
+    )
+    return max((day for day in changes if day <= today), default=date.min).isoformat()

@@ -1,0 +1,178 @@
+"""Prices of targets: from the configuration, then the public price list, then the catalogue's own files.
+
+The list comes before the files because others keep it up to date; a file states a price only if the list lacks it.
+
+Run as a program (`lookup_in_child`), this module reads a `PriceQuery` from standard input and prints a `PriceLookup`,
+both as JSON: a process that must stay small leaves the import of the list, 30 MB, to a child.
+"""
+
+import difflib
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.core.catalog import price_list
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.price_list import ListedPrice
+from splitsecond.core.catalog.provider import TYPO_RATIO, Provider, is_foreign, provider, split_target
+from splitsecond.core.catalog.speed_tier import tier_price
+from splitsecond.core.errors import CallerFault
+
+CHILD_S = 30.0
+"""Timeout of the child process. It needs one second on a slow machine."""
+
+
+def price(target: str, overrides: Mapping[str, Price] | None = None) -> Price | None:
+    """Return the price of "provider/model" at this hour; None if unknown (your own server, a simulator).
+
+    `overrides`: prices by target, or by provider as "provider/*".
+    """
+    given = overrides or {}
+    return given.get(target) or given.get(target.partition("/")[0] + "/*") or listing(target).price
+
+
+def prices(targets: Iterable[str], overrides: Mapping[str, Price] | None = None) -> dict[str, Price | None]:
+    """Return the `price` of each of several targets."""
+    return {target: price(target, overrides) for target in targets}
+
+
+def listing(target: str) -> ListedPrice:
+    """Return price and context window of a target, from the list and the catalogue's file."""
+    owner = _owner(target)
+    return _listing(owner, split_target(target)[1]) if owner else ListedPrice()
+
+
+def _listing(owner: Provider, name: str) -> ListedPrice:
+    name, tier = owner.split_tier(name)
+    model = owner.model(name)
+    listed = price_list.listed_price(owner.prices, model.same_as or name) if owner.prices else ListedPrice()
+    price = listed.price or model.price
+    if price is not None and owner.tiers:
+        price = tier_price(price, name, tier, owner.tiers, owner.standard_tiers)
+    return ListedPrice(price, model.context_tokens or listed.context_tokens)
+
+
+def provider_models(found: Provider) -> dict[str, ListedPrice]:
+    """Return price and context window of every model of a provider in the list or its file, by name."""
+    listed = price_list.models(found.prices) if found.prices else {}
+    known = {name: each for name, each in listed.items() if found.has(name)}
+    for name, model in found.models.items():
+        known.pop(model.same_as, None)
+        known[name] = _listing(found, name)
+    return dict(sorted(known.items()))
+
+
+class PriceQuery(Struct, frozen=True):
+    """The `targets` whose prices to look up, and the `providers` whose models to list."""
+
+    targets: list[str]
+    providers: list[str]
+
+
+class PriceLookup(Struct, frozen=True):
+    """The `prices` and the known `context_tokens` by target, and the names of the `models` in service by provider."""
+
+    prices: dict[str, Price | None] = {}
+    models: dict[str, list[str]] = {}
+    context_tokens: dict[str, int] = {}
+
+
+def lookup_in_child(
+    targets: Iterable[str], providers: Iterable[str] = (), *, timeout_s: float = CHILD_S
+) -> PriceLookup:
+    """Look up the prices of `targets` and the models of `providers`, reading the public list in a child process.
+
+    Blocks for about a second if the list has entries for any of them. Raises `CallerFault` if the child fails.
+    """
+    query = PriceQuery(list(targets), list(providers))
+    owners = [*map(_owner, query.targets), *map(provider, query.providers)]
+    if not any(owner is not None and owner.prices for owner in owners):
+        return _lookup(query)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", __spec__.name],
+            input=msgspec.json.encode(query),
+            capture_output=True,
+            timeout=timeout_s,
+            check=True,
+        )
+        return msgspec.json.decode(ended.stdout, type=PriceLookup)
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        raise CallerFault(f"the prices could not be looked up: {error}", kind="no_prices") from None
+
+
+def _lookup(query: PriceQuery) -> PriceLookup:
+    owners = [provider(name) for name in query.providers]
+    models = {
+        owner.name: _in_service(owner, price_list.models(owner.prices) if owner.prices else ()) for owner in owners
+    }
+    found = {target: listing(target) for target in query.targets}
+    return PriceLookup(
+        {target: each.price for target, each in found.items()},
+        models,
+        {target: each.context_tokens for target, each in found.items() if each.context_tokens is not None},
+    )
+
+
+def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, list[str]]:
+    """Return the day on which the model of a target was taken down ("" if it was not), and targets to use instead.
+
+    For a model that its provider refuses. The targets are of the same provider: the replacement that it names or its
+    default model, or models with similar names. `known`: the provider's models in the list; None: read the list.
+    """
+    owner = _owner(target)
+    if owner is None:
+        return "", []
+    name, model = split_target(target)
+    model, _ = owner.split_tier(model)
+    if day := owner.model(model).retired:
+        instead = owner.model(model).replaced_by or owner.default_model
+        return day, [f"{name}/{instead}"] if instead else []
+    names = _in_service(owner, provider_models(owner) if known is None else known)
+    maker = model.rpartition("/")[0]
+    same_maker = [each for each in names if each.startswith(f"{maker}/")] if maker else []
+    if model in names:
+        return "", []
+    near = difflib.get_close_matches(model, same_maker or names, n=3, cutoff=0.6)
+    retired = {each: about.replaced_by for each, about in owner.models.items() if about.retired and about.replaced_by}
+    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=TYPO_RATIO):  # a typo
+        near = list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
+    return "", [f"{name}/{each}" for each in near]
+
+
+def replacement_hint(day: str, near: Sequence[str]) -> str:
+    """Return the result of `replacements` as a hint; "" if there is none."""
+    retired = f"The provider's retirement date of this model is {day}." if day else ""
+    meant = f"Did you mean {' or '.join(near)}?" if near else ""
+    return f"{retired} {meant}".strip()
+
+
+def _in_service(owner: Provider, of_list: Iterable[str]) -> list[str]:
+    """Return the models of a provider in the list or its file, without the retired ones."""
+    names = dict.fromkeys([*owner.models, *filter(owner.has, of_list)])
+    return [name for name in names if not owner.model(name).retired]
+
+
+def _owner(target: str) -> Provider | None:
+    """Return the provider of a target; None if the catalogue has none (your own server, a simulator)."""
+    if is_foreign(target.partition("/")[0]):
+        return None
+    try:
+        return provider(split_target(target)[0])
+    except CallerFault as fault:
+        if fault.kind in ("unknown_provider", "bad_target"):
+            return None
+        raise
+
+
+def main() -> None:
+    """Read a `PriceQuery` from standard input and print its `PriceLookup`, both as JSON."""
+    query = msgspec.json.decode(sys.stdin.buffer.read(), type=PriceQuery)
+    sys.stdout.buffer.write(msgspec.json.encode(_lookup(query)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,329 @@
+"""Catalogue of providers: one TOML file each, read on demand.
+
+A file's name is the provider's name in a target: `groq.toml` makes `groq/openai/gpt-oss-120b` a target. The file holds
+only what the provider's API does not tell: its address, its API format, the names of its keys in the environment, how
+it departs from its format, and published speeds. `quirks` is passed on unchanged; `upstream` checks it. An invalid
+file is refused as a whole when it is read.
+
+A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a target in the region `cn` of `qwen`, and
+so is `qwen:cn/qwen-plus`. With a colon, a region may also be one that the file does not list (`any_region`).
+"""
+
+import difflib
+import functools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib import resources
+from typing import Any, Literal
+
+import msgspec
+
+from splitsecond.core.catalog.model import CatalogModel, Prefill, PublishedDistance
+from splitsecond.core.catalog.price import Price, Tier
+from splitsecond.core.catalog.speed_tier import SEPARATOR, SpeedTier
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.validation import converted, nearest
+
+Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "google"]
+"""How the key is sent: ``Authorization: Bearer``, or the header of that name. "google": the key is an access token of
+Google Cloud, or the path of a credentials file from which such tokens are made.
+"""
+
+
+class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One region of a provider. `api_key_env`: the variables of its own key; empty: the provider's key."""
+
+    base_url: str
+    api_key_env: tuple[str, ...] = ()
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One provider, or one region of it (`region` is then set, and `name` ends with it).
+
+    `base_url` may hold `{NAME}`, replaced by the environment variable NAME (an account's own address), and `{model}`,
+    if the model is part of the address. `api_key_env`: the variables of its key, in the order in which they are tried;
+    empty: it needs no key. `auth`: how the key is sent (see `Auth`). `default_model`: a chat model that most keys may
+    use; "": none. `prices`: its name in the public price list; "": not listed. `serves`: patterns of the listed models
+    that can be called at this address, as the list has no addresses; empty: all. `billed_by_hour`: users rent the
+    machine, so that the price of a token depends on the load. `closing_stops_billing`: whether a reply that is closed
+    early is billed only up to there; None: not known. `prefill`: whether and how it continues the beginning of a reply;
+    None: not known. `error_in_200`: it may report an error in a response with status 200. `regions`: its other places
+    by name. `tiers`: its speed tiers by name; `standard_tiers`: the words of an answer that none of them served.
+    `any_region`: the pattern of all further ones: `<region>` in it is the name of the region, `<REGION>` the
+    same in capitals for a variable (us-east1: US_EAST1); None: it has no others. `models`: what is known of
+    some of its models, by name. `distances`: published latencies from far away. `notes`: other facts that a caller
+    should know. `checked`: the day on which address and names were last checked against `source`; "": not on its own
+    pages.
+    """
+
+    name: str = ""
+    region: str = ""
+    title: str
+    base_url: str
+    dialect: str = "openai"
+    api_key_env: tuple[str, ...] = ()
+    auth: Auth = "bearer"
+    headers: dict[str, str] = {}
+    quirks: dict[str, Any] = {}
+    default_model: str = ""
+    prices: str = ""
+    serves: tuple[str, ...] = ()
+    billed_by_hour: bool = False
+    closing_stops_billing: bool | None = None
+    prefill: Prefill | None = None
+    error_in_200: bool = False
+    regions: dict[str, Region] = {}
+    any_region: Region | None = None
+    tiers: dict[str, SpeedTier] = {}
+    standard_tiers: tuple[str, ...] = ()
+    models: dict[str, CatalogModel] = {}
+    distances: tuple[PublishedDistance, ...] = ()
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    checked: str = ""
+
+    def model(self, name: str) -> CatalogModel:
+        """Return the catalogue's entry of a model; an empty one if there is none."""
+        return self.models.get(name, _UNKNOWN_MODEL)
+
+    def split_tier(self, model: str) -> tuple[str, str]:
+        """Split the name of a model into the model and its speed tier: "gpt-5@flex" → ("gpt-5", "flex"); "": none.
+
+        Raises `CallerFault` for a tier that is unknown. At a provider without tiers the name is the model's.
+        """
+        if not self.tiers or SEPARATOR not in model:
+            return model, ""
+        base, _, tier = model.rpartition(SEPARATOR)
+        if tier not in self.tiers or not base:
+            raise CallerFault(
+                f"unknown tier {tier!r}; {self.name} has {', '.join(sorted(self.tiers))}",
+                kind="unknown_tier",
+                hint=nearest(tier, self.tiers) or f"For example {self.name}/{base or 'MODEL'}@{min(self.tiers)}.",
+            )
+        return base, tier
+
+    def has(self, listed: str) -> bool:
+        """Return whether a listed model can be called here."""
+        return not self.serves or any(fnmatchcase(listed, pattern) for pattern in self.serves)
+
+    def continues(self, model: str) -> Prefill | None:
+        """Return whether and how a model continues the beginning of a reply; None: not known."""
+        own = self.model(model).prefill
+        return self.prefill if own is None else own
+
+    def key_variable(self, environment: Mapping[str, str]) -> str:
+        """Return the variable that holds its key in this environment; "" if none does."""
+        return next((variable for variable in self.api_key_env if environment.get(variable, "").strip()), "")
+
+
+_UNKNOWN_MODEL = CatalogModel()
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The names allowed in braces in an address: an environment variable, or ``model``."""
+_REGION = re.compile(r"[a-z][a-z0-9-]*[a-z0-9]")
+_WORD = re.compile(r"[a-z0-9]+")
+TYPO_RATIO = 0.85
+"""Similarity ratio (difflib) above which a name is taken as a misspelling of another."""
+OWN_SERVER = "Any OpenAI-compatible server works, by its base URL."
+
+
+def names() -> list[str]:
+    """Return the names of all providers, sorted, without regions."""
+    folder = resources.files(__package__) / "providers"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def is_foreign(name: str) -> bool:
+    """Return whether a name is neither that of a provider nor begins like one of its regions.
+
+    Raises nothing, and reads no file: the message of `provider` for an unknown name reads all of them.
+    """
+    return not any(name == known or name.startswith((f"{known}-", f"{known}:")) for known in names())
+
+
+def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
+    """Return the provider, or the region of one, with this name.
+
+    Raises `CallerFault` for an unknown name, with the nearest ones, and for an invalid file. `own_server`: the hint's
+    sentence on servers outside the catalogue.
+    """
+    known = names()
+    if name in known:
+        return _read(name)
+    owner, colon, region = name.partition(":")
+    if colon and owner in known:
+        return _of_any_region(_read(owner), region, own_server)
+    owners = [owner for owner in known if name.startswith(owner + "-")]
+    for owner in sorted(owners, key=len, reverse=True):
+        found, region = _read(owner), name.removeprefix(owner + "-")
+        if region in found.regions:
+            return _in_region(found, region)
+        if found.regions:
+            raise _unknown(
+                f"{found.title} has no region {region!r}",
+                name,
+                [f"{owner}-{each}" for each in found.regions],
+                own_server,
+            )
+    if owners and not difflib.get_close_matches(name, known, n=1, cutoff=TYPO_RATIO):
+        owner = max(owners, key=len)
+        region = name.removeprefix(owner + "-")
+        raise _unknown(
+            f"{_read(owner).title} has no regions in the catalogue, so {region!r} is unknown", name, known, own_server
+        )
+    raise _unknown(f"unknown provider {name!r}", name, known, own_server, _known_for(name))
+
+
+@functools.cache
+def _read(name: str) -> Provider:
+    """Return the provider in the catalogue's file of this name, which is read once."""
+    file = resources.files(__package__) / "providers" / f"{name}.toml"
+    try:
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise _bad(f"catalog/providers/{name}.toml", str(error)) from None
+    return _checked(name, text)
+
+
+def _checked(name: str, text: str) -> Provider:
+    """Return the provider in the `text` of its file."""
+    place = f"catalog/providers/{name}.toml"
+    found = _parsed(place, text)
+    _check_address(f"{place}: base_url", found.base_url)
+    if found.any_region is not None:
+        filled = found.any_region.base_url.replace("<region>", "r").replace("<REGION>", "R")
+        _check_address(f"{place}: any_region.base_url", filled)
+    for region, each in found.regions.items():
+        _check_address(f"{place}: regions.{region}.base_url", each.base_url)
+    return msgspec.structs.replace(found, name=name)
+
+
+def _parsed(file: str, text: str) -> Provider:
+    """Return the provider in a file's `text`. Raises `CallerFault` if it is not TOML or does not match."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad(file, str(error)) from None
+
+    def fault(place: str, message: str, hint: str) -> CallerFault:
+        return _bad(f"{file}: {place}" if place else file, message, hint)
+
+    try:
+        found = msgspec.convert(raw, Provider)
+    except msgspec.ValidationError:
+        parts: dict[str, type[msgspec.Struct]] = {"models": CatalogModel, "regions": Region, "tiers": SpeedTier}
+        for table, part in parts.items():  # msgspec names no keys of mappings, so each entry is converted by itself
+            named = raw.get(table)
+            for name, value in named.items() if isinstance(named, dict) else ():
+                converted(f"{table}.{name}", value, part, fault)
+        found = converted("", raw, Provider, fault)
+    for place, price, known in _prices(raw):
+        for field in price.keys() - set(known.__struct_fields__):
+            raise _bad(f"{file}: {place}", f"unknown field `{field}`", nearest(field, known.__struct_fields__))
+    return found
+
+
+def _check_address(place: str, url: str) -> None:
+    """Raise `CallerFault` unless paths can be appended to `url`, with or without names in braces."""
+    inside = [part.partition("}") for part in url.split("{")[1:]]
+    if any(not brace or not _NAME.fullmatch(name) for name, brace, _ in inside):
+        raise _bad(place, f"got {url}, expected a variable of the environment between each pair of braces")
+    if not url.startswith(("https://", "http://", "{")):
+        raise _bad(place, f"got {url}, expected an address that begins with https:// or http://")
+    if url.endswith("/"):
+        raise _bad(place, f"got {url}, expected no / at the end: paths are added to it")
+
+
+def _bad(place: str, message: str, hint: str = "") -> CallerFault:
+    """Return the fault for an invalid file, with the place."""
+    return CallerFault(f"{place}: {message}", kind="bad_catalogue", hint=hint)
+
+
+def _prices(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], type[Price] | type[Tier]]]:
+    """Yield each price and tier with its place and type. Checked only here: a run's price may be of a later version."""
+    for name, model in raw.get("models", {}).items():
+        price = model.get("price", {})
+        yield f"models.{name}.price", price, Price
+        for number, tier in enumerate(price.get("tiers", ())):
+            yield f"models.{name}.price.tiers[{number}]", tier, Tier
+
+
+def _in_region(found: Provider, region: str) -> Provider:
+    place = found.regions[region]
+    return msgspec.structs.replace(
+        found,
+        name=f"{found.name}-{region}",
+        region=region,
+        title=f"{found.title}, {region}",
+        base_url=place.base_url,
+        api_key_env=place.api_key_env or found.api_key_env,
+    )
+
+
+def _of_any_region(found: Provider, region: str, own_server: str) -> Provider:
+    """Return a provider in a region that is named after a colon. Raises `CallerFault` if it has no such region."""
+    place = found.regions.get(region)
+    if place is None and found.any_region is not None and _REGION.fullmatch(region):
+
+        def filled(text: str) -> str:
+            return text.replace("<region>", region).replace("<REGION>", region.upper().replace("-", "_"))
+
+        pattern = found.any_region
+        place = Region(base_url=filled(pattern.base_url), api_key_env=tuple(map(filled, pattern.api_key_env)))
+    if place is None:
+        near = [f"{found.name}:{each}" for each in found.regions]
+        raise _unknown(f"{found.title} has no region {region!r}", f"{found.name}:{region}", near, own_server)
+    named = msgspec.structs.replace(found, regions={region: place})
+    return msgspec.structs.replace(_in_region(named, region), name=f"{found.name}:{region}")
+
+
+def _known_for(word: str) -> list[str]:
+    """Return providers with this word in their titles ("google", "kimi"), else those with models that begin with it."""
+    all_providers = [_read(name) for name in names()]
+    titled = [each.name for each in all_providers if word.lower() in _WORD.findall(each.title.lower())]
+    return titled or [
+        each.name for each in all_providers if any(model.startswith(word.lower()) for model in each.models)
+    ]
+
+
+def _unknown(what: str, name: str, known: Sequence[str], own_server: str, known_for: Sequence[str] = ()) -> CallerFault:
+    near = list(dict.fromkeys([*known_for[:4], *difflib.get_close_matches(name, known, n=3, cutoff=0.5)]))
+    return CallerFault(
+        what,
+        kind="unknown_provider",
+        hint=(f"Did you mean {' or '.join(near)}? " if near else f"Known: {', '.join(known) or 'none'}. ") + own_server,
+    )
+
+
+def split_target(target: str, own_server: str = OWN_SERVER) -> tuple[str, str]:
+    """Split a target into provider and model: "groq/llama-3.1-8b-instant" → ("groq", "llama-3.1-8b-instant").
+
+    Raises `CallerFault` if it is not a target; `own_server` as in `provider`.
+    """
+    name, slash, model = target.partition("/")
+    if not slash or not name or not model:
+        raise CallerFault(
+            f"{target!r} is not a target: expected PROVIDER/MODEL",
+            kind="bad_target",
+            hint=f'For example "groq/openai/gpt-oss-120b". {own_server}',
+        )
+    return name, model
+
+
+def fill_base_url(found: Provider, environment: Mapping[str, str]) -> str:
+    """Return the provider's base URL with each `{NAME}` replaced from the environment; `{model}` stays.
+
+    Raises `CallerFault` if a variable is missing.
+    """
+    names_in_url = [name for part in found.base_url.split("{")[1:] if (name := part.partition("}")[0]) != "model"]
+    missing = [name for name in names_in_url if not environment.get(name)]
+    if missing:
+        raise CallerFault(
+            f"{found.title} needs {' and '.join(missing)} in the environment for its address {found.base_url}",
+            kind="missing_setting",
+            hint=f"For example: export {missing[0]}=...",
+        )
+    return found.base_url.format_map(
+        {name: environment[name].rstrip("/") for name in names_in_url} | {"model": "{model}"}
+    )

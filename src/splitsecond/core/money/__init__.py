@@ -1,0 +1,1 @@
+"""Cost of attempts, from token counts and prices."""

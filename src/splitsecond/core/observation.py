@@ -1,0 +1,374 @@
+"""Record of one attempt: made once when it ends, frozen, never updated.
+
+All times are monotonic nanoseconds; a run stores one wall-clock time together with its monotonic time, so that they can
+be dated. What did not happen is None. Metrics (TTFT, TPS, …) are not stored but computed here, so that they are defined
+once.
+
+An observation contains no price (prices change; costs are computed from the token counts and the price of a date) and
+no text of prompts or answers.
+
+The strings after the fields are the source of docs/observations.md.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from splitsecond.core.events import RateLimits
+
+Outcome = Literal["ok", "failed", "cancelled"]
+Role = Literal["measured", "warmup", "cooldown", "calibration", "winner", "loser"]
+LOAD_ROLES: tuple[Role, ...] = ("warmup", "measured", "cooldown")
+"""The roles of the requests that make the load of a condition."""
+ArrivalClock = Literal["packets", "kernel", "process"]
+"""What arrival times were taken from: the packets that brought the bytes, the kernel's stamp of a read (that of its
+last packet), or this process's clock at the read."""
+TokenSource = Literal["usage", "tokenizer", "events", "estimate", ""]
+
+REFUSED = 400
+"""From this status on, a response is an error, which is not billed."""
+
+
+class PacketCounts(Struct, frozen=True, omit_defaults=True):
+    """What the packet clock has seen.
+
+    Packets of all streams; those `lost` because the ring was full; and of our own streams those that came early
+    (`reordered`), those without new bytes (`repeated`: retransmissions), and reads whose packets were not in the ring
+    (`missed`), which have the kernel's time.
+    """
+
+    packets: int = 0
+    lost: int = 0
+    reordered: int = 0
+    repeated: int = 0
+    missed: int = 0
+
+    def since(self, before: "PacketCounts") -> "PacketCounts":
+        """Return what came after `before`."""
+        return PacketCounts(
+            self.packets - before.packets,
+            self.lost - before.lost,
+            self.reordered - before.reordered,
+            self.repeated - before.repeated,
+            self.missed - before.missed,
+        )
+
+
+class FaultRecord(Struct, frozen=True, omit_defaults=True):
+    """A `Fault` in an observation."""
+
+    type: str
+    """Who is at fault: `CallerFault`, `ProviderFault`, `NetworkFault`, `TimedOut`, `Overloaded`, `AllFailed` or
+    `InternalFault`."""
+    kind: str
+    """A fixed word to count by, such as `http_429`, `refused` or `truncated`."""
+    phase: str
+    """How far the request had come, such as `connect` or `first token`."""
+    message: str
+    """What happened."""
+    status: int = 0
+    """The HTTP status of the response, 0 without one."""
+    hint: str = ""
+    """What to try."""
+    retry_after_ns: int | None = None
+    """How long the provider asks us to wait."""
+
+
+class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One attempt: one request to one target. A call may need several (race, retry).
+
+    Order of the times: due <= start <= sent <= head <= first_event <= first_token <= last_token <= end.
+    """
+
+    id: str
+    """Identifies the attempt: the id of its call and a number; `CALL.0` is the record of a policy's whole call."""
+    call: str
+    """The id of the call."""
+    target: str
+    """The target, or the policy for the record of a whole call."""
+    condition: str = ""
+    """The condition of the run, such as target and concurrency, that the attempt belongs to."""
+    round: int = 0
+    """The round of the run, from 1, in which it was sent; 0 outside a run's rounds."""
+    node: str = ""
+    """The node that sent it; empty in a run of one machine. Its times are on the clock of the machine that led the run,
+    shifted by the difference of the two clocks, so that differences between them are those of the node's own clock."""
+    role: Role = field(default_factory=lambda: "measured")  # msgspec would leave a plain default out of the JSON
+    """Why it was sent. `warmup` and `cooldown` requests keep the load complete around the measured ones; `winner` and
+    `loser` are attempts of one call of a policy."""
+    outcome: Outcome = "ok"
+    """`cancelled`: we closed it before its end."""
+    fault: FaultRecord | None = None
+    """What failed."""
+    streamed: bool = True
+    """Whether the answer was requested as a stream. If not, its first token is all of it."""
+
+    due_ns: int = 0
+    """When the schedule wanted to send the request; 0 without a schedule."""
+    start_ns: int = 0
+    """When the call came in, before any connecting."""
+    dns_ns: int = 0
+    """Duration of the name lookup; 0 on a reused connection."""
+    tcp_ns: int = 0
+    """Duration of the TCP handshake; 0 on a reused connection."""
+    tls_ns: int = 0
+    """Duration of the TLS handshake; 0 on a reused connection."""
+    reused: bool = False
+    """Whether an open connection was reused."""
+    resent: bool = False
+    """Whether the request was sent again, because the server had closed the first connection without answering."""
+    rtt_ns: int | None = None
+    """The kernel's smoothed round-trip time of the connection (TCP_INFO), if the system reports it."""
+    sent_ns: int | None = None
+    """When the first byte of the request was written to a ready connection."""
+    head_ns: int | None = None
+    """When the status line and headers arrived."""
+    first_event_ns: int | None = None
+    """When the first event of the stream arrived, with or without content."""
+    first_token_ns: int | None = None
+    """When the first content arrived."""
+    first_answer_ns: int | None = None
+    """When the first content that is not reasoning arrived."""
+    last_token_ns: int | None = None
+    """When the last content arrived."""
+    end_ns: int = 0
+    """When the attempt ended."""
+
+    token_at: Sequence[int] = []
+    """The arrival of each content event."""
+    token_lengths: Sequence[int] = []
+    """The characters in each content event, to divide the tokens among events that contain several."""
+    tokens_so_far: Sequence[int] = []
+    """The provider's running count of output tokens at each content event, if it sends one."""
+
+    status: int = 0
+    """The HTTP status, 0 without a response."""
+    finish_reason: str = ""
+    """Why the answer ended, in the provider's words."""
+    done_marker: bool = False
+    """Whether the end mark of the API format was received."""
+    input_tokens: int | None = None
+    """Tokens of the prompt, by the provider's count, cached ones included."""
+    output_tokens: int | None = None
+    """Tokens of the answer, reasoning included."""
+    reasoning_tokens: int | None = None
+    """Output tokens that were reasoning."""
+    unstreamed_tokens: int | None = None
+    """Output tokens without content of their own, besides reasoning that was not shown at all: what a streamed summary
+    of the reasoning leaves out, and the token that ends an answer."""
+    cached_tokens: int | None = None
+    """Input tokens read from the provider's prompt cache."""
+    cache_write_tokens: int | None = None
+    """Input tokens written to the provider's prompt cache."""
+    token_source: TokenSource = ""
+    """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content events.
+    `estimate`: the provider reported counts that cannot be true, so all counts are our own: output by content events or
+    characters, and in the log of the gateway input by bytes."""
+
+    events: int = 0
+    """The number of events in the stream."""
+    body_bytes: int = 0
+    """The bytes of the response body."""
+    lag_max_ns: int = 0
+    """The longest time that received bytes waited until we read them: the lateness of the instrument."""
+    lag_sum_ns: int = 0
+    """The sum of these times over all reads."""
+    reads: int = 0
+    """The number of socket reads; with the packet clock, of packets."""
+    kernel_time: bool = False
+    """Whether arrivals are receive timestamps of the kernel; otherwise they are the clock when the read began."""
+    packet_time: bool = False
+    """Whether each arrival is the timestamp of the packet that brought it; otherwise that of the last packet of a read.
+    """
+    first_merged_ns: int = 0
+    """By how much the first token was dated back, because it was read together with later ones; 0 if it was not."""
+    sparse: bool = False
+    """Whether several packets were read together on purpose, without the packet clock: then the times of the tokens
+    between the first and the last are upper bounds, and gaps between tokens are not known."""
+    last_merged_ns: int = 0
+    """By how much the last token can have come earlier than recorded, because it was read together with later packets;
+    0 if its time is exact."""
+    max_read_tokens: int = 0
+    """The most content events in one read: a burst, or we were late."""
+    server_timings: dict[str, float] = {}
+    """What the server reports about its own time, by its own names and in its own units."""
+    tier: str = ""
+    """The speed tier that served the request, in the provider's word (OpenAI's `service_tier`, Anthropic's `speed`);
+    empty if the answer does not say."""
+    limits: RateLimits | None = None
+    """What the provider reports about its rate limits in the headers."""
+
+    def compact(self) -> "Observation":
+        """Return this observation with arrays instead of lists: less than a third of the memory.
+
+        JSON has no arrays, so encode it before. Raises `OverflowError` for a number that no worker reports.
+        """
+        kinds = {"token_at": "q", "token_lengths": "I", "tokens_so_far": "I"}
+        lists = {name: numbers for name in kinds if (numbers := getattr(self, name))}
+        return replace(self, **{name: array(kinds[name], numbers) for name, numbers in lists.items()})
+
+    @property
+    def clock(self) -> ArrivalClock:
+        """What the arrival times were taken from."""
+        return "packets" if self.packet_time else "kernel" if self.kernel_time else "process"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the answer is complete."""
+        return self.outcome == "ok"
+
+    @property
+    def closed_by_us(self) -> bool:
+        """Whether we closed the attempt: its answer was not wanted any more, or a deadline passed."""
+        return is_closed_by_us(self.outcome, "" if self.fault is None else self.fault.type)
+
+    @property
+    def closed_early(self) -> bool:
+        """Whether we closed the attempt after its request was sent and before its output was counted."""
+        fault_type = "" if self.fault is None else self.fault.type
+        return is_closed_early(self.sent_ns is not None, self.outcome, fault_type, self.token_source)
+
+    @property
+    def unbilled(self) -> bool:
+        """Whether the attempt is not billed: it was not sent, or refused before its first token."""
+        return is_unbilled(self.sent_ns is not None, self.first_token_ns is not None, self.status)
+
+    @property
+    def ttft_ns(self) -> int | None:
+        """Time to first token: first_token − sent."""
+        if self.first_token_ns is None or self.sent_ns is None:
+            return None
+        return self.first_token_ns - self.sent_ns
+
+    @property
+    def ttft_ms(self) -> float | None:
+        """`ttft_ns` in milliseconds."""
+        return _ms(self.ttft_ns)
+
+    @property
+    def ttft_cold_ns(self) -> int | None:
+        """Time to first token including the set-up of the connection: TTFT plus DNS, TCP and TLS."""
+        if self.first_token_ns is None or self.sent_ns is None:
+            return None
+        return self.first_token_ns - self.sent_ns + self.dns_ns + self.tcp_ns + self.tls_ns
+
+    @property
+    def ttft_due_ns(self) -> int | None:
+        """Time to first token counted from when the request was due: free of coordinated omission."""
+        if self.first_token_ns is None or not self.due_ns:
+            return None
+        return self.first_token_ns - self.due_ns
+
+    @property
+    def first_answer_after_ns(self) -> int | None:
+        """Time to first answer: first_answer − sent; the first token that is not reasoning."""
+        if self.first_answer_ns is None or self.sent_ns is None:
+            return None
+        return self.first_answer_ns - self.sent_ns
+
+    @property
+    def e2e_ns(self) -> int | None:
+        """End to end: last_token − sent."""
+        if self.last_token_ns is None or self.sent_ns is None:
+            return None
+        return self.last_token_ns - self.sent_ns
+
+    @property
+    def e2e_ms(self) -> float | None:
+        """`e2e_ns` in milliseconds."""
+        return _ms(self.e2e_ns)
+
+    @property
+    def response_ns(self) -> int | None:
+        """Response time, end to end from when the request was due (service time is `e2e_ns`)."""
+        if self.last_token_ns is None or not self.due_ns:
+            return None
+        return self.last_token_ns - self.due_ns
+
+    @property
+    def late_ns(self) -> int | None:
+        """How late the request left: sent − due. Our own lateness plus connecting and waiting for a free slot."""
+        if self.sent_ns is None or not self.due_ns:
+            return None
+        return self.sent_ns - self.due_ns
+
+    @property
+    def streamed_tokens(self) -> int | None:
+        """N: output tokens that were streamed. What was billed but not streamed does not count."""
+        if self.output_tokens is None:
+            return None
+        hidden_reasoning = (self.reasoning_tokens or 0) if self.first_answer_ns == self.first_token_ns else 0
+        return max(self.output_tokens - hidden_reasoning - (self.unstreamed_tokens or 0), 0)
+
+    @property
+    def first_event_tokens(self) -> int:
+        """n1: tokens in the first content event.
+
+        The provider's running count is exact, if there is one. With fewer events than tokens, it is the first event's
+        share of the characters; otherwise 1.
+        """
+        if self.tokens_so_far:
+            return max(self.tokens_so_far[0], 1)
+        n, events = self.streamed_tokens, len(self.token_lengths)
+        if n is None or events == 0 or n <= events:
+            return 1
+        return max(1, round(n * self.token_lengths[0] / max(sum(self.token_lengths), 1)))
+
+    @property
+    def tps(self) -> float | None:
+        """Tokens per second after the first token: (N − n1) / (last_token − first_token).
+
+        None, not 0, below two tokens, or if all arrived at once.
+        """
+        if self.first_token_ns is None or self.last_token_ns is None:
+            return None
+        span = self.last_token_ns - self.first_token_ns
+        n = self.streamed_tokens if span > 0 else None
+        if n is None:
+            return None
+        tokens = n - self.first_event_tokens
+        return tokens * 1e9 / span if tokens >= 1 else None
+
+    @property
+    def tpot_ns(self) -> float | None:
+        """Time per output token, 1/TPS."""
+        tps = self.tps
+        return None if tps is None else 1e9 / tps
+
+    @property
+    def total_tps(self) -> float | None:
+        """Return total TPS, the production speed: output tokens / (end − start).
+
+        It counts from the arrival of the call, connecting and waiting included, so a target that answers after a
+        fallback is charged for the wait. None for a request that failed or has no count, or a count of 0.
+        """
+        if not self.ok or not self.output_tokens or self.end_ns <= self.start_ns:
+            return None
+        return self.output_tokens * 1e9 / (self.end_ns - self.start_ns)
+
+    @property
+    def gaps_ns(self) -> list[int]:
+        """ITL, raw: the gaps between content events, in order."""
+        return [b - a for a, b in zip(self.token_at, self.token_at[1:], strict=False)]
+
+
+def is_closed_by_us(outcome: str, fault_type: str) -> bool:
+    """See `Observation.closed_by_us`. The log calls it without an observation."""
+    return outcome == "cancelled" or (outcome == "failed" and fault_type == "TimedOut")
+
+
+def is_closed_early(sent: bool, outcome: str, fault_type: str, token_source: str) -> bool:
+    """See `Observation.closed_early`. The log calls it without an observation."""
+    return sent and token_source != "usage" and is_closed_by_us(outcome, fault_type)
+
+
+def is_unbilled(sent: bool, has_token: bool, status: int) -> bool:
+    """See `Observation.unbilled`. The log calls it without an observation."""
+    return not has_token and (not sent or status >= REFUSED)
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6

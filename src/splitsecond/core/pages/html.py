@@ -1,0 +1,181 @@
+"""Rendering of a report as one HTML file that needs no network, no server and no other file.
+
+`render` fills a template of `templates/` with plain data: texts, tables and plots. All pages share `base.html`, with
+its headline, its style sheet and its script. A content security policy lets the page run its own script and load
+nothing, so an offline copy is complete, and text from a provider cannot call out. Templates escape every text; without
+JavaScript, the page lacks only its buttons.
+
+This module imports Jinja2: import it inside the function that writes a report, so that `--help` stays fast.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+
+import jinja2
+import msgspec
+from msgspec import Struct
+
+from splitsecond.core.pages.chart import Legends, Plot
+from splitsecond.core.pages.figure_cells import FigureCell
+from splitsecond.core.pages.theme import page_colours
+from splitsecond.core.wording import counted_as
+
+
+class TableCell(Struct, frozen=True, kw_only=True):
+    """A table cell that is more than plain text.
+
+    Attributes:
+        text: Its text.
+        notes: Lines of small print below the text.
+        look: "weak" for a figure from too few requests, "bad" for a failure, "strong" for bold.
+        target: Whether the text is the name of a target, which gets its mark.
+        invalid: Whether the row is INVALID.
+    """
+
+    text: str
+    notes: Sequence[str] = ()
+    look: str = ""
+    target: bool = False
+    invalid: bool = False
+
+
+def figure_cell(found: FigureCell) -> TableCell:
+    """Return the cell of a figure, with its interval below it."""
+    notes = [found.interval] if found.interval else []
+    return TableCell(text=found.figure, notes=notes, look="weak" if found.needs else "")
+
+
+Row = Sequence[str | TableCell]
+
+FILTERED = """\
+filterRows(document.getElementById("filters"), JSON.parse(document.getElementById("data").textContent).rows,
+  [...document.querySelectorAll(".chart .row")], [...document.querySelectorAll("#rows tbody tr")]);
+"""
+"""The call of `filterRows` on a page."""
+
+
+class HtmlTable(Struct, frozen=True, kw_only=True):
+    """A table. The first cell of a row is its heading; with `prose`, the last column holds sentences.
+
+    `export`: whether it has buttons for CSV and Markdown.
+    """
+
+    caption: str
+    head: Sequence[str]
+    body: Sequence[Row]
+    prose: bool = False
+    export: bool = False
+
+
+class Tile(Struct, frozen=True, kw_only=True):
+    """One number of a headline. `target`: the name of the target that it belongs to, or ""; `note`: small print."""
+
+    label: str
+    value: str
+    unit: str = ""
+    target: str = ""
+    note: str = ""
+
+
+class Badge(Struct, frozen=True, kw_only=True):
+    """Judgement on a whole page in a few words. `look`: "good", "warn" or "bad"."""
+
+    text: str
+    look: str
+
+
+class Headline(Struct, frozen=True, kw_only=True):
+    """Top of a page: a sentence with the main finding, up to three numbers, and whether to rely on them."""
+
+    sentence: str = ""
+    tiles: Sequence[Tile] = ()
+    badge: Badge | None = None
+
+
+def render(
+    template: str,
+    plots: Sequence[Plot],
+    legends: Legends,
+    *,
+    headline: Headline | None = None,
+    filtered: Sequence[Mapping[str, str]] = (),
+    **context: object,
+) -> str:
+    """Render a page.
+
+    `legends` has the entries of each kind of legend that the plots name. `filtered` has the properties of each row of a
+    table that the page can filter (`templates/filters.js`). `context` is what the template uses.
+    """
+    by_section: dict[str, list[Plot]] = {}
+    for plot in plots:
+        by_section.setdefault(plot.section, []).append(plot)
+    style = page_style()
+    script = template_source("page.js") + (template_source("filters.js") + FILTERED if filtered else "")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            plots=by_section,
+            legends={kind: list(entries.values()) for kind, entries in legends.items()},
+            marks=legends.get("targets", {}),
+            headline=headline or Headline(),
+            style=style,
+            script=script,
+            policy=f"default-src 'none'; script-src '{csp_hash(script)}'; style-src '{csp_hash(style)}'",
+            # Without "<", nothing in the data can end the script element.
+            data=msgspec.json.encode({"rows": filtered}).decode().replace("<", "\\u003c"),
+            **context,
+        )
+    )
+
+
+def page_style() -> str:
+    """Return the style sheet of all pages."""
+    return page_colours() + "".join(map(template_source, ("chart.css", "filters.css", "page.css")))
+
+
+def contents(body: str) -> list[tuple[str, str]]:
+    """Return the id and the heading of each section of a page, as they stand in its markup."""
+    found = []
+    for section in body.split('<section id="')[1:]:
+        tag, _, inside = section.partition(">")
+        if inside.startswith("<h2>"):
+            found.append((tag.partition('"')[0], inside.removeprefix("<h2>").partition("</h2>")[0]))
+    return found
+
+
+def _by_legend(plots: Sequence[Plot]) -> list[tuple[str, list[Plot]]]:
+    """Return the plots of each legend, in order."""
+    found: dict[str, list[Plot]] = {}
+    for plot in plots:
+        found.setdefault(plot.legend, []).append(plot)
+    return list(found.items())
+
+
+def csp_hash(text: str) -> str:
+    """Return the hash by which a content security policy names a script or a style sheet."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("splitsecond.core.pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["counted_as"] = counted_as
+    environment.filters["contents"] = contents
+    environment.filters["by_legend"] = _by_legend
+    return environment
+
+
+def template_source(name: str) -> str:
+    """Return a file of `templates/` as it is."""
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]

@@ -1,0 +1,131 @@
+"""Numbers of one attempt in a fixed layout, so that millions of attempts are read without a Python object for each.
+
+The log keeps them beside its columns, as `attempts.packed`. `core/timing/columns` reads many of them at once with
+numpy, which this module does not import, because the gateway uses it.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+from struct import Struct as Layout
+from typing import NamedTuple, TypeVar
+from zlib import crc32
+
+from splitsecond.core.observation import Outcome, TokenSource, is_closed_by_us, is_closed_early, is_unbilled
+
+Made = TypeVar("Made")
+
+FIELDS = {
+    "came_us": "q", "label": "Q", "call": "I", "attempts": "H", "flags": "H",
+    "wait_ns": "q", "took_ns": "q", "decode_ns": "q",
+    "decoded": "i", "input_tokens": "i", "output_tokens": "i", "cached_tokens": "i", "cache_write_tokens": "i",
+}  # fmt: skip
+"""Fields in their order, with their formats in `struct`; little-endian, without padding. `label`: hash of the names
+(`AttemptLabel`). `call`: hash of the call's id, 0 if it has one attempt. `attempts`: attempts of the call. The others:
+see `AttemptColumns`."""
+PACKED = Layout("<" + "".join(FIELDS.values()))
+LABEL_AT = 8
+"""Place of the label, in bytes."""
+MOST_ATTEMPTS = 0xFFFF
+
+OUTCOMES: tuple[Outcome, ...] = ("ok", "failed", "cancelled")
+SOURCES: tuple[TokenSource, ...] = ("usage", "tokenizer", "events", "", "estimate")
+WAIT_ENDED, WAIT_CLOSED = 1, 2
+UNKNOWN = -1
+UNBILLED, CLOSED_EARLY, LOSER = 64, 128, 256
+"""Flags above two bits each for outcome, source and wait. The highest bit is the third one of the source."""
+_OUTCOME: dict[str, int] = {name: place for place, name in enumerate(OUTCOMES)}
+_SOURCE: dict[str, int] = {name: (place & 3) << 2 | (place & 4) << 7 for place, name in enumerate(SOURCES)}
+
+
+class AttemptLabel(NamedTuple):
+    """Names by which attempts are counted. `tier`: the speed tier that served it; `fault`: its kind, "" for none."""
+
+    target: str
+    client: str = ""
+    route: str = ""
+    tier: str = ""
+    fault: str = ""
+
+
+@lru_cache(maxsize=4096)
+def label_hash(target: str, client: str, route: str, tier: str, fault: str) -> int:
+    """Return 64 bits that stand for the names of an attempt."""
+    text = "\n".join((target, client, route, tier, fault)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+def call_hash(call: str) -> int:
+    """Return 32 bits that, with the time of the call, stand for its id. Only calls with several attempts need them."""
+    return crc32(call.encode("utf-8", "surrogatepass"))
+
+
+def attempt_numbers(
+    make: Callable[..., Made],
+    came_us: int,
+    label: int,
+    call: int,
+    attempts: int,
+    outcome: str,
+    role: str,
+    streamed: bool,
+    fault_type: str,
+    status: int,
+    unstreamed_tokens: int | None,
+    times: tuple[int | None, int | None, int | None, int | None, int | None, int, int | None],
+    tokens: tuple[int | None, int | None, int | None, int | None, int | None, str],
+) -> Made:
+    """Return what `make` makes of the fields, in their order: `PACKED.pack`, or another function.
+
+    `times`: sent, headers, first token, first token of the answer, last token, and end, in nanoseconds from the arrival
+    of the call; then the tokens of the first event. `tokens`: input, cached, written to the cache, output, reasoning;
+    then their source. Raises `struct.error` if `make` packs and a number is too large.
+    """
+    sent, _, first_token, first_answer, last_token, end, first_event_tokens = times
+    input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, source = tokens
+    if (
+        outcome == "ok" and streamed and role != "loser" and not unstreamed_tokens and not reasoning_tokens
+        and sent is not None and first_token is not None and last_token is not None
+        and output_tokens and output_tokens > 0 and input_tokens is not None
+    ):  # most attempts: this is all that is left of what follows  # fmt: skip
+        return make(
+            came_us, label, call, attempts, _SOURCE[source] | WAIT_ENDED << 4, first_token - sent, end,
+            last_token - first_token, output_tokens - (first_event_tokens or 1), input_tokens, output_tokens,
+            cached_tokens or 0, cache_write_tokens or 0,
+        )  # fmt: skip
+    flags = _OUTCOME[outcome] | _SOURCE[source]
+    wait = 0
+    if role == "loser":
+        flags |= LOSER
+    if is_closed_early(sent is not None, outcome, fault_type, source):
+        flags |= CLOSED_EARLY
+    if is_unbilled(sent is not None, first_token is not None, status):
+        flags |= UNBILLED
+    if sent is not None and streamed:
+        if first_token is not None:
+            flags |= WAIT_ENDED << 4
+            wait = first_token - sent
+        elif is_closed_by_us(outcome, fault_type):
+            flags |= WAIT_CLOSED << 4
+            wait = end - sent
+    decoded = UNKNOWN
+    if output_tokens is not None:  # as in `Observation.tps`
+        streamed_tokens = output_tokens - (unstreamed_tokens or 0)
+        if reasoning_tokens and first_answer == first_token:
+            streamed_tokens -= reasoning_tokens
+        decoded = max(streamed_tokens, 0) - (first_event_tokens or 1)
+    return make(
+        came_us,
+        label,
+        call,
+        attempts,
+        flags,
+        wait,
+        end,
+        UNKNOWN if first_token is None or last_token is None else last_token - first_token,
+        decoded,
+        UNKNOWN if input_tokens is None else input_tokens,
+        UNKNOWN if output_tokens is None else output_tokens,
+        cached_tokens or 0,
+        cache_write_tokens or 0,
+    )

@@ -1,0 +1,74 @@
+"""Render a request to bytes, and refuse what must not be sent, such as a line break in a header.
+
+Accept-Encoding is "identity": a compressor holds tokens back until it has a block, which would be measured as the
+model's latency. Headers and body are one piece, so that they leave in one packet if they fit.
+"""
+
+import re
+from functools import lru_cache
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.transport.exchange import Origin, Request, check_target
+
+_OURS = frozenset({"content-length", "transfer-encoding"})
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
+_NOT_IN_VALUE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
+
+
+def render(request: Request, origin: Origin, *, via_proxy: bool = False, extra: str = "") -> bytes:
+    """Return the bytes of `request`. `via_proxy`: the request line has the whole URL; `extra`: additional header lines.
+
+    Raises `CallerFault` for a method, path or header that cannot be sent. No message contains a header's value.
+    """
+    head, names = _head(request.method, request.path, request.headers, origin, via_proxy, extra)
+    fresh, body = "", request.body
+    for name, value in request.fresh:
+        if _key(name) in names:
+            raise CallerFault("the request has the same header twice", kind="bad_header")
+        if not (value.isascii() and value.isprintable()) and (found := _NOT_IN_VALUE.search(value)):
+            raise _bad_value(name, found)
+        fresh += f"{name}: {value.strip()}\r\n"
+    if body or request.method in _METHODS_WITH_BODY:
+        fresh += f"Content-Length: {len(body)}\r\n"
+    return b"".join((head, fresh.encode("latin-1"), b"\r\n", body))
+
+
+@lru_cache(maxsize=512)
+def _head(
+    method: str, path: str, headers: tuple[tuple[str, str], ...], origin: Origin, via_proxy: bool, extra: str
+) -> tuple[bytes, frozenset[str]]:
+    """Return the request line with all headers that do not change, and the names of those headers."""
+    if not _TOKEN.fullmatch(method):
+        raise CallerFault(f"got the method {method!r}, expected one like POST", kind="bad_request")
+    check_target(path)
+    names = frozenset(_key(name) for name, _ in headers)
+    for name, value in headers:
+        if found := _NOT_IN_VALUE.search(value):
+            raise _bad_value(name, found)
+    lines = [f"{method} {origin if via_proxy else ''}{path} HTTP/1.1"]
+    if "host" not in names:
+        lines.append(f"Host: {origin.authority}")
+    lines += [f"{name}: {value.strip()}" for name, value in headers]
+    if "accept-encoding" not in names:
+        lines.append("Accept-Encoding: identity")
+    return ("\r\n".join(lines) + "\r\n" + extra).encode("latin-1"), names
+
+
+@lru_cache(maxsize=512)
+def _key(name: str) -> str:
+    """Return the header's name in lower case. Raises `CallerFault` if it may not be sent."""
+    key = name.lower()
+    if not _TOKEN.fullmatch(name):
+        raise CallerFault(f"got the header name {name!r}, expected letters, digits and dashes", kind="bad_header")
+    if key in _OURS:
+        raise CallerFault(f"the header {name} is set by the transport; remove it from the request", kind="bad_header")
+    return key
+
+
+def _bad_value(name: str, found: re.Match[str]) -> CallerFault:
+    return CallerFault(
+        f"the value of header {name} holds {found.group()!r} at position {found.start()} of {len(found.string)}",
+        kind="bad_header",
+        hint="If it is a key, look for a line break or a copied character in it.",
+    )

@@ -1,0 +1,20 @@
+"""Anthropic's API format, Messages, in both roles.
+
+`pass_on` encodes a request of this format for a target of the same format, `to_chat` rewrites it in the common chat
+form for targets of other formats.
+"""
+
+from splitsecond.core.wire.anthropic.answers import (
+    StreamWriter,
+    counts,
+    error_body,
+    model_entry,
+    model_list,
+    token_count,
+)
+from splitsecond.core.wire.anthropic.decode import AnthropicDecoder as decoder
+from splitsecond.core.wire.anthropic.decode import fault_from_response
+from splitsecond.core.wire.anthropic.encode import count, encode, pass_on
+from splitsecond.core.wire.anthropic.to_chat import sources, to_chat
+from splitsecond.core.wire.server_request import parse_anthropic as parse_request
+from splitsecond.core.wire.server_request import parse_anthropic_count as parse_count

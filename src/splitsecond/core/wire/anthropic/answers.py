@@ -1,0 +1,199 @@
+"""Server role: answers of Anthropic's Messages as bytes.
+
+The writer takes OpenAI's finish reasons and writes Anthropic's.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from splitsecond.core.events import TokenKind, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.core.wire.provider_errors import THREADS
+from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json, typed_event
+from splitsecond.core.wire.sse import encode_event
+
+NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_TEXT = ({"type": "text", "text": ""}, {"type": "text_delta", "text": SLOT})
+_BLOCKS: dict[TokenKind, tuple[dict[str, Any], dict[str, str]]] = {
+    "text": _TEXT,
+    "reasoning": (
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": SLOT},
+    ),
+    "refusal": _TEXT,
+    "tool": ({}, {"type": "input_json_delta", "partial_json": SLOT}),
+}
+"""The start of a block and a delta, for each kind of token.
+
+The block of a tool call starts with its name. A refusal is a text, and the stop reason tells that it is one.
+"""
+
+_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def _stop_reason(finish: str, *, refused: bool) -> str:
+    """Return the stop reason of an answer with this finish reason. `refused`: it has a refusal."""
+    return "refusal" if refused and finish == "stop" else _REASONS.get(finish, finish)
+
+
+class StreamWriter(AnswerWriter):
+    """Writer of one answer: see `AnswerWriter`. There is one choice.
+
+    A block begins with the first token of its kind and ends with the first token of another. Finish reason and usage
+    share an event, so `finish` only ends the last block; the event comes with `usage`, or with `done` if there is no
+    usage.
+    """
+
+    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
+        head = {"id": id, "type": "message", "role": "assistant", "model": model}
+        self._message: dict[str, Any] = {**head, "stop_reason": None, "stop_sequence": None}
+        self._block = -1
+        self._open = False
+        self._kind: TokenKind | None = None
+        self._around = (b"", b"")
+        self._reason: str | None = None
+        self._refused = False
+
+    def resume(self, blocks: int, kind: TokenKind | None, *, is_open: bool) -> None:
+        """Continue an answer that another writer began, with that number of blocks.
+
+        `is_open`: the last block has not ended; `kind`: the kind of tokens that it takes, None for none.
+        """
+        self._block, self._open, self._kind = blocks - 1, is_open, kind
+        if kind is not None:
+            self._around = self._frame(kind)
+
+    @property
+    def kind(self) -> TokenKind | None:
+        """The kind of tokens that the open block takes; None: no block is open, or it takes none."""
+        return self._kind
+
+    def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
+        """Return the start of the message. Of `usage` only the input is written."""
+        counts = _usage_fields(replace(usage or Usage(0), output_tokens=0, reasoning_tokens=None))
+        return typed_event("message_start", message={**self._message, "content": [], "usage": counts})
+
+    def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
+        """Return one content event, after the start of its block if it is the first.
+
+        Raises `KeyError` for "audio", which Anthropic does not have.
+        """
+        begun = b"" if kind == self._kind else self._begin(kind, _BLOCKS[kind][0])
+        before, after = self._around
+        return begun + before + to_json(text) + after
+
+    def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
+        """Return the start of a tool call. Dots and colons in ids of other providers are replaced: Anthropic rejects
+        them."""
+        return self._begin(
+            "tool", {"type": "tool_use", "id": NOT_IN_AN_ID.sub("_", call_id), "name": name, "input": {}}
+        )
+
+    def finish(self, reason: str, index: int = 0) -> bytes:
+        self._reason = _stop_reason(reason, refused=self._refused)
+        return self._end_block()
+
+    def usage(self, usage: Usage) -> bytes:
+        delta = {"stop_reason": self._reason, "stop_sequence": self.stop_sequence}
+        self._reason = None
+        return typed_event("message_delta", delta=delta, usage=_usage_fields(usage))
+
+    def done(self) -> bytes:
+        return (self.usage(Usage(0)) if self._reason is not None else b"") + typed_event("message_stop")
+
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
+        """Return an error inside the stream; nothing should follow. Anthropic's error type follows from the status."""
+        return encode_event(error_body(code if isinstance(code, int) else 500, message), "error")
+
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
+        (answer,) = answers
+        content: list[dict[str, Any]] = []
+        if answer.reasoning:
+            content.append({"type": "thinking", "thinking": answer.reasoning, "signature": ""})
+        if text := answer.text or answer.refusal:
+            content.append({"type": "text", "text": text})
+        content += [
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call.name, call.arguments)}
+            for call in answer.calls
+        ]
+        reason = _stop_reason(answer.finish, refused=bool(answer.refusal))
+        end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, "usage": _usage_fields(usage)}
+        return to_json({**self._message, "content": content, **end})
+
+    def _begin(self, kind: TokenKind, block: dict[str, Any]) -> bytes:
+        ended = self._end_block()
+        self._open, self._kind = True, kind
+        self._refused = self._refused or kind == "refusal"
+        self._block += 1
+        self._around = self._frame(kind)
+        return ended + typed_event("content_block_start", index=self._block, content_block=block)
+
+    def _frame(self, kind: TokenKind) -> tuple[bytes, bytes]:
+        """Return the bytes before and after the text of a delta of the block."""
+        return around_slot(typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1]))
+
+    def _end_block(self) -> bytes:
+        if not self._open:
+            return b""
+        self._open, self._kind = False, None
+        return typed_event("content_block_stop", index=self._block)
+
+
+def error_body(status: int, message: str, type: str = "", code: str | None = None, param: str | None = None) -> bytes:
+    """Return the body of an error response. Anthropic's error type follows from the status; of codes only those about
+    threads have a place."""
+    kind = _ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
+    details = {"details": {"error_code": code}} if code and code.startswith(THREADS) else {}
+    return to_json({"type": "error", "error": {"type": kind, "message": message, **details}})
+
+
+def model_list(names: Sequence[str]) -> bytes:
+    """Return the list of the models with these `names`, on one page."""
+    ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+    return to_json({"data": [_model(name) for name in names], "has_more": False, **ends})
+
+
+def model_entry(name: str) -> bytes:
+    """Return the description of one model."""
+    return to_json(_model(name))
+
+
+def _model(name: str) -> dict[str, Any]:
+    named = {"type": "model", "id": name, "display_name": name}
+    return {**named, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
+
+
+def token_count(tokens: int) -> bytes:
+    """Return the answer to a request that counts tokens."""
+    return to_json({"input_tokens": tokens})
+
+
+def counts(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a whole answer that hold its token counts."""
+    return {"usage": _usage_fields(usage)}
+
+
+def _usage_fields(usage: Usage) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0) - (usage.cache_write_tokens or 0),
+        "output_tokens": usage.output_tokens or 0,
+    }
+    fields |= known(cache_read_input_tokens=usage.cached_tokens, cache_creation_input_tokens=usage.cache_write_tokens)
+    if usage.reasoning_tokens is not None:
+        fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return fields

@@ -1,0 +1,244 @@
+"""Client role: the body of an answer from Anthropic to events, and an error response to a fault.
+
+Each event is decoded once, to the one structure `MessageEvent`; its ``type`` decides, or the name in its ``event:``
+line if the type is missing. msgspec skips fields that are not named here at C speed. Every field may be absent or null,
+and no field has two meanings, so one structure serves stream events, whole answers and errors.
+
+Content: deltas of text, thinking and tool arguments, and the name at the start of a tool call. Not content: signatures
+and encrypted thinking, which become data of `Quiet`, citations, results of the provider's own tools, and unknown types,
+which Anthropic announces for the future. A refusal has no text: it is the stop reason "refusal".
+
+An answer is complete if it has a ``stop_reason``. ``message_stop`` after it is the end mark, and proves nothing alone.
+Blocks are parts of the one answer, so all tokens have index 0.
+
+Usage. Anthropic counts input in three parts, which add up: ``input_tokens`` (neither read from the cache nor written to
+it), ``cache_creation_input_tokens`` and ``cache_read_input_tokens``. ``output_tokens`` includes thinking; newer models
+report its share (``output_tokens_details.thinking_tokens``). A stream reports usage at least twice, each time for the
+message so far. A count that a later event omits, or reports as 0, keeps its value: counts never decrease. The first
+event, ``message_start``, has all of the input, but its ``output_tokens`` is a placeholder of a few tokens and is
+ignored.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core.errors import CallerFault, Fault, Phase
+from splitsecond.core.events import Event, Finish, Quiet, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire import provider_errors
+from splitsecond.core.wire.provider_errors import error_of
+from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.tool_calls import ToolCalls
+
+
+class OutputDetails(Struct, gc=False):
+    """``output_tokens_details``."""
+
+    thinking_tokens: Count | None = None
+
+
+class UsageShape(Struct, gc=False):
+    """``usage``. `input_tokens` excludes tokens read from the cache or written to it."""
+
+    input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    output_tokens_details: OutputDetails | None = None
+    speed: Any = None
+
+
+class Block(Struct, gc=False):
+    """A block of content, whole or at its start. `id`, `name`, `input`: of a tool call. `data`: encrypted thinking."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Raw = Raw()
+
+
+class Delta(Struct, gc=False):
+    """The addition of an event to a block, or (`stop_reason`) to the message."""
+
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
+
+
+class Message(Struct, gc=False):
+    """The message in ``message_start``, which has only its usage, raw as in `MessageEvent`."""
+
+    usage: Raw = ABSENT
+
+
+class MessageEvent(Struct, gc=False):
+    """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of the block.
+
+    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    """
+
+    type: str = ""
+    index: Any = None
+    message: Message | None = None
+    content_block: Block | None = None
+    delta: Delta | None = None
+    usage: Raw = ABSENT
+    error: Any = None
+    content: list[Block] | None = None
+    stop_reason: str | None = None
+
+
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_NO_INPUT = (b"", b"{}", b"null")
+
+
+class AnthropicDecoder(StreamDecoder):
+    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. Anthropic sends no timings."""
+
+    event_form = whole_form = msgspec.json.Decoder(MessageEvent)
+    done_ends = False
+    end_name = "a stop_reason"
+    marker_name = "message_stop"
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
+        self._finished = ""
+        self._counts = Counts()
+        self._calls = ToolCalls()
+
+    def _take_event(self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
+        self._chunks += 1
+        kind = parsed.type or name
+        if kind == "content_block_delta" and parsed.delta is not None:
+            delta = parsed.delta
+            if delta.text:
+                self._add_token(at, out, delta.text, "text")
+            elif delta.thinking:
+                self._add_token(at, out, delta.thinking, "reasoning")
+            elif delta.partial_json:
+                self._add_token(at, out, delta.partial_json, "tool", self._calls.begun(_number(parsed.index)))
+            elif delta.signature:
+                out.append(Quiet(at, "signature", delta.signature))
+            else:
+                out.append(Quiet(at, kind))
+        elif kind == "error" or parsed.error:
+            self._report_error(at, out, error_of(parsed.error or None), data)
+        elif kind == "message_stop":
+            self._end(at, out, marker=True)
+        else:
+            self._take_other(kind, parsed, at, out)
+
+    def _take_other(self, kind: str, parsed: MessageEvent, at: int, out: list[Event]) -> None:
+        before = len(out)
+        if parsed.content_block is not None:
+            self._take_block(parsed.content_block, _number(parsed.index), at, out)
+        if parsed.message is not None:
+            self._count(parsed.message.usage, at, out, opening=True)
+        if parsed.delta is not None:
+            self._take_reason(parsed.delta.stop_reason, at, out)
+        self._count(parsed.usage, at, out)
+        if len(out) == before or kind == "message_start":
+            out.insert(before, Quiet(at, kind or "empty"))
+
+    def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
+        """Take block `number`, at its start or whole."""
+        if block.thinking:
+            self._add_token(at, out, block.thinking, "reasoning")
+        if block.signature:
+            out.append(Quiet(at, "signature", block.signature))
+        if block.data:
+            out.append(Quiet(at, block.type, block.data))
+        if block.text:
+            self._add_token(at, out, block.text, "text")
+        if block.type.endswith("tool_use"):
+            answerable = block.type == "tool_use"  # the provider runs the other tools itself
+            if block.name:
+                part = self._calls.part(number, block.id or "", block.name) if answerable else None
+                self._add_token(at, out, block.name, "tool", part)
+            if (arguments := bytes(block.input)) not in _NO_INPUT:
+                self._add_token(at, out, arguments.decode("utf-8", "replace"), "tool", self._calls.begun(number))
+
+    def _take_reason(self, reason: str | None, at: int, out: list[Event]) -> None:
+        if reason and reason != self._finished:
+            self._finished = reason
+            out.append(Finish(at, reason))
+
+    def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
+        shape = self._read_counts(data, _decode_usage, at, out)
+        if shape is not None:
+            self._note_tier(shape.speed)
+            self._add_usage(out, self._counts.take(shape, at, opening=opening))
+
+    def _take_whole(self, parsed: MessageEvent, body: bytes, at: int, out: list[Event]) -> None:
+        if parsed.type == "error" or parsed.error:
+            self._report_error(at, out, error_of(parsed.error or None), body)
+            return
+        if parsed.content is None:
+            self._break(at, out, "malformed", "the body is JSON without any content", body)
+            return
+        for number, block in enumerate(parsed.content):
+            self._take_block(block, number, self._json_at, out)
+        self._take_reason(parsed.stop_reason, self._json_at, out)
+        self._count(parsed.usage, self._json_at, out)
+        self._complete(at, out, marker=False)
+
+    def _is_whole(self, marker: bool) -> bool:
+        return bool(self._finished)
+
+
+def _number(index: Any) -> int:
+    """Return the number of a block. Servers that omit it have one block at a time."""
+    return index if isinstance(index, int) else 0
+
+
+class Counts:
+    """Sum of the usage reports of one answer."""
+
+    def __init__(self) -> None:
+        self._counts: tuple[int | None, ...] = (None,) * 5
+
+    def take(self, shape: UsageShape, at: int, *, opening: bool = False) -> Usage | None:
+        """Add `shape` and return the usage so far, None if nothing is known. `opening`: it came with
+        ``message_start``."""
+        details = shape.output_tokens_details
+        reported = (
+            shape.input_tokens,
+            shape.cache_creation_input_tokens,
+            shape.cache_read_input_tokens,
+            None if opening else shape.output_tokens,
+            details.thinking_tokens if details else None,
+        )
+        self._counts = fresh, written, read, output, thinking = tuple(map(_later, self._counts, reported))
+        input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
+        if input_tokens is None and output is None:
+            return None
+        return Usage(at, input_tokens, output, thinking, read, written)
+
+
+def _later(before: int | None, now: int | None) -> int | None:
+    return now if now or before is None else before
+
+
+_ACCOUNT = re.compile(r"credit balance|API usage limits|organization has been disabled", re.IGNORECASE)
+_ACCOUNT_HINT = "Anthropic does not serve this account now: check its billing and its limits."
+"""An account without credit, over its own limit or disabled gets a 400, which is not the caller's fault: another target
+may serve the request. Only the message shows it, and a message may quote the request; so it decides for one request
+only, and does not lock the key."""
+
+
+def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
+    """Return the fault of an error response."""
+    fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
+    if isinstance(fault, CallerFault) and _ACCOUNT.search(fault.message):
+        return provider_errors.not_the_callers(fault, _ACCOUNT_HINT)
+    return fault

@@ -1,0 +1,254 @@
+"""Client role: a call in the common chat form as a request for ``/messages``.
+
+Anthropic requires a limit on output tokens: a call without one gets `DEFAULT_MAX_TOKENS`. Every field that OpenAI does
+not define is Anthropic's own and passes unchanged (``thinking``, ``top_k``, ``system``, ``output_config``, …); it wins
+over a field of OpenAI's with the same meaning. Tools that are not OpenAI's functions are Anthropic's own, too.
+
+The version of the format is in a header: the client's own, or the one set here. On Vertex it is in the body, and the
+model is in the path.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import chat_form
+from splitsecond.core.wire.anthropic import messages
+from splitsecond.core.wire.anthropic.to_chat import NO_THREAD, no_threads
+from splitsecond.core.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
+from splitsecond.core.wire.reasoning import BUDGETS, LEAST_BUDGET, ReasoningRequest, requested
+from splitsecond.core.wire.translation import (
+    leave_out,
+    left_out,
+    not_translatable,
+    object_field,
+    refuse,
+    short,
+    take_tools,
+)
+
+DEFAULT_MAX_TOKENS = 8192
+"""Enough for a long answer, and accepted by every model that is still served."""
+
+_JSON_ONLY = "Respond with one JSON object and nothing else: no other text, no code fence."
+"""The instruction in the place of the format "json_object", which Anthropic does not have."""
+
+_VERTEX_VERSION = "vertex-2023-10-16"
+"""The same format as in `_VERSION_HEADER`."""
+_VERSION_HEADER = ("anthropic-version", "2023-06-01")
+Headers = tuple[tuple[str, str], ...]
+NO_HINTS: Mapping[str, str] = {}
+_KNOWN = ("parallel_tool_calls", "service_tier", "user", "safety_identifier")
+_SERVICE_TIERS = {
+    "auto": "auto",
+    "priority": "auto",
+    "default": "standard_only",
+    "flex": "standard_only",
+    "standard_only": "standard_only",
+}
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
+_LEAST_TOP_P = 0.95
+_FIRST_THINKING = (3, 7)
+_FIRST_ADAPTIVE = (4, 6)
+_NEWEST = (99, 0)
+"""The version of a Claude whose name has no version ("claude-opus-latest")."""
+
+
+def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """Encode `call` for `model`.
+
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Anthropic does not have.
+    """
+    fields = chat_form.chat_fields(call, "Anthropic", known=_KNOWN)
+    streamed = quirks.streamed(call)
+    body: dict[str, Any] = {"model": model, "stream": streamed}
+    turns = chat_form.chat_messages(fields.pop("messages", []), "Anthropic", pictures=True, failures=True)
+    chat_form.leave_reasoning(call, turns)
+    system, body["messages"] = messages.translate(turns)
+    if system:
+        body["system"] = system
+    if call.hints.get("prompt_cache") == "mark":
+        messages.mark_end(system, body["messages"])
+    leave_out(call, fields, "seed")
+    _refuse_sampling(fields)
+    if (stop := chat_form.stop_list(fields)) is not None:
+        body["stop_sequences"] = stop
+    if (tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Anthropic")) is not None:
+        body["service_tier"] = tier
+    older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
+    user = older if newer is None else newer
+    if isinstance(user, str):
+        body["metadata"] = {"user_id": user}
+    body |= _tools(fields)
+    limit = chat_form.take_output_limit(fields)
+    kind, schema = chat_form.output_format(fields, "Anthropic")
+    if kind == "json_object":
+        left_out(call, "response_format")
+        body["system"] = [*system, {"type": "text", "text": _JSON_ONLY}]
+    config: dict[str, Any] = {"format": {"type": kind, "schema": schema}} if kind == "json_schema" else {}
+    wanted = requested(call, fields, model, quirks.thinking, own="thinking")
+    if wanted is not None and wanted.is_set:
+        thinking, chosen = _thinking(call, wanted, model, limit, body)
+        if thinking and not wanted.off:
+            _leave_sampling(call, fields)
+        body |= thinking
+        config |= chosen
+    config |= object_field("output_config", fields.pop("output_config", {}))
+    if config:
+        body["output_config"] = config
+    body |= fields
+    if limit is None:
+        limit = DEFAULT_MAX_TOKENS
+        match body.get("thinking"):
+            case {"budget_tokens": int(budget)}:  # the limit must exceed it
+                limit += budget
+    body["max_tokens"] = limit
+    return _request(body, model, quirks, streamed)
+
+
+def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """Encode `call`, whose body is in Anthropic's form, for `model`: its fields pass unchanged.
+
+    Only unsigned reasoning is removed from the conversation (`messages`). The version of the format and the names of
+    beta features (``anthropic-beta``) are the client's, if the call's hints hold them. Raises `CallerFault` for a
+    conversation that the provider should have kept (`thread`), unless it keeps them.
+    """
+    if call.body.get("thread") not in NO_THREAD and not quirks.threads:
+        raise no_threads()
+    streamed = quirks.streamed(call)
+    body = {**messages.own_body(call), "model": model, "stream": streamed}
+    return _request(body, model, quirks, streamed, call.hints)
+
+
+def count(call: Call, model: str) -> Encoded:
+    """Encode the request that counts the tokens of `call`, whose body is in Anthropic's form, for `model`."""
+    body = msgspec.json.encode({**messages.own_body(call), "model": model})
+    version, fresh = _client_headers(call.hints)
+    return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, *version), body, streamed=False, fresh=fresh)
+
+
+def _client_headers(hints: Mapping[str, str]) -> tuple[Headers, Headers]:
+    """Return the header of the version if it is the usual one, and the headers that are the client's own."""
+    own = {"anthropic-version": hints.get("version", ""), "anthropic-beta": hints.get("betas", "")}
+    given = tuple((name, value) for name, value in own.items() if value)
+    return () if own["anthropic-version"] else (_VERSION_HEADER,), given
+
+
+def _request(
+    body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, hints: Mapping[str, str] = NO_HINTS
+) -> Encoded:
+    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
+    body |= quirks.extra_fields
+    if quirks.betas:
+        given = [beta.strip() for beta in hints.get("betas", "").split(",")]
+        hints = {**hints, "betas": ",".join(dict.fromkeys([*filter(None, given), quirks.betas]))}
+    if quirks.on_vertex:
+        betas = hints.get("betas", "")
+        named = {"anthropic_beta": [beta.strip() for beta in betas.split(",")]} if betas else {}
+        body = {"anthropic_version": _VERTEX_VERSION, **named} | {name: body[name] for name in body if name != "model"}
+        path = f"/models/{quote(model, safe='@')}:{'streamRawPredict' if streamed else 'rawPredict'}"
+        return Encoded(path, headers, msgspec.json.encode(body), streamed)
+    version, fresh = _client_headers(hints)
+    return Encoded("/messages", (*headers, *version), msgspec.json.encode(body), streamed, fresh=fresh)
+
+
+def _refuse_sampling(fields: dict[str, Any]) -> None:
+    """Remove sampling fields that Anthropic does not have; refuse values that would change the answer."""
+    refuse(fields, {"presence_penalty": (0,), "frequency_penalty": (0,)}, "Anthropic")
+    temperature = fields.get("temperature")
+    if isinstance(temperature, int | float) and temperature > 1:
+        raise not_translatable(f"temperature {short(temperature)}", "Anthropic", "Possible here: 0 to 1.")
+
+
+def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
+    """Leave out what Anthropic rejects together with thinking: a temperature other than 1, top_k, top_p below 0.95."""
+    temperature, top_p = fields.get("temperature"), fields.get("top_p")
+    if temperature != 1:
+        leave_out(call, fields, "temperature")
+    if isinstance(top_p, int | float) and top_p < _LEAST_TOP_P:
+        leave_out(call, fields, "top_p")
+    leave_out(call, fields, "top_k")
+
+
+def _tools(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return ``tools`` and ``tool_choice``; their fields are removed from `fields`."""
+    tools, choice = take_tools(fields), fields.pop("tool_choice", None)
+    parallel = fields.pop("parallel_tool_calls", True)
+    if not tools:
+        return {}
+    translated: dict[str, Any] = {"tools": [_tool(tool) for tool in tools]}
+    chosen = {"type": "auto"} if choice is None else _tool_choice(choice)
+    if not parallel and chosen["type"] != "none":
+        translated["tool_choice"] = {**chosen, "disable_parallel_tool_use": True}
+    elif choice is not None:
+        translated["tool_choice"] = chosen
+    return translated
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    match tool:
+        case {"type": "function", "function": {"name": str()}}:
+            function = {key: value for key, value in tool["function"].items() if value is not None}
+            schema = function.pop("parameters", None) or {"type": "object", "properties": {}}
+            own = {key: value for key, value in tool.items() if key not in ("type", "function")}
+            return {**function, "input_schema": schema, **own}
+        case {"type": "function"} | {"type": "custom", "custom": _}:
+            raise not_translatable(f"the tool {short(tool)}", "Anthropic")
+        case dict():
+            return tool
+    raise CallerFault(f"a tool must be an object, got {short(tool)}")
+
+
+def _tool_choice(choice: Any) -> dict[str, Any]:
+    match choice:
+        case str() if choice in _CHOICES:
+            return {"type": _CHOICES[choice]}
+        case {"type": "function", "function": {"name": str(name)}}:
+            return {"type": "tool", "name": name}
+        case {"type": "auto" | "any" | "tool" | "none", **_rest}:
+            return dict(choice)
+    raise not_translatable(f"tool_choice {short(choice)}", "Anthropic")
+
+
+def _thinking(
+    call: Call, wanted: ReasoningRequest, model: str, limit: Any, body: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return ``thinking``, and the additions to ``output_config``, for a request that is `body` so far.
+
+    Claude chooses the amount of thinking itself since 4.6, and has a budget before that, which is part of the limit on
+    output tokens; before 3.7 it does not think. Other providers' models with this API format have the budget. A model
+    that thinks cannot be forced to call a tool, and with a budget it needs the thinking before the tool calls that are
+    being answered; in these cases thinking stays off.
+    """
+    if wanted.off:
+        return {"thinking": {"type": "disabled"}}, {}
+    version = _version(model)
+    adaptive = version is not None and version >= _FIRST_ADAPTIVE
+    config = {"effort": wanted.level(call, _EFFORTS)} if adaptive and wanted.tokens is not None else {}
+    budget = wanted.tokens or BUDGETS["medium"]
+    if isinstance(limit, int):
+        budget = min(budget, limit - 1)
+    forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
+    unable = version is not None and version < _FIRST_THINKING
+    if forced or unable or (not adaptive and (budget < LEAST_BUDGET or messages.lacks_reasoning(body["messages"]))):
+        left_out(call, wanted.name)
+        return {}, config
+    shown = {} if wanted.shown is None else {"display": "summarized" if wanted.shown else "omitted"}
+    how = {"type": "adaptive"} if adaptive else {"type": "enabled", "budget_tokens": budget}
+    return {"thinking": {**how, **shown}}, config
+
+
+def _version(model: str) -> tuple[int, int] | None:
+    """Return the version of a Claude; None for other models."""
+    found = _VERSION.search(model)
+    if found is None:
+        return _NEWEST if "claude" in model else None
+    return int(found[1]), int(found[2] or 0)

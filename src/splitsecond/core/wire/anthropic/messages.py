@@ -1,0 +1,169 @@
+"""Messages for Anthropic: translated from OpenAI's form, or the client's own without unsigned reasoning.
+
+Translation. Anthropic has turns of blocks by "user" and "assistant", and the system prompt beside them. Consecutive
+turns of one role become one, because Anthropic requires the results of parallel tool calls together. System messages go
+to the front, as at Anthropic's own compatibility endpoint. Block types that only Anthropic has pass unchanged, and so
+do the marks of its prompt cache (``cache_control``) on a part or a message.
+
+Reasoning. Anthropic accepts reasoning only in its own blocks, which have a signature. The plain text
+(``reasoning_content``) is left out of a translated request. In a conversation of Anthropic's own form, answers of other
+targets leave blocks without a signature, and those are removed: the bytes are searched for an empty signature, and only
+a conversation that holds one is decoded. If a tool call that is being answered loses the reasoning before it, a model
+with a reasoning budget would reject the request, so reasoning is switched off.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from splitsecond.core.service import Call
+from splitsecond.core.validation import plain_value, read_json
+from splitsecond.core.wire.anthropic.answers import NOT_IN_AN_ID
+from splitsecond.core.wire.chat_form import Message, file_data, media_of, read_part
+from splitsecond.core.wire.translation import left_out, not_translatable
+
+_UNSIGNED = re.compile(rb'"signature"\s*:\s*""')
+UNSIGNED_REASONING = "thinking blocks"
+"""The name of what was left out, for the client."""
+
+Blocks = list[dict[str, Any]]
+
+
+def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]]:
+    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for content that Anthropic rejects."""
+    system: Blocks = []
+    turns: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        role, blocks = "user" if message.role == "tool" else message.role, _blocks(message, where)
+        native = dict(message.native)
+        if (mark := native.pop("cache_control", None)) is not None and blocks:
+            blocks[-1] = {**blocks[-1], "cache_control": mark}
+        if role == "assistant" and not blocks:
+            continue  # Anthropic rejects an empty message of the assistant
+        if role == "system":
+            system += blocks
+        elif turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+            turns[-1] |= native
+        else:
+            turns.append({"role": role, "content": blocks, **native})
+    return system, turns
+
+
+def mark_end(system: Blocks, turns: Sequence[dict[str, Any]]) -> None:
+    """Mark the last block of the system prompt, or else of the last turn, for the prompt cache: all up to it is cached.
+
+    The cache finds a prompt by everything before a mark, so parts that change from request to request belong after it.
+    An existing mark stays.
+    """
+    blocks = system or (turns[-1]["content"] if turns else [])
+    if blocks:
+        blocks[-1] = {"cache_control": {"type": "ephemeral"}, **blocks[-1]}
+
+
+def _blocks(message: Message, where: str) -> Blocks:
+    blocks = _content(message.content, where)
+    if message.role == "tool":
+        identity = _identity(message.tool_call_id or "")
+        failed = {"is_error": True} if message.is_error else {}
+        return [{"type": "tool_result", "tool_use_id": identity, "content": blocks, **failed}]
+    if message.refusal:
+        blocks.append({"type": "text", "text": message.refusal})
+    for number, call in enumerate(message.tool_calls or ()):
+        arguments = call.arguments(f"{where}.tool_calls[{number}]")
+        named = {"id": _identity(call.id), "name": call.function.name}
+        blocks.append({"type": "tool_use", **named, "input": arguments})
+    return blocks
+
+
+def _content(content: str | list[dict[str, Any]] | None, where: str) -> Blocks:
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    blocks = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(parts)]
+    return [block for block in blocks if block.get("type") != "text" or block["text"]]  # Anthropic rejects empty ones
+
+
+def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
+    kind, value = read_part(part, place)
+    match kind:
+        case "text":
+            block = part if part["type"] == "text" else {"type": "text", "text": value}
+        case "image" if not value.startswith("data:"):
+            block = {"type": "image", "source": {"type": "url", "url": value}}
+        case "image":
+            block = {"type": "image", "source": _inline(value, f"{place}.image_url")}
+        case "file":
+            source = _inline(file_data(part, place, "Anthropic"), f"{place}.file.file_data")
+            named = {"title": name} if (name := part["file"].get("filename")) else {}
+            block = {"type": "document", "source": source, **named}
+        case _ if not isinstance(part.get("type"), str) or part["type"] == "input_audio":
+            raise not_translatable(f"{place}.type {part.get('type')!r}", "Anthropic")
+        case _:
+            return part
+    mark = part.get("cache_control")
+    return block if mark is None else {**block, "cache_control": mark}
+
+
+def _inline(url: str, place: str) -> dict[str, Any]:
+    kind, data = media_of(url, place)
+    return {"type": "base64", "media_type": kind, "data": data}
+
+
+def _identity(given: str) -> str:
+    """Return the id of a tool call without the dots and colons of other providers, which Anthropic rejects."""
+    return NOT_IN_AN_ID.sub("_", given)
+
+
+def own_body(call: Call) -> Mapping[str, Any]:
+    """Return the body of `call`, in Anthropic's form, without unsigned reasoning; otherwise unchanged.
+
+    The call's notes name what was left out.
+    """
+    body = call.body
+    given = body.get("messages")
+    if not isinstance(given, Raw) or not _UNSIGNED.search(given):
+        return body
+    turns = without_unsigned_reasoning(given)
+    if turns is given:
+        return body
+    left_out(call, UNSIGNED_REASONING)
+    made = {**body, "messages": turns}
+    thinking = plain_value(body.get("thinking"))
+    if isinstance(thinking, dict) and thinking.get("type") == "enabled" and lacks_reasoning(turns):
+        left_out(call, "thinking")
+        del made["thinking"]
+    return made
+
+
+def without_unsigned_reasoning(messages: Raw) -> Any:
+    """Return `messages` of a request without unsigned reasoning; otherwise unchanged."""
+    turns: Any = read_json(messages)
+    kept: list[Any] = []
+    found = False
+    for turn in turns if isinstance(turns, list) else ():
+        match turn:
+            case {"role": "assistant", "content": [*blocks]}:
+                signed = [
+                    block
+                    for block in blocks
+                    if not (isinstance(block, dict) and block.get("type") == "thinking" and not block.get("signature"))
+                ]
+                found = found or len(signed) < len(blocks)
+                if signed or not blocks:
+                    kept.append({**turn, "content": signed})
+            case _:
+                kept.append(turn)
+    return kept if found else messages
+
+
+def lacks_reasoning(turns: Sequence[Any]) -> bool:
+    """Return whether the assistant's last turn calls a tool and does not begin with reasoning."""
+    last = next((turn for turn in reversed(turns) if isinstance(turn, dict) and turn.get("role") == "assistant"), {})
+    match last.get("content"):
+        case [{"type": "thinking" | "redacted_thinking"}, *_]:
+            return False
+        case [*blocks]:
+            return any(isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks)
+    return False

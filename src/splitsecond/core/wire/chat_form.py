@@ -1,0 +1,348 @@
+"""Common chat form (OpenAI's): its fields and messages, read for targets of other API formats.
+
+Two tables decide about fields that such a format lacks: fields that do not change the answer are left out and reported
+in the call's notes; fields that do are refused by name, unless their value requests the default. Fields that OpenAI
+does not define belong to the target's format, in the request and in each message: they pass unchanged.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire import tool_results
+from splitsecond.core.wire.translation import (
+    MAX_TOOL_NAME,
+    leave_out,
+    left_out,
+    not_translatable,
+    plain_fields,
+    refuse,
+    short,
+)
+
+_OWN_FIELDS = ("model", "stream", "stream_options")
+"""Fields that the encoder of each format sets."""
+_DROPPED: Mapping[str, tuple[Any, ...]] = {
+    "user": (),
+    "metadata": (),
+    "store": (False,),
+    "safety_identifier": (),
+    "prompt_cache_key": (),
+    "prompt_cache_retention": (),
+    "prediction": (),
+    "service_tier": ("auto",),
+    "verbosity": ("medium",),
+    "parallel_tool_calls": (True,),
+}
+"""Fields that do not change the answer, or only its manner, and the values that are left out without a report. Agents
+send the last two with every request: a client that requests one tool call at a time may get several, and learns from
+the report that its request was left out."""
+
+_REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "modalities": (["text"],),
+    "audio": (),
+    "functions": ([],),
+    "function_call": ("auto", "none"),
+    "web_search_options": (),
+}
+"""Fields that would change the answer, and the values that would not."""
+
+
+TRANSLATED = "translated"
+"""The hint of a call whose client uses another API format, and whose body was rewritten in this form as it came in."""
+
+
+class Function(Struct, frozen=True):
+    """The function of a tool call; `arguments` is JSON."""
+
+    name: Annotated[str, Meta(max_length=MAX_TOOL_NAME)]
+    arguments: str = ""
+
+
+class ToolCall(Struct):
+    """A tool call of the assistant. `extra_content`: the fields of providers, as Google's compatibility endpoint has
+    them."""
+
+    id: str = ""
+    type: str = "function"
+    function: Function = Function("")
+    extra_content: dict[str, Any] | None = None
+
+    def arguments(self, place: str) -> dict[str, Any]:
+        """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`: of the call."""
+        try:
+            return msgspec.json.decode(self.function.arguments or "{}", type=dict[str, Any])
+        except (ValueError, RecursionError):
+            raise CallerFault(f"{place}.function.arguments is not the JSON of an object") from None
+
+
+class Message(Struct):
+    """One message. The `role` "developer" is replaced by "system"; `native` holds the fields that OpenAI does not
+    define.
+
+    `refusal` is of an assistant; `tool_call_id`, `name` and `is_error` are of a tool.
+    """
+
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: Any = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    is_error: bool | None = None
+    audio: Any = None
+    native: dict[str, Any] = {}
+
+    @property
+    def reasoning_text(self) -> str:
+        """The reasoning before the assistant's message, under either of its names."""
+        return self.reasoning_content or self.reasoning or ""
+
+
+def assistant_message(
+    texts: Sequence[str], reasoning: Sequence[str], calls: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the assistant's message with these parts, in the common chat form."""
+    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) or (None if calls else "")}
+    if reasoning:
+        message[REASONING_FIELD] = "\n".join(reasoning)
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def plain_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return the content of a user's message with these parts; a single text is not put into a list."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def schema_format(schema: dict[str, Any], name: str = "answer", **others: Any) -> dict[str, Any]:
+    """Return ``response_format`` for answers by a JSON schema, with a name, which OpenAI requires, and `others`."""
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **others}}
+
+
+def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the message with a tool's result, in the common chat form; `parts` that are all text become one text."""
+    only_text = all(part["type"] == "text" for part in parts)
+    content = "\n".join(part["text"] for part in parts) if only_text else parts
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+REASONING_FIELD = "reasoning_content"
+"""The field of a message with the assistant's reasoning."""
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
+
+
+def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of `call` for the API format `dialect`, as plain values.
+
+    `known`: fields that this format has, although most others do not. Raises `CallerFault` if the call is not a chat,
+    or requests something that the format does not have.
+    """
+    if call.operation != "chat":
+        raise not_translatable(f"a call of {call.operation}", dialect, "Send a chat.")
+    fields = plain_fields(call)
+    for name in _OWN_FIELDS:
+        fields.pop(name, None)
+    for name, usual in _DROPPED.items():
+        if name not in known:
+            leave_out(call, fields, name, usual)
+    refuse(fields, {name: harmless for name, harmless in _REFUSED.items() if name not in known}, dialect)
+    return fields
+
+
+def chat_messages(value: Any, dialect: str, *, pictures: bool = False, failures: bool = False) -> list[Message]:
+    """Return the messages of a chat. `pictures`: tool results may hold images; `failures`: they may be marked as
+    errors; otherwise both are written as text (`tool_results`).
+
+    Raises `CallerFault` for messages that are wrong, or of a form that OpenAI no longer supports.
+    """
+    if not pictures:
+        value = tool_results.text_results(value, failures=failures)
+    elif not failures:
+        value = tool_results.mark_failures(value)
+    try:
+        messages = msgspec.convert(value, list[Message])
+    except msgspec.ValidationError as error:
+        raise CallerFault(f"messages: {error}") from None
+    if not messages:
+        raise CallerFault("the request has no messages")
+    for number, (message, fields) in enumerate(zip(messages, value, strict=True)):
+        where = f"messages[{number}]"
+        if message.role == "function" or message.function_call is not None:
+            raise not_translatable(
+                f"{where}, with the function calls that tools replaced,", dialect, "Use tools and tool_calls."
+            )
+        if message.audio is not None:
+            raise not_translatable(f"{where}.audio", dialect)
+        if message.role not in _ROLES:
+            raise CallerFault(f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}")
+        for place, call in enumerate(message.tool_calls or ()):
+            if not call.function.name:
+                raise not_translatable(f"{where}.tool_calls[{place}].type {call.type!r}", dialect)
+        message.role = _ROLES[message.role]
+        message.native = {name: own for name, own in fields.items() if name not in _OPENAI_FIELDS}
+    return messages
+
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)
+
+
+_LINK_TYPES: Mapping[str, str] = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "pdf": "application/pdf",
+}
+"""Media types, by the endings of addresses."""
+
+
+def media_type(url: str) -> str:
+    """Return the media type that a data URL states, or that the ending of an address tells; "" if neither does."""
+    if url.startswith("data:"):
+        found = _DATA_URL.match(url)
+        return "" if found is None else found[1]
+    return _LINK_TYPES.get(url.partition("?")[0].rpartition(".")[2].lower(), "")
+
+
+def media_of(url: str, place: str) -> tuple[str, str]:
+    """Return the media type and the base64 of a data URL. Raises `CallerFault` for another URL."""
+    found = _DATA_URL.match(url)
+    if found is None:
+        raise CallerFault(f"{place} is not a data URL in base64", hint="Expected data:image/png;base64,...")
+    return found[1], url[found.end() :]
+
+
+def read_part(part: dict[str, Any], place: str) -> tuple[str, str]:
+    """Return what a content part is, "text" (also a refusal), "image" or "file", and its text or URL; else "" twice.
+
+    Raises `CallerFault` for a text or an image that is not as OpenAI defines it.
+    """
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return "text", text
+        case {"type": "image_url", "image_url": {"url": str(url)} | str(url)}:
+            return "image", url
+        case {"type": "file"}:
+            return "file", ""
+        case {"type": "text" | "refusal" | "image_url" as kind}:
+            raise _wrong_part(place, kind)
+    return "", ""
+
+
+def file_of(part: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return the file of a part with a file. Raises `CallerFault` if it has none."""
+    match part:
+        case {"file": dict(file)}:
+            return file
+    raise _wrong_part(place, "file")
+
+
+def file_data(part: dict[str, Any], place: str, dialect: str) -> str:
+    """Return the data of a part with a file. Raises `CallerFault` if it only refers to a file."""
+    match file_of(part, place).get("file_data"):
+        case str(data):
+            return data
+        case None:
+            raise not_translatable(f"{place}.file without file_data", dialect, "Send the file's data as a data URL.")
+    raise _wrong_part(place, "file")
+
+
+def _wrong_part(place: str, kind: str) -> CallerFault:
+    return CallerFault(f"{place} is not a part of type {kind!r} as OpenAI defines it")
+
+
+def function_answered(message: Message, where: str, names: Mapping[str, str], dialect: str) -> str:
+    """Return the function whose call the message of a tool answers. `names`: of the functions, by the calls' ids."""
+    name = names.get(message.tool_call_id or "")
+    if name is None:
+        raise CallerFault(
+            f"{where}.tool_call_id is {message.tool_call_id!r}, which no earlier tool call has",
+            hint=f"{dialect} needs the function's name, which only the tool call has.",
+        )
+    return name
+
+
+def call_answered(message: Message, where: str) -> str:
+    """Return the id of the call that the message of a tool answers. Raises `CallerFault` if it has none."""
+    if not message.tool_call_id:
+        raise CallerFault(f"{where}.tool_call_id is missing")
+    return message.tool_call_id
+
+
+def leave_reasoning(call: Call, messages: Sequence[Message]) -> None:
+    """Report as left out the reasoning in `messages`, which only the target that wrote it can read."""
+    if any(message.reasoning_text for message in messages):
+        left_out(call, REASONING_FIELD)
+
+
+def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
+    """Return `chat`, whose last message may be the beginning of its answer, for a target that continues it.
+
+    `prefill`: the way to tell the target, from the catalogue. Raises `CallerFault` if the target does not continue an
+    answer, or if that is unknown: it would start again.
+    """
+    messages: Any = chat.body["messages"]
+    last = messages[-1]
+    if last["role"] != "assistant" or last.get("tool_calls"):
+        return chat
+    if not prefill:
+        words = f"messages[{len(messages) - 1}], the beginning of the answer,"
+        hint = "End the conversation with a user's message, or set prefill: true for a target that continues an answer."
+        raise not_translatable(words, "a target that is not known to continue it", hint)
+    if prefill is True or prefill == "plain":
+        return chat
+    return structs.replace(chat, body={**chat.body, "messages": [*messages[:-1], {**last, prefill: True}]})
+
+
+def stop_list(fields: dict[str, Any]) -> Any:
+    """Return ``stop``, which is removed from `fields`, as a list; None if it is absent."""
+    stop = fields.pop("stop", None)
+    return [stop] if isinstance(stop, str) else stop
+
+
+def output_format(fields: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]]:
+    """Return the type of ``response_format``, which is removed from `fields`, and its schema. The default is "text"."""
+    match fields.pop("response_format", None):
+        case None | {"type": "text"}:
+            return "text", {}
+        case {"type": "json_object"}:
+            return "json_object", {}
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return "json_schema", schema
+        case wanted:
+            raise not_translatable(f"response_format {short(wanted)}", dialect)
+
+
+def take_output_limit(fields: dict[str, Any]) -> Any:
+    """Return the limit on output tokens, under either of OpenAI's names, which is removed from `fields`; None for
+    none."""
+    older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)
+    return older if newer is None else newer
+
+
+def mapped_field(fields: dict[str, Any], name: str, table: Mapping[str, Any], dialect: str, hint: str = "") -> Any:
+    """Return the entry of `table` for the field `name`, which is removed from `fields`; None if it is absent."""
+    value = fields.pop(name, None)
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in table:
+        raise not_translatable(f"{name} {short(value)}", dialect, hint or f"Possible here: {', '.join(table)}.")
+    return table[value]

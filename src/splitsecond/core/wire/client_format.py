@@ -1,0 +1,285 @@
+"""The API formats in which clients call the gateway: one record for each.
+
+A record holds all that the gateway and the policies must know of a format: its paths, the names of the fields that
+policies read or set, how a request is passed on or rewritten for targets of other formats, and how an answer or an
+error is written. To add a format to the gateway, add a record to `CLIENT_FORMATS` (and its name to
+`service.Spoken`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from msgspec import Struct, structs
+
+from splitsecond.core.events import Usage
+from splitsecond.core.service import Call, Operation, Spoken
+from splitsecond.core.wire import anthropic, gemini, ollama, openai, responses, stored_ids
+from splitsecond.core.wire.anthropic import client_side as messages_side
+from splitsecond.core.wire.anthropic.messages import UNSIGNED_REASONING
+from splitsecond.core.wire.assembly import Assembly
+from splitsecond.core.wire.chat_form import REASONING_FIELD
+from splitsecond.core.wire.continuation import ContinuationEncoder
+from splitsecond.core.wire.dialect import Encode, Encoded
+from splitsecond.core.wire.openai import client_side as chat_side
+from splitsecond.core.wire.relay import StreamRelay
+from splitsecond.core.wire.responses import client_side as responses_side
+from splitsecond.core.wire.responses.encode import FOREIGN_REASONING
+from splitsecond.core.wire.stored_ids import KeptAnswers
+from splitsecond.core.wire.transcoder import Transcoder, WriterType
+from splitsecond.core.wire.translated import TranslatedAssembly, TranslatedRelay
+
+
+class RelayType(Protocol):
+    """The class of a format's `StreamRelay`."""
+
+    def __call__(self, call: Call, target: str, *, usage: bool) -> StreamRelay: ...
+
+
+class RequestReader(Struct, frozen=True):
+    """Functions for requests of a format that is not the common chat form.
+
+    `pass_on` encodes a request for a target of the same format. `to_chat` rewrites it in the common chat form,
+    OpenAI's, which every target's format can encode; `sources` gives, for each message in that form, the number of the
+    client's message that it comes from, or -1 for the system prompt.
+    """
+
+    pass_on: Encode
+    to_chat: Callable[[Call], Call]
+    sources: Callable[[Call], Sequence[int]]
+
+
+class ModelListing(Struct, frozen=True):
+    """Model listing for clients of a format: `paths`, below each the path of each model, and what they return.
+
+    `entry`: None if there is no path for one model. `header`: a header that all clients of this format send, where
+    several formats have the same path; without one, the first of these formats is meant.
+    """
+
+    paths: tuple[str, ...]
+    whole: Callable[[Sequence[str]], bytes]
+    entry: Callable[[str], bytes] | None = None
+    header: bytes = b""
+
+
+class TokenCounting(Struct, frozen=True):
+    """Token counting for clients of a format.
+
+    `path`: where; "" if `method` at the paths of methods does. `encode` makes the request to a target of the same
+    format; None: there is none. `answer` makes the response with an estimate.
+    """
+
+    path: str
+    encode: Callable[[Call, str], Encoded] | None
+    answer: Callable[[int], bytes]
+    method: str = ""
+
+
+class ClientFormat(Struct, frozen=True, kw_only=True):
+    """An API format of clients.
+
+    Requests. `paths`: the gateway's paths, and what each requests; errors of all paths below `root` have this format,
+    "" for none. `counting`, `models`: how clients count tokens and list models, None if they cannot. `messages_field`:
+    the conversation; `system_field`: the system prompt, "" if it is a message. `limit_fields`: the limit on output
+    tokens; the last is set if the client sets none. `output_format`: paths of fields that fix the form of the answer;
+    `effort`: the path of the reasoning effort. `stored`: the provider stores answers unless the request forbids it.
+    `prefills`: a last message of the assistant begins the answer. `kept`: the answers that a provider may keep, None if
+    there are none. `streams`: an answer is a stream unless the request says otherwise. `method_roots`: other paths
+    are one of these, a model and a method (`methods`: whether it streams). `incoming`: rewrites a call in the common
+    chat form as it comes in; then `name` is that form's, and policies and targets know no other.
+
+    Translation. `reader`: None for the common chat form itself. `own_fields`, `own_parts`: what this format calls
+    fields and parts of messages of the common chat form, for error messages; `left_out_names`: the same for what was
+    left out of a request.
+
+    Answers. `transcoder` writes the answer of a target of another format; `relay` passes a stream on; `assembly` makes
+    one answer of a stream; `counts` makes the fields of such an answer with its token counts; `continuation` encodes
+    what another target adds to an answer, None if that is impossible. `error_body` makes the body of an error response
+    from status, message, type, code and parameter; `statuses`: status codes that differ from the gateway's own.
+    `id_header`: a header for the request id beside ``x-request-id``. `stream_type`: the content type of a stream.
+    """
+
+    name: Spoken
+    paths: Mapping[str, Operation]
+    root: str = ""
+    method_roots: tuple[str, ...] = ()
+    methods: Mapping[str, bool] = {}
+    counting: TokenCounting | None = None
+    models: ModelListing | None = None
+    messages_field: str = "messages"
+    system_field: str = ""
+    limit_fields: tuple[str, ...]
+    output_format: tuple[tuple[str, ...], ...]
+    effort: tuple[str, ...]
+    stored: bool = False
+    prefills: bool = False
+    kept: KeptAnswers | None = None
+    streams: bool = False
+    incoming: Callable[[Call], Call] | None = None
+    reader: RequestReader | None = None
+    own_fields: Mapping[str, str] = {}
+    own_parts: Mapping[str, str] = {}
+    left_out_names: Mapping[str, str] = {}
+    transcoder: Callable[[Call, str], Transcoder]
+    relay: RelayType
+    assembly: Callable[[], Assembly]
+    counts: Callable[[Usage], Mapping[str, Any]]
+    continuation: Callable[[Call], ContinuationEncoder | None]
+    error_body: Callable[[int, str, str, str, str | None], bytes]
+    statuses: Mapping[int, int] = {}
+    id_header: bytes = b""
+    stream_type: bytes = b"text/event-stream; charset=utf-8"
+
+
+OPENAI_CHAT = ClientFormat(
+    name="openai",
+    paths={
+        "/v1/chat/completions": "chat",
+        "/v1/completions": "completions",
+        "/v1/embeddings": "embeddings",
+        "/v1/rerank": "rerank",
+        "/v1/moderations": "moderations",
+    },
+    models=ModelListing(("/v1/models",), openai.model_list, openai.model_entry),
+    limit_fields=("max_completion_tokens", "max_tokens"),
+    output_format=(("response_format",),),
+    effort=("reasoning_effort",),
+    transcoder=chat_side.transcoder,
+    relay=chat_side.ChunkRelay,
+    assembly=chat_side.ChunkAssembly,
+    counts=openai.counts,
+    continuation=chat_side.continuation_encoder,
+    error_body=openai.error_body,
+)
+ANTHROPIC_MESSAGES = ClientFormat(
+    name="anthropic",
+    paths={"/v1/messages": "chat"},
+    root="/v1/messages/",
+    counting=TokenCounting("/v1/messages/count_tokens", anthropic.count, anthropic.token_count),
+    models=ModelListing(("/v1/models",), anthropic.model_list, anthropic.model_entry, header=b"anthropic-version"),
+    system_field="system",
+    limit_fields=("max_tokens",),
+    output_format=(("output_config", "format"), ("output_format",)),
+    effort=("output_config", "effort"),
+    prefills=True,
+    kept=stored_ids.MESSAGES,
+    reader=RequestReader(anthropic.pass_on, anthropic.to_chat, anthropic.sources),
+    own_fields={"stop": "stop_sequences", "response_format": "output_config.format"},
+    own_parts={"file": "document", "image_url": "image"},
+    left_out_names={
+        REASONING_FIELD: UNSIGNED_REASONING,
+        "user": "metadata",
+        "parallel_tool_calls": "disable_parallel_tool_use",
+        "stop": "stop_sequences",
+    },
+    transcoder=messages_side.transcoder,
+    relay=messages_side.MessageRelay,
+    assembly=messages_side.MessageAssembly,
+    counts=anthropic.counts,
+    continuation=messages_side.continuation_encoder,
+    error_body=anthropic.error_body,
+    statuses={503: 529},
+    id_header=b"request-id",
+)
+OPENAI_RESPONSES = ClientFormat(
+    name="responses",
+    paths={"/v1/responses": "chat"},
+    root="/v1/responses/",
+    counting=TokenCounting("/v1/responses/input_tokens", responses.count, responses.token_count),
+    messages_field="input",
+    system_field="instructions",
+    limit_fields=("max_output_tokens",),
+    output_format=(("text", "format"),),
+    effort=("reasoning", "effort"),
+    stored=True,
+    kept=stored_ids.RESPONSES,
+    reader=RequestReader(responses.pass_on, responses.to_chat, responses.sources),
+    own_fields={"response_format": "text.format", "max_completion_tokens": "max_output_tokens"},
+    own_parts={"file": "input_file", "image_url": "input_image"},
+    left_out_names={REASONING_FIELD: FOREIGN_REASONING, "response_format": "text.format"},
+    transcoder=responses_side.transcoder,
+    relay=responses_side.ResponseRelay,
+    assembly=responses_side.ResponseAssembly,
+    counts=responses.counts,
+    continuation=responses_side.continuation_encoder,
+    error_body=responses.error_body,
+)
+CLIENT_FORMATS: Mapping[Spoken, ClientFormat] = {
+    each.name: each for each in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC_MESSAGES)
+}
+
+
+def _translated(
+    writer: WriterType, error_event: tuple[bytes, bytes], *, single: bool = False, **fields: Any
+) -> ClientFormat:
+    """Return a format whose requests are translated as they come in; answers are written by `writer`."""
+    relay = partial(TranslatedRelay, writer=writer, error_event=error_event, single=single)
+    own = {"counting": None, "models": None, "relay": relay, "assembly": partial(TranslatedAssembly, writer)}
+    return structs.replace(OPENAI_CHAT, **(own | fields))
+
+
+GEMINI = _translated(
+    gemini.StreamWriter,
+    (b"data: ", b"\r\n\r\n"),
+    paths={},
+    root="/v1beta/",
+    method_roots=("/v1beta/models/", "/v1/models/"),
+    methods={"generateContent": False, "streamGenerateContent": True},
+    models=ModelListing(
+        ("/v1beta/models", "/v1/models"), gemini.model_list, gemini.model_entry, header=b"x-goog-api-client"
+    ),
+    counting=TokenCounting("", None, gemini.token_count, method="countTokens"),
+    incoming=gemini.to_chat,
+    counts=gemini.counts,
+    error_body=gemini.error_body,
+)
+_NDJSON = b"application/x-ndjson"
+OLLAMA_CHAT = _translated(
+    ollama.StreamWriter,
+    (b"", b"\n"),
+    single=True,
+    paths={"/api/chat": "chat"},
+    root="/api/",
+    models=ModelListing(("/api/tags",), ollama.model_list),
+    streams=True,
+    incoming=ollama.chat_to_chat,
+    counts=ollama.counts,
+    error_body=ollama.error_body,
+    stream_type=_NDJSON,
+)
+OLLAMA_GENERATE = structs.replace(
+    OLLAMA_CHAT,
+    paths={"/api/generate": "chat"},
+    root="",
+    models=None,
+    incoming=ollama.generate_to_chat,
+    relay=partial(TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True),
+    assembly=partial(TranslatedAssembly, ollama.GenerateWriter),
+)
+FORMATS: Sequence[ClientFormat] = (*CLIENT_FORMATS.values(), GEMINI, OLLAMA_CHAT, OLLAMA_GENERATE)
+"""The formats of `CLIENT_FORMATS`, which policies know, and those whose requests are translated as they come in."""
+
+
+def listing_at(path: str, headers: Mapping[bytes, bytes]) -> tuple[ModelListing, str] | None:
+    """Return how to list models at `path`, and the name of the model there, "" for the list of all; None if no format
+    lists models there."""
+    found = listing_format(path, headers)
+    return None if found is None or found[0].models is None else (found[0].models, found[1])
+
+
+def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFormat, str] | None:
+    """Return the format whose clients list models at `path`, and the name of the model there, or None."""
+    found = None
+    for form in FORMATS:
+        models = form.models
+        for root in () if models is None else models.paths:
+            if path == root or (models and models.entry is not None and path.startswith(root + "/")):
+                if models and models.header in headers:
+                    return form, path[len(root) + 1 :]
+                found = found or (form, path[len(root) + 1 :])
+    return found
+
+
+def client_format(call: Call) -> ClientFormat:
+    """Return the API format of `call`'s client."""
+    return CLIENT_FORMATS[call.dialect]

@@ -1,0 +1,133 @@
+"""Client role: a call in the common chat form as a request for ``/v2/chat``.
+
+Many fields are the same in both, others have another name. Cohere cannot force the call of one tool: only that tool is
+offered, and a call is required. Strictness applies to all tools or none. Every field that OpenAI does not define passes
+unchanged (``documents``, ``thinking``, ``safety_mode``, ``citation_options``) and overrides a translated one.
+"""
+
+from typing import Any
+
+from splitsecond.core.service import Call
+from splitsecond.core.wire import chat_form
+from splitsecond.core.wire.dialect import Encoded, Quirks, chat_request
+from splitsecond.core.wire.reasoning import BUDGETS, ReasoningRequest, requested
+from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.translation import not_translatable, short
+
+_RENAMED = {"top_p": "p", "top_k": "k"}
+_TOOL_CHOICES = {"auto": None, "none": "NONE", "required": "REQUIRED", "NONE": "NONE", "REQUIRED": "REQUIRED"}
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
+
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Cohere does not have.
+    """
+    fields = chat_form.chat_fields(call, "Cohere")
+    streamed = quirks.streamed(call)
+    body: dict[str, Any] = {"model": model, "stream": streamed}
+    messages = chat_form.chat_messages(fields.pop("messages", []), "Cohere")
+    body["messages"] = [_message(message, f"messages[{number}]") for number, message in enumerate(messages)]
+    if (limit := chat_form.take_output_limit(fields)) is not None:
+        body["max_tokens"] = limit
+    for name, own in _RENAMED.items():
+        if name in fields:
+            body[own] = fields.pop(name)
+    if (stop := chat_form.stop_list(fields)) is not None:
+        body["stop_sequences"] = stop
+    _offer_named_tool(fields)
+    if tools := fields.pop("tools", None):
+        body |= _tools(tools)
+    hint = "Possible here: auto, none, required, and the name of one of the tools."
+    if (choice := chat_form.mapped_field(fields, "tool_choice", _TOOL_CHOICES, "Cohere", hint)) is not None:
+        body["tool_choice"] = choice
+    if (form := fields.pop("response_format", None)) is not None:
+        body["response_format"] = _response_format(form)
+    wanted = requested(call, fields, model, quirks.thinking, own="thinking")
+    if wanted is not None and wanted.is_set:
+        body["thinking"] = _thinking(wanted)
+    return chat_request("/chat", body | fields, streamed)
+
+
+def _thinking(wanted: ReasoningRequest) -> dict[str, Any]:
+    """Return ``thinking``: disabled, limited by a budget, or, for large budgets, unlimited."""
+    if wanted.off:
+        return {"type": "disabled"}
+    tokens = wanted.tokens
+    few = tokens is not None and tokens < BUDGETS["high"]
+    return {"type": "enabled", "token_budget": tokens} if few else {"type": "enabled"}
+
+
+def _message(message: chat_form.Message, where: str) -> dict[str, Any]:
+    """Return a message in Cohere's form. Reasoning before a tool call is its plan, other reasoning a block."""
+    fields: dict[str, Any] = {"role": message.role}
+    content: Any = message.content or message.refusal or ""
+    if isinstance(content, list):
+        content = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(content)]
+    if message.reasoning_text and not message.tool_calls:
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [{"type": "thinking", "thinking": message.reasoning_text}, *blocks]
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            function_call(call.id, call.function.name, call.function.arguments or "{}") for call in message.tool_calls
+        ]
+        if message.reasoning_text:
+            fields["tool_plan"] = message.reasoning_text
+    if content or not message.tool_calls:
+        fields["content"] = content
+    if message.role == "tool":
+        fields["tool_call_id"] = chat_form.call_answered(message, where)
+    return fields | message.native
+
+
+def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
+    kind, value = chat_form.read_part(part, place)
+    if kind == "text":
+        return {"type": "text", "text": value}
+    if kind == "image" and isinstance(part["image_url"], str):
+        return {"type": "image_url", "image_url": {"url": value}}
+    if kind == "image" or part.get("type") in ("document", "thinking"):
+        return part
+    raise not_translatable(f"{place}.type {part.get('type')!r}", "Cohere")
+
+
+def _offer_named_tool(fields: dict[str, Any]) -> None:
+    """Replace a tool choice that names one of the tools: offer it alone, and require a call."""
+    match fields:
+        case {"tool_choice": {"type": "function", "function": {"name": str(name)}}, "tools": [*tools]}:
+            if named := [tool for tool in tools if _is_named(tool, name)]:
+                fields["tools"], fields["tool_choice"] = named, "required"
+
+
+def _is_named(tool: Any, name: str) -> bool:
+    match tool:
+        case {"function": {"name": str(own)}}:
+            return own == name
+    return False
+
+
+def _tools(tools: Any) -> dict[str, Any]:
+    """Return ``tools``, with ``strict_tools`` if they are strict."""
+    translated: list[dict[str, Any]] = []
+    strict: set[bool] = set()
+    for tool in tools if isinstance(tools, list) else [tools]:
+        match tool:
+            case {"type": "function", "function": {"name": str(), **rest} as function}:
+                strict.add(bool(rest.get("strict")))
+                kept = {name: value for name, value in function.items() if name != "strict" and value is not None}
+                translated.append({"type": "function", "function": {"parameters": _NO_PARAMETERS, **kept}})
+            case _:
+                raise not_translatable(f"the tool {short(tool)}", "Cohere")
+    if len(strict) > 1:
+        raise not_translatable("strict for some tools and not for others", "Cohere")
+    return {"tools": translated, "strict_tools": True} if True in strict else {"tools": translated}
+
+
+def _response_format(wanted: Any) -> dict[str, Any]:
+    match wanted:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return {"type": "json_object", "json_schema": schema}
+        case {"type": "text" | "json_object"}:
+            return dict(wanted)
+    raise not_translatable(f"response_format {short(wanted)}", "Cohere")

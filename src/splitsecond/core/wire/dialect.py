@@ -1,0 +1,279 @@
+"""Interface of an API format ("dialect" in the code): the types of its client role and of its server role.
+
+A format is a module (or package) with functions for both roles; the catalogue's data name the format of each provider.
+Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error response. Server: `parse_request`
+reads a `ServerRequest`, then a `StreamWriter` (`AnswerWriter`), or an `error_body`. The differences between providers
+of one format are data, too: `Quirks`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core.events import Event, TokenKind, TokenRun, Usage
+from splitsecond.core.service import Call, Operation
+from splitsecond.core.wire.reasoning import ReasoningStyle
+
+UsagePlace = Literal["", "own_chunk", "last_chunk", "every_chunk", "choices", "x_groq"]
+"""The place of the usage in a stream of OpenAI's format: in a chunk of its own after the answer, in the chunk that ends
+the answer, in each chunk (totals so far), inside a choice, or in Groq's own field. "": unknown.
+"""
+USAGE_WORDS: Mapping[str, str] = {
+    "own_chunk": "in a chunk of their own at the end",
+    "last_chunk": "on the last chunk of the answer",
+    "every_chunk": "on every chunk, totals so far",
+    "choices": "inside choices[0] of the last chunk",
+    "x_groq": "in x_groq on the last chunk",
+}
+"""Text for each place, to follow "token counts"."""
+
+
+FewTake = Literal[
+    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity"
+]
+"""Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
+
+
+class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Differences of a provider from its API format. The defaults fit most OpenAI-compatible providers.
+
+    The last three of the table are information only: decoders find usage and reasoning in any place, and read rate
+    limits of every family.
+
+    `stream_options`    accepts ``stream_options`` (some providers reject unknown fields)
+    `max_tokens_field`  its name of the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
+    `done_marker`       ends a stream with ``[DONE]``; information only, because a missing mark alone is no fault
+    `on_vertex`         accepts Anthropic's Messages in the form of Google's Vertex: the path names the model
+    `drop_tools`        tools of other providers (the beginning of their types) that a translated request leaves out
+    `threads`           keeps conversations of Anthropic's Messages, so that a request continues one (``thread``)
+    `takes_thoughts`    accepts earlier reasoning, as ``reasoning_content`` of an assistant's message
+    `extra_fields`      fields of every chat, over those of the client (a speed tier)
+    `betas`             beta features of every request, beside those of the client (Anthropic)
+    `stream_whole`      what the client wants whole may be requested as a stream: only a stream can be timed
+    `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`)
+    `thinking`          how to set the reasoning of its models; the first entry that matches a model counts
+    `stream_hosts`      hosts beside its own to which it may refer for a stream (Replicate)
+    `usage`             the place of the token counts (see `UsagePlace`), for messages about missing counts
+    `reasoning_field`   the field that holds the reasoning; "content": it is part of the answer's text
+    `rate_limits`       the common beginning of its rate limit headers; "none": it sends none
+    """
+
+    stream_options: bool = True
+    max_tokens_field: str = "max_tokens"
+    done_marker: bool = True
+    on_vertex: bool = False
+    drop_tools: tuple[str, ...] = ()
+    threads: bool = False
+    takes_thoughts: bool = False
+    extra_fields: dict[str, str] = {}
+    betas: str = ""
+    stream_whole: bool = True
+    takes: tuple[FewTake, ...] = ("top_k", "user")
+    thinking: tuple[ReasoningStyle, ...] = (ReasoningStyle(),)
+    stream_hosts: tuple[str, ...] = ()
+    usage: UsagePlace = ""
+    reasoning_field: Literal["", "reasoning_content", "reasoning", "content"] = ""
+    rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""
+
+    def streamed(self, call: Call) -> bool:
+        """Return whether to request the answer to `call` as a stream."""
+        return call.stream or (self.stream_whole and call.whole_ns is None)
+
+
+STREAM_HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
+WHOLE_HEADERS = (("content-type", "application/json"), ("accept", "application/json"))
+
+
+def chat_request(path: str, body: Mapping[str, Any], streamed: bool) -> "Encoded":
+    """Return the request for a chat with this `body`."""
+    return Encoded(path, STREAM_HEADERS if streamed else WHOLE_HEADERS, msgspec.json.encode(body), streamed)
+
+
+Follow = Callable[[bytes], str]
+"""Returns the address of the answer from the body of the first response. Raises `ProviderFault` if it has none."""
+
+
+class Encoded(Struct, frozen=True):
+    """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key.
+
+    `streamed`: it requests a stream. `follow`: reads the address of the answer from the response; None: the response is
+    the answer. `fresh`: headers of this request only.
+    """
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    streamed: bool = True
+    follow: Follow | None = None
+    fresh: tuple[tuple[str, str], ...] = ()
+
+
+class Encode(Protocol):
+    """A format's encoding of a request."""
+
+    def __call__(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
+
+
+class Decoder(Protocol):
+    """Decoder of one answer: the bytes of the body in, events out. The last event is `Done` or `Broken`, given once.
+
+    `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the reader of the events
+    only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
+    `tier`: the provider's word for the speed tier that served the request, "" until it says so. `counted`: the
+    largest counts that were reported since the reader of the events set this to None.
+    """
+
+    server_timings: dict[str, float]
+    tier: str
+    in_runs: bool
+    counted: Usage | None
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """Return the events that `data` completes, with the time `at`; none after the end."""
+        ...
+
+    def feed_texts(self, data: bytes) -> Sequence[int]:
+        """Return the number of characters of each token if `data` is whole events, each with only a text.
+
+        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs` is not set.
+        """
+        ...
+
+    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
+        """Return the tokens of consecutive packets that arrived at `times`, if each brought one token of text.
+
+        Otherwise return None, and take nothing: then `feed` takes them one by one.
+        """
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether each choice that began has its finish reason, so that only the end of the body is missing."""
+        ...
+
+    def close(self, at: int) -> list[Event]:
+        """Return the last events after the end of the body, with `Done` or `Broken` unless that was given before."""
+        ...
+
+
+class ServerRequest(Struct, frozen=True, kw_only=True):
+    """A parsed request. `prompt_text`: all its text, joined by line feeds, for counting; `fields`: all its fields, raw.
+
+    `max_tokens` is None if the client set no limit; `include_usage`: the client requests the usage chunk of a stream.
+    `tool`: the name of the tool that the answer must call, "" for none. `cache_marks`: the number of characters of
+    `prompt_text` before each mark for the prompt cache.
+    """
+
+    operation: Operation
+    model: str
+    stream: bool
+    max_tokens: int | None
+    include_usage: bool = True
+    prompt_text: str
+    n: int = 1
+    fields: dict[str, Raw]
+    tool: str = ""
+    cache_marks: tuple[int, ...] = ()
+
+
+class CalledTool(Struct, frozen=True):
+    """A tool call of a whole answer; `arguments` is JSON."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class ServerAnswer(Struct, frozen=True, kw_only=True):
+    """One choice of a whole answer. A completion holds `text` only."""
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    calls: tuple[CalledTool, ...] = ()
+    finish: str = "stop"
+
+
+class ServerTimes(Struct, frozen=True):
+    """A server's time in nanoseconds: waiting, on the prompt until the first token, and from there to the last."""
+
+    queue_ns: int
+    prompt_ns: int
+    output_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        """The sum."""
+        return self.queue_ns + self.prompt_ns + self.output_ns
+
+
+TimesForm = Literal["groq", "cerebras", "llama.cpp"]
+"""The forms in which providers of OpenAI's format report these times."""
+
+
+class AnswerWriter(Protocol):
+    """Writer of one answer in the server role: a stream, or `whole`.
+
+    For a stream each method returns the bytes of whole events, or b"". The order: for each choice `opening`, its tokens
+    (after `tool_call` those of that call's arguments) and `finish`, then `usage`, then `done`. `end` is the last three
+    in one. `error` ends a stream that failed. The writers of the formats inherit what sends nothing. Formats with one
+    choice ignore `index`.
+
+    `repeats_text`: the end of a stream repeats the text. `stop_sequence`: the client's stop sequence that ended the
+    answer, for formats that report it.
+    """
+
+    repeats_text: bool = False
+    stop_sequence: str | None = None
+
+    @property
+    def kind(self) -> TokenKind | None:
+        """The kind of tokens that the open part takes; None: no part is open, or it takes no more."""
+        return None
+
+    def read_tools(self, fields: Mapping[str, Any]) -> None:
+        """Read the client's tools in the fields of its request, for formats whose answers describe the tools."""
+        return
+
+    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
+        """Report these times at the end, for formats that have them; `form`: as in OpenAI's format, None for none."""
+        return
+
+    def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
+        """Return the beginning of a choice; `usage`: for formats that begin with the tokens of the prompt."""
+        return b""
+
+    def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
+        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that `tool_call` began."""
+        ...
+
+    def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
+        """Return the beginning of a tool call."""
+        return b""
+
+    def finish(self, reason: str, index: int = 0) -> bytes:
+        """Return the end of a choice; `reason` is OpenAI's finish reason."""
+        return b""
+
+    def usage(self, usage: Usage) -> bytes:
+        """Return the token counts."""
+        return b""
+
+    def done(self) -> bytes:
+        """Return the end of the stream."""
+        return b""
+
+    def end(self, reason: str, usage: Usage, *, choices: int = 1, counts: bool = True, marker: bool = True) -> bytes:
+        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with the end mark."""
+        finish = b"".join(self.finish(reason, index) for index in range(choices))
+        return finish + (self.usage(usage) if counts else b"") + (self.done() if marker else b"")
+
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
+        """Return an error, which ends the stream."""
+        ...
+
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
+        """Return an answer that is not streamed, with a choice for each of `answers`."""
+        ...

@@ -1,0 +1,19 @@
+"""Gemini's API format: ``generateContent`` and ``streamGenerateContent?alt=sse``, in both roles.
+
+Paths begin after the API's version, so that the base URL selects Google's own API or Vertex (``…/publishers/google``).
+"""
+
+from splitsecond.core.wire.gemini.answers import (
+    StreamWriter,
+    counts,
+    error_body,
+    model_entry,
+    model_list,
+    token_count,
+)
+from splitsecond.core.wire.gemini.decode import GeminiDecoder as decoder
+from splitsecond.core.wire.gemini.decode import fault_from_response
+from splitsecond.core.wire.gemini.encode import encode
+from splitsecond.core.wire.gemini.to_chat import to_chat
+from splitsecond.core.wire.server_request import parse_gemini as parse_request
+from splitsecond.core.wire.server_request import parse_gemini_count as parse_count

@@ -1,0 +1,175 @@
+"""Server role: answers of Gemini as bytes, with Google's line ends (CR LF).
+
+The writer takes OpenAI's finish reasons and writes Gemini's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from splitsecond.core.events import TokenKind, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
+
+_PARTS: dict[TokenKind, dict[str, Any]] = {
+    "text": {"text": SLOT},
+    "reasoning": {"text": SLOT, "thought": True},
+    "refusal": {"text": SLOT},
+    "audio": {"inlineData": {"mimeType": "audio/pcm", "data": SLOT}},
+}
+"""A part for each kind of token. Gemini has no refusals; its models refuse in text."""
+
+_REASONS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+class StreamWriter(AnswerWriter):
+    """Writer of one answer: see `AnswerWriter`.
+
+    Gemini sends neither an opening nor an end mark. It sends a function call in one piece: `tool_call` and tokens of
+    kind "tool" return no bytes until the next call or `finish` completes the call.
+    """
+
+    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
+        self._head = {"modelVersion": model, "responseId": id}
+        self._around: dict[tuple[TokenKind, int], tuple[bytes, bytes]] = {}
+        self._calls: dict[int, tuple[str, str, list[str]]] = {}
+
+    def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
+        if kind == "tool":
+            self._calls[index][2].append(text)
+            return b""
+        if kind == "image":
+            return self._candidate(index, _content([_image_part(text)]))
+        around = self._around.get((kind, index))
+        if around is None:
+            around = self._around[kind, index] = around_slot(self._candidate(index, _content([_PARTS[kind]])))
+        return around[0] + to_json(text) + around[1]
+
+    def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
+        """Begin a function call; return the one before it."""
+        before = self._pending_call(index)
+        self._calls[index] = name, call_id, []
+        return before
+
+    def finish(self, reason: str, index: int = 0) -> bytes:
+        ended = {"finishReason": _REASONS.get(reason, reason)}
+        return self._pending_call(index) + self._candidate(index, {**_content([{"text": ""}]), **ended})
+
+    def usage(self, usage: Usage) -> bytes:
+        return _event({"usageMetadata": _usage_fields(usage), **self._head})
+
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
+        """Return an error inside the stream. Gemini has a word for each status, and no place for `type`."""
+        return _event(_error(code if isinstance(code, int) else 500, message))
+
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
+        candidates = [
+            {**_content(_answer_parts(each)), "finishReason": _REASONS.get(each.finish, each.finish), "index": index}
+            for index, each in enumerate(answers)
+        ]
+        return to_json({"candidates": candidates, "usageMetadata": _usage_fields(usage), **self._head})
+
+    def _pending_call(self, index: int) -> bytes:
+        call = self._calls.pop(index, None)
+        if call is None:
+            return b""
+        name, call_id, fragments = call
+        return self._candidate(index, _content([_call_part(call_id, name, "".join(fragments))]))
+
+    def _candidate(self, index: int, fields: dict[str, Any]) -> bytes:
+        return _event({"candidates": [{**fields, "index": index}], **self._head})
+
+
+def error_body(
+    status: int,
+    message: str,
+    type: str = "",
+    code: str | None = None,
+    param: str | None = None,
+    retry_after_s: float | None = None,
+) -> bytes:
+    """Return the body of an error response. Gemini has a word for each status, and no place for the rest.
+
+    `retry_after_s` is in the body instead of a header.
+    """
+    fields = _error(status, message)
+    if retry_after_s is not None:
+        delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after_s:.9g}s"}
+        fields["error"]["details"] = [delay]
+    return to_json(fields)
+
+
+def token_count(tokens: int) -> bytes:
+    """Return the response to a request for a token count."""
+    return to_json({"totalTokens": tokens})
+
+
+def model_list(names: Sequence[str]) -> bytes:
+    """Return the list of the models with these `names`, on one page."""
+    return to_json({"models": [_model(name) for name in names]})
+
+
+def model_entry(name: str) -> bytes:
+    """Return the description of one model."""
+    return to_json(_model(name))
+
+
+def _model(name: str) -> dict[str, Any]:
+    methods = ["generateContent", "countTokens"]
+    return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
+
+
+def _event(fields: dict[str, Any]) -> bytes:
+    return b"data: " + to_json(fields) + b"\r\n\r\n"
+
+
+def _error(status: int, message: str) -> dict[str, Any]:
+    return {"error": {"code": status, "message": message, "status": _STATUSES.get(status, "UNKNOWN")}}
+
+
+def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"content": {"parts": parts, "role": "model"}}
+
+
+def _answer_parts(answer: ServerAnswer) -> list[dict[str, Any]]:
+    thought = [{"text": answer.reasoning, "thought": True}] if answer.reasoning else []
+    text = answer.text or answer.refusal
+    texts = [{"text": text}] if text or not answer.calls else []
+    return [*thought, *texts, *(_call_part(call.id, call.name, call.arguments) for call in answer.calls)]
+
+
+def _call_part(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"functionCall": {"id": call_id, "name": name, "args": call_arguments(name, arguments)}}
+
+
+def _image_part(url: str) -> dict[str, Any]:
+    head, _, data = url.partition(";base64,")
+    if data and head.startswith("data:"):
+        return {"inlineData": {"mimeType": head.removeprefix("data:"), "data": data}}
+    return {"fileData": {"fileUri": url}}
+
+
+def counts(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a whole answer that hold its token counts."""
+    return {"usageMetadata": _usage_fields(usage)}
+
+
+def _usage_fields(usage: Usage) -> dict[str, int]:
+    output = usage.output_tokens
+    return known(
+        promptTokenCount=usage.input_tokens,
+        cachedContentTokenCount=usage.cached_tokens,
+        candidatesTokenCount=None if output is None else output - (usage.reasoning_tokens or 0),
+        thoughtsTokenCount=usage.reasoning_tokens,
+        totalTokenCount=(usage.input_tokens or 0) + (output or 0),
+    )

@@ -1,0 +1,309 @@
+"""Client role: the body of an answer from Gemini to events, and an error response to a fault.
+
+A body that begins with ``[`` is the list of chunks from a server that ignores ``alt=sse``. Each event is a whole
+``GenerateContentResponse``, decoded once. One structure serves a chunk and a whole answer; every field may be absent or
+null.
+
+An answer is complete when every candidate has its ``finishReason``, or the prompt was blocked (``promptFeedback``),
+whose reason is then the `Finish`. There is no end mark, so `Done` comes with the end of the body. An error in the
+middle is an event with ``error``, or bare JSON in several lines that are no event; the latter is found at the body's
+end.
+
+A function call comes in one piece, so it is one token: the name followed by the arguments' JSON. Vertex can stream
+arguments value by value: they are tokens too, but not JSON, so such a call cannot be transcoded. The signature of
+reasoning follows the token of the same part.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault, Fault, Phase, ProviderFault
+from splitsecond.core.events import Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire import provider_errors
+from splitsecond.core.wire.provider_errors import error_details, error_of, parse_error
+from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.tool_calls import ToolCalls
+
+
+class PartialArg(Struct, gc=False, rename="camel"):
+    """A piece of one argument of a function call, streamed by Vertex."""
+
+    string_value: str | None = None
+    number_value: float | None = None
+    bool_value: bool | None = None
+
+
+class FunctionCall(Struct, gc=False, rename="camel"):
+    """A function call: whole, or in pieces if the request asked Vertex for that (``partialArgs``)."""
+
+    id: str | None = None
+    name: str | None = None
+    args: Raw = Raw()
+    partial_args: list[PartialArg] | None = None
+
+
+class ExecutableCode(Struct, gc=False):
+    """Code that the model wrote for the provider's own interpreter."""
+
+    code: str | None = None
+
+
+class Media(Struct, gc=False, rename="camel"):
+    """Media: inline (`data`, base64), or elsewhere (`file_uri`)."""
+
+    mime_type: str | None = None
+    data: str | None = None
+    file_uri: str | None = None
+
+
+class Part(Struct, gc=False, rename="camel"):
+    """One piece of content. `thought`: it is reasoning."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: FunctionCall | None = None
+    executable_code: ExecutableCode | None = None
+    inline_data: Media | None = None
+    file_data: Media | None = None
+
+
+class Content(Struct, gc=False):
+    """The content that a chunk adds to a candidate."""
+
+    parts: list[Part] | None = None
+
+
+class Candidate(Struct, gc=False, rename="camel"):
+    """One choice of the answer."""
+
+    index: Count | None = None
+    content: Content | None = None
+    finish_reason: str | None = None
+
+
+class PromptFeedback(Struct, gc=False, rename="camel"):
+    """The reason why a prompt was blocked; then there are no candidates."""
+
+    block_reason: str | None = None
+
+
+class UsageMetadata(Struct, gc=False, rename="camel"):
+    """The counts so far. `prompt_token_count` includes cached tokens, `candidates_token_count` excludes reasoning."""
+
+    prompt_token_count: Count | None = None
+    cached_content_token_count: Count | None = None
+    tool_use_prompt_token_count: Count | None = None
+    candidates_token_count: Count | None = None
+    thoughts_token_count: Count | None = None
+    total_token_count: Count | None = None
+
+
+class Chunk(Struct, gc=False, rename="camel"):
+    """One event of a stream, or a whole answer: a ``GenerateContentResponse``, or an error.
+
+    `usage_metadata` (`UsageMetadata`) is raw, so that a wrong count in it fails no answer.
+    """
+
+    candidates: list[Candidate] | None = None
+    usage_metadata: Raw = ABSENT
+    prompt_feedback: PromptFeedback | None = None
+    error: Any = None
+
+
+_decode_usage = msgspec.json.Decoder(UsageMetadata).decode
+_JSON_BEGINS = (b"{", b"[")
+_NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
+
+
+class GeminiDecoder(StreamDecoder):
+    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. Gemini sends no timings."""
+
+    event_form = msgspec.json.Decoder(Chunk)
+    whole_form = msgspec.json.Decoder(Chunk | list[Chunk])
+    end_name = "a finishReason"
+    json_begins = _JSON_BEGINS
+    json_ends = (b"}", b"]")
+    done_ends = False
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
+        self._counts_run = False  # the first token had a count, so later ones can be compared with it
+        self._reasoning_shown = False
+        self._blocked = False
+        self._candidates: set[int] = set()
+        self._finished: dict[int, str] = {}
+        self._calls = ToolCalls()
+
+    def _take_whole(self, decoded: Chunk | list[Chunk], body: bytes, at: int, out: list[Event]) -> None:
+        for chunk in decoded if isinstance(decoded, list) else [decoded]:
+            self._take_event(chunk, "", body, self._json_at, out)
+            if self._ended:
+                return
+        if self._candidates or self._blocked:
+            self._end(at, out, cut=False)
+        else:
+            self._break(at, out, "empty_answer", "the body is JSON without any candidates", body)
+
+    def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
+        if chunk.error:
+            self._report_error(at, out, error_of(chunk.error), data)
+            return
+        before = len(out)
+        self._chunks += 1
+        shape = self._read_counts(chunk.usage_metadata, _decode_usage, at, out)
+        usage = None if shape is None else _usage(shape, at)
+        for candidate in chunk.candidates or ():
+            index = candidate.index or 0
+            self._candidates.add(index)
+            content = candidate.content
+            if content is not None and content.parts is not None:
+                for part in content.parts:
+                    kind, text, tool = _piece(part, index, self._calls)
+                    if text:
+                        so_far = self._so_far(kind, shape, usage)
+                        self._tokens += 1
+                        out.append(Token(at, text, kind, index, so_far, tool))
+                    if part.thought_signature:
+                        out.append(Quiet(at, "signature", part.thought_signature))
+            reason = candidate.finish_reason
+            if reason is not None and reason not in _NO_REASON and self._finished.get(index) != reason:
+                self._finished[index] = reason
+                out.append(Finish(at, reason, index))
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            self._blocked = True
+            out.append(Finish(at, chunk.prompt_feedback.block_reason))
+        self._add_usage(out, usage)
+        if len(out) == before:
+            out.append(Quiet(at, "empty" if chunk.candidates else "no candidates"))
+
+    def _so_far(self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None) -> int | None:
+        """Return the running count with the next token, of this `kind`, if its chunk (`shape`, `usage`) has one.
+
+        It counts reasoning only if that is shown, which makes it part of the stream. None also if the chunk does not
+        count its content: reasoning, or visible text.
+        """
+        thought = kind == "reasoning"
+        if thought:
+            self._reasoning_shown = True
+        so_far = None
+        output = None if usage is None or self._json is not None else usage.output_tokens
+        counts = shape is not None and (shape.candidates_token_count is not None or thought)
+        if usage is not None and output is not None and counts and (self._counts_run or not self._tokens):
+            hidden = 0 if self._reasoning_shown else usage.reasoning_tokens or 0
+            so_far = max(output - hidden, 0) or None
+        if self._tokens == 0:
+            self._counts_run = so_far is not None
+        return so_far
+
+    @property
+    def finished(self) -> bool:
+        begun = not self._ended and self._json is None and bool(self._candidates)
+        return begun and self._candidates <= self._finished.keys() and self._sse.between_events
+
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+        junk = self._junk
+        if junk.lstrip().startswith(_JSON_BEGINS):
+            self._report_error(at, out, parse_error(junk), junk)
+        else:
+            super()._end(at, out, cut=cut)
+
+    def _is_whole(self, marker: bool) -> bool:
+        return self._blocked or bool(self._candidates and self._candidates <= self._finished.keys())
+
+
+def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, ToolPart | None]:
+    """Return the content of a part; "" if it has none. Results of the provider's own tools are not content."""
+    if part.text:
+        return ("reasoning" if part.thought else "text"), part.text, None
+    call = part.function_call
+    if call is not None:
+        whole = bool(call.name) and not call.partial_args
+        tool = calls.part(None, call.id or "", call.name or "", index) if whole else None
+        return "tool", _call_text(call), tool
+    if part.executable_code is not None:
+        return "tool", part.executable_code.code or "", None
+    return (*_media(part), None)
+
+
+def _media(part: Part) -> tuple[TokenKind, str]:
+    """Return a part's audio, or its image as a URL."""
+    blob, file = part.inline_data, part.file_data
+    if blob is not None:
+        mime_type, data = blob.mime_type or "", blob.data or ""
+        if mime_type.startswith("audio/"):
+            return "audio", data
+        return ("image", f"data:{mime_type};base64,{data}") if mime_type.startswith("image/") and data else ("text", "")
+    if file is not None and file.file_uri and (file.mime_type or "").startswith("image/"):
+        return "image", file.file_uri
+    return "text", ""
+
+
+def _call_text(call: FunctionCall) -> str:
+    args = bytes(call.args)
+    pieces = [call.name or "", "" if args == b"null" else args.decode("utf-8", "replace")]
+    for arg in call.partial_args or ():
+        value = arg.string_value if arg.string_value is not None else arg.number_value
+        pieces.append(str(arg.bool_value if value is None else value))
+    return "".join(pieces)
+
+
+def _usage(shape: UsageMetadata, at: int) -> Usage | None:
+    """Return the counts as `Usage`; None if `shape` has none.
+
+    Input is ``promptTokenCount``, which includes cached tokens, plus ``toolUsePromptTokenCount``, the results of the
+    provider's own tools. Output is ``candidatesTokenCount``, the visible answer of all candidates, plus
+    ``thoughtsTokenCount``. A few previews counted reasoning among the candidates, which the total reveals.
+    """
+    prompt, candidates, reasoning = shape.prompt_token_count, shape.candidates_token_count, shape.thoughts_token_count
+    input_tokens = prompt
+    if shape.tool_use_prompt_token_count:
+        input_tokens = (prompt or 0) + shape.tool_use_prompt_token_count
+    output = candidates
+    if reasoning and not (candidates and shape.total_token_count == (input_tokens or 0) + candidates):
+        output = (candidates or 0) + reasoning
+    if input_tokens is None and output is None:
+        return None
+    return Usage(at, input_tokens, output, reasoning, shape.cached_content_token_count)
+
+
+_DAY_NS = 24 * 3600 * NS_PER_S
+_HINTS = {
+    404: "Check the model's name, and the base URL (it usually ends in /v1beta).",
+    400: "Google does not serve this account in this region: check its region and billing.",
+}
+_DAY_HINT = "The daily quota is used up; Google resets it at midnight Pacific time."
+
+
+def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
+    """Return the fault of a response with this `status` (not 200).
+
+    Google states a wait in the body (``RetryInfo``), not in a header. A quota for the day has that in its id
+    (``QuotaFailure``); the wait of some seconds beside it is then useless, and the fault's wait is a day, as the
+    response does not give the end of Google's day. A region that is not served, or an account without billing, is
+    a 400 with the status FAILED_PRECONDITION. That is not the caller's fault, as another target may serve the
+    request; but it does not lock the key, as a request with a file that is still being processed gets it too.
+    """
+    fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
+    if isinstance(fault, CallerFault) and "FAILED_PRECONDITION" in parse_error(body).codes:
+        return provider_errors.not_the_callers(fault, _HINTS[400])
+    if isinstance(fault, ProviderFault) and status == 429 and _is_daily(body):
+        fault.hint, fault.retry_after_ns = _DAY_HINT, _DAY_NS
+    elif status == 404:
+        fault.hint = _HINTS[404]
+    return fault
+
+
+def _is_daily(body: bytes) -> bool:
+    """Return whether a quota for the day is used up."""
+    for detail in error_details(body):
+        match detail:
+            case {"violations": [*violations]}:
+                if any(isinstance(each, dict) and "PerDay" in str(each.get("quotaId")) for each in violations):
+                    return True
+    return False

@@ -1,0 +1,301 @@
+"""Server role: a request for ``generateContent`` in the common chat form, which every target's API format can encode.
+
+The body is read leniently, as Google reads it: names of fields in camel or in snake case. A function's result belongs
+to the call with its id, or without one to the first call of that function which has no result. Fields that do not
+change the answer, or that are unknown here, are left out, and the call's notes name them; Google's own tools, files
+that it holds and other modalities are refused by name.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire.chat_form import (
+    TRANSLATED,
+    assistant_message,
+    plain_content,
+    schema_format,
+    tool_message,
+)
+from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest
+from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.translation import (
+    left_out,
+    not_translatable,
+    object_field,
+    plain_fields,
+    refuse,
+    short,
+)
+
+Fields = dict[str, Any]
+
+_CONFIG = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "topK": "top_k",
+    "maxOutputTokens": "max_completion_tokens",
+    "candidateCount": "n",
+    "seed": "seed",
+    "presencePenalty": "presence_penalty",
+    "frequencyPenalty": "frequency_penalty",
+    "stopSequences": "stop",
+}
+"""Names in ``generationConfig`` and in a chat."""
+_MODES = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
+_LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
+_TEXT_TYPES = (None, "", "text/plain")
+_ROLES = (None, "user", "model", "function")
+
+
+def to_chat(call: Call) -> Call:
+    """Return `call`, whose body is a request for ``generateContent``, in the common chat form.
+
+    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
+    """
+    fields = _camel(plain_fields(call))
+    fields |= _camel(object_field("generateContentRequest", fields.pop("generateContentRequest", {})))
+    for name in ("model", "stream"):
+        fields.pop(name, None)
+    refuse(fields, {"cachedContent": ("",)}, "a chat")
+    conversation = _Conversation(call)
+    conversation.add_system(fields.pop("systemInstruction", None))
+    conversation.add_turns(fields.pop("contents", None))
+    body: Fields = {"messages": conversation.messages}
+    body |= _tools(fields.pop("tools", None), fields.pop("toolConfig", None))
+    body |= _config(call, _camel(object_field("generationConfig", fields.pop("generationConfig", {}))))
+    for name in fields:
+        left_out(call, name)
+    return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
+
+
+def _camel(fields: Fields) -> Fields:
+    """Return `fields` with their names in camel case."""
+    return {_camel_name(name): value for name, value in fields.items()}
+
+
+def _camel_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others) if first else name
+
+
+class _Conversation:
+    """The messages so far. `_open`: the calls that have no result yet, as id and name."""
+
+    def __init__(self, call: Call) -> None:
+        self.messages: list[Fields] = []
+        self._call = call
+        self._count = 0
+        self._open: list[tuple[str, str]] = []
+
+    def add_system(self, instruction: Any) -> None:
+        if instruction is None:
+            return
+        turn = {"parts": [{"text": instruction}]} if isinstance(instruction, str) else instruction
+        texts = [part["text"] for part in _parts_of(turn, "systemInstruction") if isinstance(part.get("text"), str)]
+        if texts:
+            self.messages.append({"role": "system", "content": "\n".join(texts)})
+
+    def add_turns(self, turns: Any) -> None:
+        if not isinstance(turns, list) or not turns:
+            raise CallerFault("contents must be a list of at least one turn")
+        for number, turn in enumerate(turns):
+            where = f"contents[{number}]"
+            parts = _parts_of(turn, where)
+            role = turn.get("role")
+            if role not in _ROLES:
+                raise CallerFault(f"{where}.role is {short(role)}: expected user or model")
+            add = self._add_model if role == "model" else self._add_user
+            add(parts, f"{where}.parts")
+
+    def _add_user(self, parts: list[Fields], where: str) -> None:
+        content: list[Fields] = []
+        for number, part in enumerate(parts):
+            match part:
+                case {"functionResponse": {"name": str(name)} as result}:
+                    self.messages.append(self._result(name, result))
+                case _:
+                    content.append(_content(part, f"{where}[{number}]"))
+        if content:
+            self.messages.append({"role": "user", "content": plain_content(content)})
+
+    def _add_model(self, parts: list[Fields], where: str) -> None:
+        texts: list[str] = []
+        reasoning: list[str] = []
+        calls: list[Fields] = []
+        for number, part in enumerate(parts):
+            if part.pop("thoughtSignature", None) is not None:
+                left_out(self._call, "thoughtSignature")
+            match part:
+                case {"text": str(text)}:
+                    (reasoning if part.get("thought") else texts).append(text)
+                case {"functionCall": {"name": str(name)} as called}:
+                    identity = called.get("id") or f"call_{self._count}"
+                    self._count += 1
+                    self._open.append((identity, name))
+                    given = object_field(f"{where}[{number}].functionCall.args", called.get("args") or {})
+                    calls.append(function_call(identity, name, msgspec.json.encode(given).decode()))
+                case _:
+                    raise _unknown(part, f"{where}[{number}]")
+        self.messages.append(assistant_message(texts, reasoning, calls))
+
+    def _result(self, name: str, result: Fields) -> Fields:
+        identity = result.get("id") or next((known for known, called in self._open if called == name), None)
+        if not isinstance(identity, str):
+            raise CallerFault(f"the result of the function {name[:100]!r} answers no call in contents")
+        self._open = [each for each in self._open if each[0] != identity]
+        response = result.get("response") or {}
+        match response:
+            case {"output": str(text), **others} | {"result": str(text), **others} if not others:
+                pass
+            case _:
+                text = msgspec.json.encode(response).decode()
+        return tool_message(identity, [{"type": "text", "text": text}])
+
+
+def _parts_of(turn: Any, where: str) -> list[Fields]:
+    match turn:
+        case {"parts": [*parts]} if all(isinstance(part, dict) for part in parts):
+            return [{name: _nested(value) for name, value in _camel(part).items()} for part in parts]
+    raise CallerFault(f"{where} must be an object with parts, a list of objects")
+
+
+def _nested(value: Any) -> Any:
+    return _camel(value) if isinstance(value, dict) else value
+
+
+def _content(part: Fields, place: str) -> Fields:
+    """Return a part of the user's turn in the common chat form."""
+    match part:
+        case {"text": str(text)}:
+            return {"type": "text", "text": text}
+        case {"inlineData": {"mimeType": str(kind), "data": str(data)}}:
+            return _media(kind, data)
+        case {"fileData": {"fileUri": str(url)} as file} if str(file.get("mimeType", "image/")).startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": url}}
+    raise _unknown(part, place)
+
+
+def _media(kind: str, data: str) -> Fields:
+    url = f"data:{kind};base64,{data}"
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    if kind.startswith("audio/"):
+        return {"type": "input_audio", "input_audio": {"data": data, "format": kind.removeprefix("audio/")}}
+    return {"type": "file", "file": {"filename": "file", "file_data": url}}
+
+
+def _unknown(part: Fields, place: str) -> CallerFault:
+    return not_translatable(f"{place}, a part with {', '.join(part) or 'nothing'},", "a chat")
+
+
+def _tools(tools: Any, config: Any) -> Fields:
+    """Return ``tools`` and ``tool_choice``."""
+    if not isinstance(tools or [], list):
+        raise CallerFault(f"tools must be a list, got {short(tools)}")
+    functions = [
+        _function(declared)
+        for number, tool in enumerate(tools or [])
+        for declared in _declarations(tool, f"tools[{number}]")
+    ]
+    if not functions:
+        return {}
+    calling = _camel(object_field("toolConfig.functionCallingConfig", _calling_config(config)))
+    mode, names = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames") or []
+    if not isinstance(mode, str) or mode not in _MODES or not isinstance(names, list):
+        raise not_translatable(f"toolConfig {short(config)}", "a chat")
+    made: Fields = {"tools": functions}
+    named = [{"type": "function", "function": {"name": name}} for name in names]
+    if _MODES[mode] == "required" and len(named) == 1:
+        made["tool_choice"] = named[0]
+    elif _MODES[mode] == "required" and named:
+        made["tool_choice"] = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": named}}
+    elif _MODES[mode] != "auto":
+        made["tool_choice"] = _MODES[mode]
+    return made
+
+
+def _calling_config(config: Any) -> Any:
+    return _camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
+
+
+def _declarations(tool: Any, place: str) -> list[Fields]:
+    match _nested(tool):
+        case {"functionDeclarations": [*declared], **others} if not any(others.values()):
+            if all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in declared):
+                return declared
+        case dict() as own if own:
+            raise not_translatable(f"{place}, Google's own tool {short(own)},", "a chat", "Leave it out.")
+    raise CallerFault(f"{place} must hold functionDeclarations with names, got {short(tool)}")
+
+
+def _function(declared: Fields) -> Fields:
+    fields = _camel(declared)
+    function: Fields = {"name": fields["name"]}
+    if fields.get("description"):
+        function["description"] = fields["description"]
+    schema = fields.get("parametersJsonSchema") or json_schema(fields.get("parameters"))
+    if schema:
+        function["parameters"] = schema
+    return {"type": "function", "function": function}
+
+
+def json_schema(schema: Any) -> Any:
+    """Return Google's `schema`, a subset of OpenAPI's with types in capitals, as JSON schema."""
+    if not isinstance(schema, dict):
+        return schema
+    made: Fields = {}
+    for name, value in schema.items():
+        match _camel_name(name), value:
+            case "type", str():
+                made["type"] = value.lower()
+            case "properties", dict():
+                made["properties"] = {key: json_schema(each) for key, each in value.items()}
+            case ("items" | "additionalProperties") as known, dict():
+                made[known] = json_schema(value)
+            case "anyOf", list():
+                made["anyOf"] = [json_schema(each) for each in value]
+            case "nullable" | "propertyOrdering", _:
+                pass
+            case known, _:
+                made[known] = value
+    if schema.get("nullable") and isinstance(made.get("type"), str):
+        made["type"] = [made["type"], "null"]
+    return made
+
+
+def _config(call: Call, config: Fields) -> Fields:
+    """Return the fields of a chat for ``generationConfig``."""
+    body = {chat: value for name, chat in _CONFIG.items() if (value := config.pop(name, None)) is not None}
+    kind = config.pop("responseMimeType", None)
+    given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
+    if given is not None:
+        body["response_format"] = schema_format(json_schema(given), strict=False)
+    elif kind == "application/json":
+        body["response_format"] = {"type": "json_object"}
+    elif kind not in _TEXT_TYPES:
+        raise not_translatable(f"generationConfig.responseMimeType {short(kind)}", "a chat")
+    if (thinking := config.pop("thinkingConfig", None)) is not None:
+        body[FIELD] = _reasoning(_camel(object_field("generationConfig.thinkingConfig", thinking)))
+    refuse(config, {"responseModalities": (["TEXT"], []), "responseLogprobs": (False,)}, "a chat")
+    for name, value in config.items():
+        if value is not None:
+            left_out(call, name)
+    return body
+
+
+def _reasoning(config: Mapping[str, Any]) -> ReasoningRequest:
+    shown = config.get("includeThoughts")
+    wanted = ReasoningRequest(name="thinkingConfig", shown=shown if isinstance(shown, bool) else None)
+    match config:
+        case {"thinkingLevel": str(level)} if level.upper() in _LEVELS:
+            return structs.replace(wanted, effort=_LEVELS[level.upper()])
+        case {"thinkingBudget": int(budget)}:
+            if budget <= 0:  # -1: the model decides
+                return structs.replace(wanted, on=budget < 0)
+            return structs.replace(wanted, budget=budget)
+    return wanted

@@ -1,0 +1,13 @@
+"""Ollama's own API format, ``/api/chat``: one JSON object per line (NDJSON), in both roles.
+
+The last line of an answer reports the server's own durations of loading the model, reading the prompt and writing the
+output, to compare with the measured times.
+"""
+
+from splitsecond.core.wire.ollama.answers import GenerateWriter, StreamWriter, counts, error_body, model_list
+from splitsecond.core.wire.ollama.decode import OllamaDecoder as decoder
+from splitsecond.core.wire.ollama.decode import fault_from_response
+from splitsecond.core.wire.ollama.encode import encode
+from splitsecond.core.wire.ollama.to_chat import chat_to_chat, generate_to_chat
+from splitsecond.core.wire.server_request import parse_ollama as parse_request
+from splitsecond.core.wire.server_request import parse_ollama_generate as parse_generate

@@ -1,0 +1,134 @@
+"""Server role: answers of Ollama as bytes, one JSON object per line.
+
+Finish reason, counts and durations share the last line, so `finish` and `usage` only store them; a tool call is sent
+whole, so its fragments wait for its end.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from splitsecond.core.events import TokenKind, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer, ServerTimes, TimesForm
+from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
+
+_MESSAGES: dict[TokenKind, dict[str, str]] = {
+    "text": {"content": SLOT},
+    "reasoning": {"content": "", "thinking": SLOT},
+    "refusal": {"content": SLOT},
+}
+"""The message of each kind of token."""
+_FINISH = {"tool_calls": "stop", "content_filter": "stop"}
+"""OpenAI's finish reasons that Ollama lacks; "stop" and "length" are the same in both."""
+
+
+class StreamWriter(AnswerWriter):
+    """Writer of one answer: see `AnswerWriter`. There is one choice, and the events are lines."""
+
+    def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
+        made = datetime.fromtimestamp(created, UTC).isoformat()
+        self._head: dict[str, Any] = {"model": model, "created_at": made}
+        self._around = {kind: around_slot(self._line(message)) for kind, message in _MESSAGES.items()}
+        self._call: str | None = None
+        self._call_id = ""
+        self._arguments: list[str] = []
+        self._last: dict[str, Any] = {}
+        self._durations: dict[str, int] = {}
+
+    def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
+        """Report the times as Ollama's durations. The wait before the prompt counts as loading the model."""
+        self._durations = {
+            "total_duration": took.total_ns,
+            "load_duration": took.queue_ns,
+            "prompt_eval_duration": took.prompt_ns,
+            "eval_duration": took.output_ns,
+        }
+
+    def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
+        """Return one content line; no bytes for "tool" until the call ends. Raises `KeyError` for "audio"."""
+        if kind == "tool":
+            self._arguments.append(text)
+            return b""
+        before, after = self._around[kind]
+        return self._end_call() + before + to_json(text) + after
+
+    def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
+        """Begin a tool call; return the one before it."""
+        ended = self._end_call()
+        self._call, self._call_id = name, call_id
+        return ended
+
+    def finish(self, reason: str, index: int = 0) -> bytes:
+        self._last["done_reason"] = _FINISH.get(reason, reason)
+        return self._end_call()
+
+    def usage(self, usage: Usage) -> bytes:
+        self._last |= counts(usage)
+        return b""
+
+    def done(self) -> bytes:
+        last = {"done": True, **self._last, **self._durations}
+        return to_json({**self._head, **self._content({"content": ""}), **last}) + b"\n"
+
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
+        """Return an error inside the stream, which ends it. Ollama has only a message for it."""
+        return to_json({"error": message}) + b"\n"
+
+    def _end_call(self) -> bytes:
+        if self._call is None:
+            return b""
+        arguments = call_arguments(self._call, "".join(self._arguments))
+        call = {"id": self._call_id, "function": {"name": self._call, "arguments": arguments}}
+        self._call = None
+        self._arguments.clear()
+        return self._line({"content": "", "tool_calls": [call]})
+
+    def _line(self, message: dict[str, Any]) -> bytes:
+        return to_json({**self._head, **self._content(message), "done": False}) + b"\n"
+
+    def _content(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields with the content of a line."""
+        return {"message": {"role": "assistant", **message}}
+
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
+        answer = answers[0]  # there is one choice: others are left out
+        message: dict[str, Any] = {"content": answer.text or answer.refusal}
+        if answer.reasoning:
+            message["thinking"] = answer.reasoning
+        if answer.calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "function": {"name": call.name, "arguments": call_arguments(call.name, call.arguments)},
+                }
+                for call in answer.calls
+            ]
+        reason = _FINISH.get(answer.finish, answer.finish)
+        last = {"done": True, "done_reason": reason, **counts(usage), **self._durations}
+        return to_json({**self._head, **self._content(message), **last})
+
+
+class GenerateWriter(StreamWriter):
+    """Writer of one answer to a request for ``/api/generate``, which has no tools."""
+
+    def _content(self, message: dict[str, Any]) -> dict[str, Any]:
+        thinking = {"thinking": message["thinking"]} if "thinking" in message else {}
+        return {"response": message["content"], **thinking}
+
+
+def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
+    """Return the body of an error response: Ollama has only a message for it."""
+    return to_json({"error": message})
+
+
+def model_list(names: Sequence[str]) -> bytes:
+    """Return the list of the models with these `names`."""
+    return to_json(
+        {"models": [{"name": name, "model": name, "size": 0, "digest": "", "details": {}} for name in names]}
+    )
+
+
+def counts(usage: Usage) -> dict[str, int]:
+    """Return the fields of a whole answer that hold its token counts."""
+    return known(prompt_eval_count=usage.input_tokens, eval_count=usage.output_tokens)

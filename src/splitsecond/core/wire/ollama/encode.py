@@ -1,0 +1,126 @@
+"""Client role: a call in the common chat form as a request for ``/api/chat``.
+
+Some of OpenAI's fields are in ``options`` here, some under another name. Tools are the same in both. Ollama has no tool
+choice: for "none" the tools are left out, "auto" is its default, and others are refused. Every field that OpenAI does
+not define passes unchanged (``options``, ``think``, ``keep_alive``, ``format``) and overrides a translated one.
+
+A message is one string of text, with images in base64 beside it; arguments of tool calls are objects. Several texts of
+one message are joined by line feeds. A tool's result names the function that it answers, so the call must be among the
+messages, unless the result has a name itself.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from splitsecond.core.service import Call
+from splitsecond.core.wire.chat_form import (
+    Message,
+    chat_fields,
+    chat_messages,
+    function_answered,
+    media_of,
+    output_format,
+    read_part,
+    stop_list,
+    take_output_limit,
+)
+from splitsecond.core.wire.dialect import WHOLE_HEADERS, Encoded, Quirks
+from splitsecond.core.wire.reasoning import ReasoningRequest, requested
+from splitsecond.core.wire.translation import not_translatable, object_field, short
+
+_HEADERS = (("content-type", "application/json"), ("accept", "application/x-ndjson"))
+
+_OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "top_k", "min_p")
+"""Fields with the same name in ``options`` as in OpenAI's format or in common use."""
+
+_EFFORTS = ("none", "low", "medium", "high")
+
+
+def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
+
+    Raises `CallerFault`; its kind is "not_translatable" for a field that Ollama does not have.
+    """
+    fields = chat_fields(call, "Ollama")
+    streamed = quirks.streamed(call)
+    body: dict[str, Any] = {"model": model, "stream": streamed}
+    body["messages"] = _messages(chat_messages(fields.pop("messages", []), "Ollama"))
+    choice, tools = fields.pop("tool_choice", "auto"), fields.pop("tools", None)
+    if choice not in ("auto", "none"):
+        raise not_translatable(f"tool_choice {short(choice)}", "Ollama", "Possible here: auto, none.")
+    if tools and choice == "auto":
+        body["tools"] = tools
+    kind, schema = output_format(fields, "Ollama")
+    if kind != "text":
+        body["format"] = "json" if kind == "json_object" else schema
+    wanted = requested(call, fields, model, quirks.thinking, own="think")
+    if wanted is not None and wanted.is_set:
+        body["think"] = _think(call, wanted)
+    if options := _options(fields):
+        body["options"] = options
+    headers = _HEADERS if streamed else WHOLE_HEADERS
+    return Encoded("/api/chat", headers, msgspec.json.encode(body | fields), streamed)
+
+
+def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
+    """Return ``think``: whether to reason, or a level, which few models know; the others treat any level as on."""
+    if wanted.off:
+        return False
+    return True if wanted.tokens is None else wanted.level(call, _EFFORTS)
+
+
+def _options(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return ``options`` from the fields that belong there, and remove those from `fields`."""
+    options = {name: fields.pop(name) for name in _OPTIONS if name in fields}
+    if (limit := take_output_limit(fields)) is not None:
+        options["num_predict"] = limit
+    if (stop := stop_list(fields)) is not None:
+        options["stop"] = stop
+    return options | object_field("options", fields.pop("options", {}))
+
+
+def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return ``messages`` of a request. Raises `CallerFault` for content that Ollama rejects."""
+    names: dict[str, str] = {}
+    translated = []
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        text, images = _content(message, where)
+        fields: dict[str, Any] = {"role": message.role, "content": text}
+        if images:
+            fields["images"] = images
+        if message.reasoning_text:
+            fields["thinking"] = message.reasoning_text
+        if message.tool_calls:
+            fields["tool_calls"] = [
+                {"function": {"name": call.function.name, "arguments": call.arguments(f"{where}.tool_calls[{place}]")}}
+                for place, call in enumerate(message.tool_calls)
+            ]
+            names |= {call.id: call.function.name for call in message.tool_calls}
+        if message.role == "tool" and "tool_name" not in message.native:
+            fields["tool_name"] = message.name or function_answered(message, where, names, "Ollama")
+        translated.append(fields | message.native)
+    return translated
+
+
+def _content(message: Message, where: str) -> tuple[str, list[str]]:
+    content = message.content
+    if isinstance(content, str) or content is None:
+        return content or message.refusal or "", []
+    texts: list[str] = []
+    images: list[str] = []
+    for number, part in enumerate(content):
+        place = f"{where}.content[{number}]"
+        match read_part(part, place):
+            case "text", text:
+                texts.append(text)
+            case "image", url:
+                if not url.startswith("data:"):
+                    hint = "Send the image as a data URL in base64."
+                    raise not_translatable(f"{place}.image_url, a link,", "Ollama", hint)
+                images.append(media_of(url, f"{place}.image_url")[1])
+            case _:
+                raise not_translatable(f"{place}.type {part.get('type')!r}", "Ollama")
+    return "\n".join(texts), images

@@ -1,0 +1,7 @@
+"""OpenAI's API format of chat completions, completions and embeddings, in both roles."""
+
+from splitsecond.core.wire.openai.answers import StreamWriter, counts, error_body, model_entry, model_list
+from splitsecond.core.wire.openai.decode import decoder
+from splitsecond.core.wire.openai.encode import encode
+from splitsecond.core.wire.provider_errors import fault_from_response
+from splitsecond.core.wire.server_request import parse_openai as parse_request

@@ -1,0 +1,406 @@
+"""OpenAI's chat and completions on the client's side of the gateway: relay, assembly and continuation.
+
+The relay looks into an event only if it may be the usage chunk that the client did not request: the one without
+choices.
+
+The assembly merges chunks by rules that need no list of fields, so that unknown fields survive: texts inside a delta
+are joined, except names and ids, which are set; objects are merged; lists whose items have an ``index`` (choices, tool
+calls) are merged by it, other lists are joined; of anything else the last value that is not null counts. Texts are
+joined once, at the end: appending to a growing text would take quadratic time.
+
+The chunks of a continuation keep the id, the model and the time of the first one.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from splitsecond.core.events import Event, Usage
+from splitsecond.core.service import Call, Operation
+from splitsecond.core.validation import read_json
+from splitsecond.core.wire.assembly import MAX_INDEXES, Assembly, decoded, too_deep
+from splitsecond.core.wire.continuation import ContinuationEncoder
+from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
+from splitsecond.core.wire.openai.decode import decoder
+from splitsecond.core.wire.openai.plain_stream import LAST_FIELDS, plain_answer
+from splitsecond.core.wire.relay import StreamRelay
+from splitsecond.core.wire.sse import SseDecoder, encode_event, events_in, malformed
+from splitsecond.core.wire.transcoder import new_transcoder
+
+_NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_USAGE = b'"usage"'
+_NULL_USAGE = b'"usage":null'
+_NO_USAGE = re.compile(rb'"usage"\s*:\s*null')
+_MARK = b"[DONE]"
+_DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\r\n\r\n|\n\n|\r\r|$)")
+_NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
+_OBJECTS = {"chat.completion.chunk": "chat.completion"}
+_LOGPROBS_LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
+
+transcoder = partial(new_transcoder, StreamWriter, "chatcmpl-", single=False)
+"""Returns the transcoder that writes the answer of a model to a call as chunks."""
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[Any]
+    usage: msgspec.Raw
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class ChunkRelay(StreamRelay):
+    """Relay of a stream of chunks."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the events that `data` completes, to the end mark, without a usage chunk that was not requested."""
+        if self.done:
+            return b""
+        cutter = self._cutter
+        events = cutter.feed(data)
+        if cutter.is_json:
+            return self._collect(events)
+        if _MARK in events and (mark := _DONE.search(events)) is not None:
+            self.done, events = True, events[: mark.end()]
+        return events if self._usage or _USAGE not in events else _without_usage(events)
+
+    def rest(self) -> bytes:
+        """Return the end of a complete answer, with the end mark if the provider sent none."""
+        if self.done:
+            return b""
+        rest = super().rest()
+        return rest if self.done else rest + b"data: [DONE]\n\n"
+
+    def error(self, body: bytes) -> bytes:
+        """Return the event that ends a failed answer."""
+        return encode_event(body)
+
+    def _as_stream(self, body: bytes) -> bytes:
+        return b"".join(encode_event(chunk) for chunk in chunks(body, usage=self._usage))
+
+
+def _without_usage(events: bytes) -> bytes:
+    """Return `events`, which contain the word, without those that hold usage only.
+
+    Only events that contain it are decoded. The search runs from the end, where the usage chunk is, and is faster on
+    the bytes than on the events: many providers write in each chunk that it has no usage.
+    """
+    if b"\r" in events:
+        return b"".join(event for event in events_in(events) if _USAGE not in event or not _is_usage(event))
+    kept: list[bytes] = []
+    place, end = events.rfind(_USAGE), len(events)
+    while place >= 0:
+        if not events.startswith(_NULL_USAGE, place):
+            before, after = events.rfind(b"\n\n", 0, place), events.find(b"\n\n", place)
+            place, stop = (0 if before < 0 else before + 2), end if after < 0 else after + 2
+            if _is_usage(events[place:stop]):
+                kept.append(events[stop:end])
+                end = place
+        place = events.rfind(_USAGE, 0, place)  # each event is decoded once, however often it contains the word
+    return b"".join((events[:end], *reversed(kept))) if kept else events
+
+
+def _is_usage(event: bytes) -> bool:
+    if not _NO_CHOICES.search(event):
+        return False
+    chunk = read_json(event.strip().removeprefix(b"data:"), _decode_chunk)
+    return chunk is not None and not chunk.choices and bytes(chunk.usage) != b"null"
+
+
+def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
+    """Yield a whole answer as the chunks of a stream: all of its content in one, then its usage, if it is known and
+    requested.
+
+    Raises `ProviderFault` if `body` is not an answer.
+    """
+    fields = decoded(body, msgspec.json.decode)
+    if not isinstance(fields, dict):
+        raise malformed("the answer is not a JSON object")
+    counts, kind = fields.pop("usage", None), fields.get("object")
+    fields["object"] = "chat.completion.chunk" if isinstance(kind, str) and "chat" in kind else kind
+    for choice in _objects(fields, "choices"):
+        message = choice.pop("message", None)
+        if isinstance(message, dict):
+            choice["delta"] = message
+            for number, call in enumerate(_objects(message, "tool_calls")):
+                call.setdefault("index", number)
+    try:
+        yield msgspec.json.encode(fields)
+        if usage and counts is not None:
+            yield msgspec.json.encode({**fields, "choices": [], "usage": counts})
+    except RecursionError:
+        raise too_deep() from None
+
+
+class _Text(list[str]):
+    """Pieces of one text."""
+
+
+class _Items(list[Any]):
+    """A list whose items may have an index. `by_index` finds those in constant time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_index: dict[int | str, dict[str, Any]] = {}
+
+
+class ChunkAssembly(Assembly):
+    """Assembly of a chat or a completion."""
+
+    def plain_answer(self, stream: bytes) -> bytes | None:
+        """Return the whole answer of a plain stream."""
+        return plain_answer(stream)
+
+    def merge(self, chunk: dict[str, Any]) -> None:
+        """Merge one chunk into the answer."""
+        _merge(self.merged, chunk)
+
+    def added_text(self, chunk: dict[str, Any]) -> str | None:
+        """Return the text of the only field of `chunk` that `_merge` joins, if nothing else of it is added."""
+        match chunk.get("choices"):
+            case [{"index": int(), "delta": dict(delta)} as choice]:
+                names = _joined_names(delta)
+            case _:
+                return None
+        if len(names) != 1:
+            return None
+        rest = {name: value for name, value in delta.items() if name != names[0]}
+        text: str = delta[names[0]]
+        return text if _repeats({**chunk, "choices": [{**choice, "delta": rest}]}) else None
+
+    def pieces(self, chunk: dict[str, Any]) -> list[str]:
+        """Return where `merge` has put the text that `chunk` adds."""
+        (choice,) = chunk["choices"]
+        (name,) = _joined_names(choice["delta"])
+        pieces: list[str] = self.merged["choices"].by_index[choice["index"]]["delta"][name]
+        return pieces
+
+    def fields(self) -> dict[str, Any]:
+        """Return the answer in OpenAI's order of fields."""
+        fields: dict[str, Any] = _plain(self.merged)
+        kind = fields.get("object")
+        fields["object"] = _OBJECTS.get(kind, kind) if isinstance(kind, str) else kind
+        fields.pop("obfuscation", None)  # padding that makes the events of a stream equally long
+        fields["choices"] = [_whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)]
+        if fields.get("usage") is None:
+            fields["usage"] = usage_fields(Usage(0))
+        last = {name: fields.pop(name) for name in LAST_FIELDS if name in fields}
+        return fields | last
+
+    def answer(self) -> bytes:
+        """Return the whole answer. One that came as JSON is returned as it came, but with ``usage``."""
+        body = super().answer()
+        if self._json is None:
+            return body
+        place = body.find(_USAGE)
+        if place >= 0 and not _NO_USAGE.search(body, place):
+            return body
+        try:
+            fields = msgspec.json.decode(body)
+            if not isinstance(fields, dict) or "choices" not in fields or fields.get("usage") is not None:
+                return body
+            return msgspec.json.encode({**fields, "usage": usage_fields(Usage(0))})
+        except (ValueError, RecursionError):
+            return body
+
+
+def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice as in an answer that was not streamed: with explicit nulls, and without numbers of tool calls."""
+    delta = choice.pop("delta", None)
+    if delta is None:
+        return choice
+    known = choice.pop("message", None)
+    message = {"role": "assistant", "content": None, **_object("message", known or {}), **_object("delta", delta)}
+    for call in _objects(message, "tool_calls"):
+        call.pop("index", None)
+    if message.get("tool_calls") and not message["content"]:
+        message["content"] = None
+    if "refusal" in message:  # providers that send it also send the annotations
+        message.setdefault("annotations", [])
+    message["refusal"] = message.pop("refusal", None)
+    first = {"index": choice.pop("index", 0), "message": message, "logprobs": choice.pop("logprobs", None)}
+    return first | choice
+
+
+def _index(choice: dict[str, Any]) -> int:
+    index = choice.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise malformed(f"{name} is not an object")
+    return value
+
+
+def _objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the list of objects in the field `name`, empty if absent. Raises `ProviderFault`."""
+    value = fields.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise malformed(f"{name} is not a list of objects")
+    return value
+
+
+def _merge(into: dict[str, Any], new: dict[str, Any], *, joins: bool = False) -> None:
+    for name, value in new.items():
+        old = into.get(name)
+        match value:
+            case None:
+                into.setdefault(name, None)
+            case str() if name == "text" or (joins and name not in _NOT_JOINED):
+                if isinstance(old, _Text):
+                    old.append(value)
+                else:
+                    into[name] = _Text([value])
+            case dict():
+                if not isinstance(old, dict):
+                    old = into[name] = {}
+                if name == "usage":
+                    old.clear()
+                _merge(old, value, joins=joins or name == "delta")
+            case list():
+                if not isinstance(old, _Items):
+                    old = into[name] = _Items()
+                _merge_list(old, value, joins=joins)
+            case "" if old:
+                pass  # some providers repeat an id or a name as an empty text
+            case _:
+                into[name] = value
+
+
+def _merge_list(into: _Items, new: list[Any], *, joins: bool) -> None:
+    for item in new:
+        index = item.get("index") if isinstance(item, dict) else None
+        if not isinstance(index, int | str):
+            into.append(item)
+            continue
+        place = into.by_index.get(index)
+        if place is None:
+            if len(into.by_index) == MAX_INDEXES:
+                raise malformed(f"more than {MAX_INDEXES:,} items with an index in one list", "too_long")
+            place = into.by_index[index] = {}
+            into.append(place)
+        _merge(place, item, joins=joins)
+
+
+def _joined_names(delta: dict[str, Any]) -> list[str]:
+    """Return the names of the fields of `delta` that `_merge` joins and that are not empty."""
+    return [name for name, value in delta.items() if isinstance(value, str) and value and name not in _NOT_JOINED]
+
+
+def _repeats(fields: dict[str, Any], *, joins: bool = False) -> bool:
+    """Return whether merging `fields` a second time would change nothing."""
+    for name, value in fields.items():
+        if isinstance(value, str):
+            if value and (name == "text" or (joins and name not in _NOT_JOINED)):
+                return False
+        elif isinstance(value, dict):
+            if not _repeats(value, joins=joins or name == "delta"):
+                return False
+        elif isinstance(value, list):
+            for item in value:
+                if not isinstance(item, dict) or not isinstance(item.get("index"), int | str):
+                    return False
+                if not _repeats(item, joins=joins):
+                    return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case _Text():
+            return "".join(value)
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+    return value
+
+
+def without_logprobs(answer: bytes) -> bytes:
+    """Return `answer`, a whole body, streamed or not, with null in the place of all log-probabilities.
+
+    Only the events that hold some are encoded again.
+    """
+    if b'"logprobs"' not in answer:
+        return answer
+    if answer.lstrip().startswith(b"{"):
+        return _without_logprobs(answer)
+    return _LOGPROBS_LINE.sub(lambda line: line[1] + _without_logprobs(line[2]), answer)
+
+
+def _without_logprobs(data: bytes) -> bytes:
+    fields: Any = read_json(data)
+    choices = fields.get("choices") if isinstance(fields, dict) else None
+    found = False
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and choice.get("logprobs") is not None:
+            choice["logprobs"] = None
+            found = True
+    try:
+        return msgspec.json.encode(fields) if found else data
+    except RecursionError:
+        return data
+
+
+_MAX_CREATED = 253_402_300_800
+"""The end of the year 9999, in seconds since 1970."""
+_STREAMED: tuple[Operation, ...] = ("chat", "completions")
+
+
+def continuation_encoder(call: Call) -> "ChunkEncoder | None":
+    """Return the encoder for the answer to `call`; None for an answer that has no chunks."""
+    return ChunkEncoder(call.operation) if call.operation in _STREAMED else None
+
+
+class AnswerHead(msgspec.Struct):
+    """The fields that all chunks of an answer share."""
+
+    id: str | None = None
+    model: str | None = None
+    created: float | None = None
+
+    @property
+    def created_s(self) -> int:
+        """When the answer began, in seconds since 1970; 0 if it is unknown or no date."""
+        return int(self.created) if self.created is not None and 0 <= self.created < _MAX_CREATED else 0
+
+
+decode_head = msgspec.json.Decoder(AnswerHead).decode
+
+
+class ChunkEncoder(ContinuationEncoder):
+    """Encoder of one answer in chunks."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(decoder(operation))
+        self._operation: Operation = operation
+        self._first = b""
+        self._writer: StreamWriter | None = None
+
+    def cut(self, data: bytes) -> bytes:
+        """Return the whole events that have come so far; the rest waits for its end."""
+        data = super().cut(data)
+        if not self._first and b'"id"' in data:
+            self._first = data
+        return data
+
+    def whole(self, data: bytes) -> bool:
+        return bool(self._first) and super().whole(data)  # until then `cut` looks for the head
+
+    def encode(self, event: Event) -> bytes:
+        """Encode `event` as the next of this answer; b"" if chunks have nothing for it."""
+        if self._writer is None:
+            head = self._read_head()
+            self._writer = StreamWriter(self._operation, head.model or "", id=head.id or "", created=head.created_s)
+        return self._writer.event(event)
+
+    def _read_head(self) -> AnswerHead:
+        for event in SseDecoder().feed(self._first):
+            found = read_json(event.data or b"", decode_head)
+            if found is not None and found.id:
+                return found
+        return AnswerHead()

@@ -1,0 +1,403 @@
+"""Client role: the body of an answer of chat or completions to events.
+
+Each event is decoded once, to the fields of `shapes`.
+
+An answer is complete if every choice that began has its ``finish_reason``, or if a chunk with usage only closed the
+stream. ``[DONE]`` alone proves nothing (llama-cpp-python sends it after an answer that it cut short), nor does the
+status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``). The first event that ends a stream decides; later ones
+are ignored.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core.events import (
+    Event,
+    Finish,
+    Quiet,
+    Token,
+    TokenKind,
+    TokenRun,
+    ToolPart,
+    Usage,
+    WholeText,
+)
+from splitsecond.core.service import WHOLE_OPERATIONS, Operation
+from splitsecond.core.validation import read_json
+from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.openai.embeddings import ItemsDecoder
+from splitsecond.core.wire.openai.shapes import (
+    Choice,
+    Chunk,
+    Delta,
+    Function,
+    PlainAnswer,
+    PlainChunk,
+    ToolCall,
+    UsageShape,
+)
+from splitsecond.core.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
+from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
+from splitsecond.core.wire.sse import SseEvent
+from splitsecond.core.wire.streaming import ABSENT, END_MARK, NOTHING, StreamDecoder, contradictory
+from splitsecond.core.wire.text_events import TextEvents
+from splitsecond.core.wire.tool_calls import ToolCalls
+
+
+class _TokenLogprob(Struct, gc=False):
+    logprob: float | None = None
+
+
+class _Logprobs(Struct, gc=False):
+    content: list[_TokenLogprob] | None = None
+    token_logprobs: list[float | None] | None = None
+
+
+_decode_logprobs = msgspec.json.Decoder(_Logprobs).decode
+_CHUNK = msgspec.json.Decoder(Chunk)
+_decode_chunk = _CHUNK.decode
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_plain = msgspec.json.Decoder(PlainAnswer).decode
+_decode_piece = msgspec.json.Decoder(PlainChunk).decode
+
+_MANY_BYTES = 1500
+"""A read of that length holds several events."""
+_FIRST = 2
+"""Events of a stream after which the text events are usually known: the role, and the first token."""
+
+MAX_CHOICES = 4_096
+"""The most choices of one answer. OpenAI returns 128, and 2,048 if it completes several prompts at once."""
+
+
+_Piece = tuple[TokenKind, str, ToolPart | None]
+
+_HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
+
+
+def decoder(operation: Operation) -> Decoder:
+    """Return a decoder for one answer. The body shows whether it is streamed, and whether it is a chat."""
+    return ItemsDecoder(operation) if operation in WHOLE_OPERATIONS else OpenAIDecoder(operation)
+
+
+class OpenAIDecoder(StreamDecoder):
+    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`."""
+
+    event_form = whole_form = _CHUNK
+    end_name = "a finish_reason"
+
+    @property
+    def finished(self) -> bool:
+        if self._ended or not self._begun or self._json is not None:
+            return False
+        if not self._choices or self._choices - self._finished.keys():
+            return False
+        return self._sse.between_events and self._is_whole(marker=False)
+
+    def _begin_events(self) -> None:
+        super()._begin_events()
+        self._texts = TextEvents()
+        self._text_index = 0  # the choice that they belong to
+        self._begin_choices()
+
+    def _begin_choices(self) -> None:
+        """Create what an answer needs that is not plain."""
+        self._running_count = False  # usage comes with each token, the first included; otherwise it is a total
+        self._choices: set[int] = set()
+        self._finished: dict[int, str] = {}
+        self._usage = UsageTally()
+        self._calls = ToolCalls()
+        self._closed_by_usage = False
+
+    def _learned_token(self, data: bytes, at: int) -> Token | None:
+        """Return the token if `data` is the JSON of a chunk that holds only a text, and learn from it; otherwise None.
+
+        The general way gives the same token.
+        """
+        try:
+            (choice,) = _decode_piece(data).choices
+        except (ValueError, RecursionError):
+            return None
+        text, index = choice.delta.content, choice.index
+        if index not in self._choices:
+            return None
+        self._texts.learn(data, "", text, _text_of_piece)
+        self._text_index = index
+        self._tokens += 1
+        self._closed_by_usage = False
+        return Token(at, text, "text", index)
+
+    def feed_texts(self, data: bytes) -> Sequence[int]:
+        """Return the lengths of the texts if `data` is whole events that hold only texts."""
+        if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
+            return ()
+        if text := self._texts.only(data):  # nearly every read
+            lengths = [len(text)]
+        else:
+            texts, end = self._texts.read(data, 0)
+            if end < len(data):
+                return ()
+            lengths = list(map(len, texts))
+        self._tokens += len(lengths)
+        self._closed_by_usage = False
+        return lengths
+
+    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
+        """Return the tokens of packets that each brought one event with only a text."""
+        if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
+            return None
+        texts = self._texts.each(packets)
+        if texts is None:
+            return None
+        self._tokens += len(texts)
+        self._closed_by_usage = False
+        return TokenRun(times[-1], list(map(len, texts)), times)
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        """Take the events of a read; those at its beginning with only a text are taken all at once."""
+        if len(data) >= _MANY_BYTES and not self._texts.known:  # they are learned from the first few
+            begin = _end_of_event(data, _FIRST)
+            super()._feed_events(data[:begin], at, out)
+            data = data[begin:]
+        if self._sse.between_events and not self._ended:
+            texts, end = self._texts.read(data, 0)
+            if texts:
+                index = self._text_index
+                if self.in_runs:
+                    out.append(TokenRun(at, list(map(len, texts))))
+                else:
+                    out.extend([Token(at, text, "text", index) for text in texts])
+                self._tokens += len(texts)
+                self._closed_by_usage = False
+                data = data[end:]
+        if data and not self._ended:
+            super()._feed_events(data, at, out)
+
+    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+        data = event.data
+        if data is None:
+            out.append(Quiet(at, "comment"))
+            return
+        if event.name:
+            if event.name == "error":
+                self._report_error(at, out, parse_error(data), data)
+                return
+            if event.name in _HEARTBEATS:
+                out.append(Quiet(at, "ping"))
+                return
+        if data == END_MARK:  # saves the attempt to decode it
+            self._end(at, out, marker=True)
+            return
+        texts = self._texts
+        if self._choices and texts.useful and not texts.known and (token := self._learned_token(data, at)) is not None:
+            out.append(token)
+            return
+        try:
+            chunk: Any = _decode_chunk(data)
+        except (ValueError, RecursionError) as error:
+            chunk = self._repaired("", data, error, at, out)
+        if chunk is not None:
+            self._take_event(chunk, "", data, at, out)
+
+    def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
+        self._begin_choices()
+        if not chunk.choices and _reported(chunk) is None:
+            kind = "malformed" if chunk.choices is None else "empty_answer"
+            self._break(at, out, kind, "the body is JSON without any choices", body)
+            return
+        self._take_event(chunk, "", body, self._json_at, out)
+        if not self._ended:
+            self._complete(at, out, marker=False)
+
+    def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
+        try:
+            answer = _decode_plain(body)
+        except (ValueError, RecursionError):
+            return False
+        (choice,), arrived = answer.choices, self._json_at
+        reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
+        if reason == "error" or usage is None or contradictory(usage):
+            return False
+        self.counted = usage
+        if answer.service_tier is not None:
+            self._note_tier(answer.service_tier)
+        self._tokens = 1
+        text = choice.message.content
+        if self.in_runs:
+            self._ended = True
+            out.append(WholeText(arrived, len(text), reason, usage))
+        else:
+            out += (Token(arrived, text, "text", choice.index), Finish(arrived, reason, choice.index), usage)
+            self._complete(at, out, marker=False)
+        return True
+
+    def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
+        before, fresh = len(out), self._tokens == 0
+        self._chunks += 1
+        if chunk.service_tier is not None:
+            self._note_tier(chunk.service_tier)
+        groq = chunk.x_groq
+        if chunk.error or groq is not None or chunk.base_resp is not None:
+            error = _reported(chunk)
+            if error is not None:
+                self._report_error(at, out, error, data)
+                return
+        choices = chunk.choices or ()
+        counted = None
+        if chunk.usage is not ABSENT or groq is not None:
+            counted = self._count(chunk, at, out)
+        for choice in choices:
+            index = choice.index
+            self._choices.add(index)
+            if len(self._choices) > MAX_CHOICES:
+                self._break(at, out, "malformed", f"the answer has more than {MAX_CHOICES} choices")
+                return
+            if choice.usage is not ABSENT:
+                shape = self._read_counts(choice.usage, _decode_usage, at, out)
+                counted = counted if shape is None else self._usage.take(shape, at, index) or counted
+            if pieces := _pieces(choice, fresh, self._calls):
+                so_far = None
+                if self._json is None:
+                    so_far = self._so_far(counted)
+                logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
+                for kind, text, tool in pieces:
+                    out.append(Token(at, text, kind, index, so_far, tool, logprobs))
+                    logprobs = None  # only the first token of a chunk has them
+                self._tokens += len(pieces)
+                self._closed_by_usage = False
+            reason = choice.finish_reason
+            if reason == "error":
+                self._report_error(at, out, ProviderError("finish_reason is error"), data)
+                return
+            if reason and self._finished.get(index) != reason:
+                self._finished[index] = reason
+                out.append(Finish(at, reason, index))
+        if counted is not None:
+            self._closed_by_usage = not choices and (counted.output_tokens or 0) >= max(self._tokens, 1)
+            self._add_usage(out, counted)
+        for timings in (chunk.time_info, chunk.timings):
+            if timings is not ABSENT:
+                self.server_timings.update(timings_of(timings))
+        if len(out) == before:
+            role = any(choice.delta is not None and choice.delta.role for choice in choices)
+            out.append(Quiet(at, "role" if role else "empty" if choices else "no choices"))
+
+    def _so_far(self, counted: Usage | None) -> int | None:
+        """Return the running count if `counted` came with a token and holds one."""
+        count = None if counted is None else counted.output_tokens
+        if self._tokens == 0:
+            self._running_count = count is not None
+        return count if self._running_count else None
+
+    def _count(self, chunk: Chunk, at: int, out: list[Event]) -> Usage | None:
+        shape = self._read_counts(chunk.usage, _decode_usage, at, out)
+        if shape is None and chunk.x_groq is not None:
+            shape = self._read_counts(chunk.x_groq.usage, _decode_usage, at, out)
+        if shape is None:
+            return None
+        if times := usage_times(shape):
+            self.server_timings.update(times)
+        if chunk.choices:
+            return self._usage.take(shape, at, chunk.choices[0].index)
+        return self._usage.take_alone(shape, at, several=len(self._choices) > 1)
+
+    def _is_whole(self, marker: bool) -> bool:
+        if self._closed_by_usage:
+            return True
+        if not self._choices or self._choices - self._finished.keys():
+            return False
+        # llama.cpp sends usage for each choice separately: a body cut between two has all texts and half the count
+        counted = self._usage.alone_output
+        return marker or len(self._choices) == 1 or counted is None or counted >= self._tokens
+
+
+def _end_of_event(data: bytes, number: int) -> int:
+    """Return where event `number`, counted from 1, ends in `data`; the length of `data` if it holds fewer."""
+    end = 0
+    for _ in range(number):
+        end = data.find(b"\n\n", end) + 2
+        if end == 1:
+            return len(data)
+    return end
+
+
+def _text_of_piece(data: bytes) -> str | None:
+    """Return the text of a chunk that holds only that; otherwise None."""
+    chunk = read_json(data, _decode_piece)
+    return None if chunk is None else chunk.choices[0].delta.content
+
+
+def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
+    """Return the content of a choice, one piece for each field that holds any.
+
+    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was streamed: `fresh`.
+    """
+    delta = choice.delta
+    if delta is None:
+        if choice.text:
+            return [("text", choice.text, None)]
+        if choice.message is None or not fresh:
+            return []
+        delta = choice.message
+    pieces: list[_Piece] = []
+    reasoning = delta.reasoning_content or delta.reasoning  # some providers send both, with the same text
+    if reasoning:
+        pieces.append(("reasoning", reasoning, None))
+    content = delta.content
+    if content:
+        if isinstance(content, str):
+            pieces.append(("text", content, None))
+        else:
+            inner_text = "".join(inner.text or "" for part in content for inner in part.thinking or ())
+            text = "".join(part.text or "" for part in content)
+            pieces += [("reasoning", inner_text, None)] if inner_text else []
+            pieces += [("text", text, None)] if text else []
+    if delta.refusal:
+        pieces.append(("refusal", delta.refusal, None))
+    if delta.tool_calls or delta.function_call:
+        pieces.extend(_tool_pieces(delta, choice.index, calls))
+    if delta.audio and (sound := delta.audio.data or delta.audio.transcript):
+        pieces.append(("audio", sound, None))
+    if delta.images:
+        links = [image.image_url for image in delta.images if image.image_url is not None]
+        pieces.extend(("image", link.url, None) for link in links if link.url)
+    return pieces
+
+
+def _tool_pieces(delta: Delta, index: int, calls: ToolCalls) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    made: list[ToolCall] = list(delta.tool_calls or ())
+    if delta.function_call is not None:
+        made.append(ToolCall("function_call", "", delta.function_call))
+    for call in made:
+        function = call.function or call.custom or Function()
+        part = calls.part(call.index, str(call.id or ""), function.name or "", index)
+        if text := part.name + (function.arguments or function.input or ""):
+            pieces.append(("tool", text, part))
+    return pieces
+
+
+def _reported(chunk: Chunk) -> ProviderError | None:
+    """Return the error in a chunk, None if absent."""
+    if chunk.error:
+        return error_of(chunk.error)
+    if chunk.x_groq is not None and chunk.x_groq.error:
+        return error_of(chunk.x_groq.error)
+    if chunk.base_resp is not None and chunk.base_resp.status_code != 0:
+        return ProviderError(f"{chunk.base_resp.status_msg or 'no message'} (base_resp {chunk.base_resp.status_code})")
+    return None
+
+
+def _token_logprobs(value: Raw) -> tuple[float, ...] | None:
+    """Return the natural log-probability of each token; None if there are none.
+
+    A chat has ``{"content": [{"token", "logprob", …}]}``, a completion ``{"token_logprobs": [-0.1, …]}``. Other forms
+    are ignored: they are no reason to lose an answer.
+    """
+    if value in NOTHING:
+        return None
+    decoded = read_json(value, _decode_logprobs) or _Logprobs()
+    found = decoded.token_logprobs or [token.logprob for token in decoded.content or ()]
+    return tuple(each for each in found if each is not None) or None

@@ -1,0 +1,138 @@
+"""Client role: a call as a request for a provider of OpenAI's API format.
+
+The fields of a call pass unchanged, byte for byte. Four are set here: ``model`` (the target's name for it), ``stream``
+(on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens. In a request for
+embeddings only the model is set.
+
+A chat that was translated from another API format is fitted to the provider as well. Providers differ in what they
+accept beside OpenAI's oldest fields, and some reject a request for an unknown field. What a client of this format sends
+is its own decision and passes; a translated request must not hold fields that its client never wrote. So of the fields
+that few providers accept only those stay that the provider's quirks name, reasoning goes to providers that take it
+back, and the reasoning effort is written in the provider's own way. What is left out is reported: it does not change
+the answer, or only by degree.
+"""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+from msgspec import structs
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import WHOLE_OPERATIONS, Call, Operation
+from splitsecond.core.wire import tool_results
+from splitsecond.core.wire.chat_form import REASONING_FIELD
+from splitsecond.core.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, FewTake, Quirks
+from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
+from splitsecond.core.wire.translation import leave_out, left_out
+
+_PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/completions"}
+_MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+_OTHER = {"max_tokens": _MAX_TOKENS[1:], "max_completion_tokens": _MAX_TOKENS[:1]}
+_USAGE = msgspec.Raw(b'{"include_usage":true}')
+_NO_LIMIT = (None, msgspec.Raw(b"null"))
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
+    """Encode `call` for `model`.
+
+    Raises `CallerFault` if the call's ``stream_options`` is not an object.
+    """
+    fields: dict[str, Any] = dict(call.body)
+    fields["model"] = model
+    if call.operation in WHOLE_OPERATIONS:
+        fields.pop("stream", None)
+        return Encoded(f"/{call.operation}", WHOLE_HEADERS, _encode(fields), False)
+    streamed = fields["stream"] = quirks.streamed(call)
+    options = fields.pop("stream_options", None)
+    if quirks.stream_options and streamed:
+        fields["stream_options"] = _USAGE if options is None else {**_options(options), "include_usage": True}
+    if call.operation == "chat" and ("max_tokens" in fields or "max_completion_tokens" in fields):
+        _name_limit(fields, quirks.max_tokens_field)
+    if quirks.extra_fields:
+        fields |= quirks.extra_fields
+    headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
+    return Encoded(_PATHS[call.operation], headers, _encode(fields), streamed)
+
+
+def _name_limit(fields: dict[str, Any], name: str) -> None:
+    """Rename the limit on output tokens to the provider's `name` for it."""
+    others = _OTHER.get(name, _MAX_TOKENS)
+    if fields.keys().isdisjoint(others) and fields[name] not in _NO_LIMIT:
+        return
+    limit = fields.pop(name, None)
+    for other in others:
+        given = fields.pop(other, None)
+        if limit in _NO_LIMIT:
+            limit = given
+    if limit not in _NO_LIMIT:
+        fields[name] = limit
+
+
+def _options(value: Any) -> dict[str, Any]:
+    try:
+        options = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+        return msgspec.convert(options, dict[str, Any] | None) or {}
+    except (ValueError, RecursionError) as error:
+        raise CallerFault(f"stream_options must be an object: {error}") from error
+
+
+_DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": ("medium",)}
+"""Values that request the default; they are left out without a report."""
+
+
+def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
+    """Fit `chat`, translated from another API format, to `model` at a provider with these `quirks`."""
+    body = dict(chat.body)
+    for name in get_args(FewTake):
+        if name in body and name not in quirks.takes:
+            leave_out(chat, body, name, _DEFAULTS.get(name, ()))
+    wanted = requested(chat, body, model, quirks.thinking)
+    if wanted is not None:
+        body |= _reasoning(chat, wanted, style_for(quirks.thinking, model) or ReasoningStyle())
+    body["messages"] = _messages(chat, tool_results.text_results(body["messages"]), quirks)
+    return structs.replace(chat, body=body)
+
+
+def _reasoning(chat: Call, wanted: ReasoningRequest, style: ReasoningStyle) -> dict[str, Any]:
+    """Return the fields for the requested reasoning, as the provider names them."""
+    match style.field:
+        case "reasoning":
+            return _reasoning_object(wanted)
+        case _ if not wanted.is_set:
+            return {}
+        case "thinking":
+            return {"thinking": {"type": "disabled" if wanted.off else "enabled"}}
+        case "enable_thinking":
+            budget = {"thinking_budget": wanted.tokens} if wanted.tokens else {}
+            return {"enable_thinking": not wanted.off, **budget}
+        case _:
+            return {"reasoning_effort": wanted.level(chat)}
+
+
+def _reasoning_object(wanted: ReasoningRequest) -> dict[str, Any]:
+    """Return OpenRouter's object, in which effort and budget exclude each other."""
+    made: dict[str, Any] = {} if wanted.shown is None else {"exclude": not wanted.shown}
+    if wanted.off:
+        made["enabled"] = False
+    elif wanted.budget is not None:
+        made["max_tokens"] = wanted.budget
+    elif wanted.effort:
+        made["effort"] = wanted.effort
+    elif wanted.on:
+        made["enabled"] = True
+    return {"reasoning": made} if made else {}
+
+
+def _messages(chat: Call, messages: list[dict[str, Any]], quirks: Quirks) -> list[dict[str, Any]]:
+    """Return the messages with their reasoning if the provider takes it back, otherwise without.
+
+    A provider that takes it back requires it with every tool call, even if it is empty.
+    """
+    if quirks.takes_thoughts:
+        return [{REASONING_FIELD: "", **each} if each.get("tool_calls") else each for each in messages]
+    if not any(REASONING_FIELD in message for message in messages):
+        return messages
+    left_out(chat, REASONING_FIELD)
+    return [{name: each[name] for name in each if name != REASONING_FIELD} for each in messages]

@@ -1,0 +1,213 @@
+"""Structures of the JSON of OpenAI-compatible providers, with only the fields that are used.
+
+msgspec skips other fields at C speed. Every field may be absent or null, because at some provider it is. One structure
+serves chat and completions, streamed and whole: a choice holds a `delta`, a `text` or a `message`.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Raw, Struct
+
+from splitsecond.core.wire.streaming import ABSENT, Count
+
+
+class CachedDetails(Struct, gc=False):
+    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Only OpenRouter reports tokens written to
+    the cache."""
+
+    cached_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+
+
+class ReasoningDetails(Struct, gc=False):
+    """``completion_tokens_details``, in Responses ``output_tokens_details``."""
+
+    reasoning_tokens: Count | None = None
+
+
+class UsageShape(Struct, gc=False):
+    """``usage``. The last fields are those of DeepSeek, Moonshot and Groq."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    total_tokens: Count | None = None
+    prompt_tokens_details: CachedDetails | None = None
+    completion_tokens_details: ReasoningDetails | None = None
+    prompt_cache_hit_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    queue_time: float | None = None
+    prompt_time: float | None = None
+    completion_time: float | None = None
+    total_time: float | None = None
+
+
+class Function(Struct, gc=False):
+    """The function of a tool call (`arguments`), or a custom tool (`input`)."""
+
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+
+
+class ToolCall(Struct, gc=False):
+    """One tool call, or a fragment of it."""
+
+    index: int | str | None = None
+    id: int | str | None = None
+    function: Function | None = None
+    custom: Function | None = None
+
+
+class Audio(Struct, gc=False):
+    """Spoken output: base64 data, and its transcript."""
+
+    data: str | None = None
+    transcript: str | None = None
+
+
+class Link(Struct, gc=False):
+    """The address of an image, or the image itself as a data URL."""
+
+    url: str | None = None
+
+
+class Image(Struct, gc=False):
+    """A generated image, as OpenRouter sends it."""
+
+    image_url: Link | None = None
+
+
+class Part(Struct, gc=False):
+    """One part of content that is a list, as Mistral's reasoning models send it."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: list["Part"] | None = None
+
+
+class Delta(Struct, gc=False):
+    """The addition of one event to a choice; also a whole message."""
+
+    role: str | None = None
+    content: str | list[Part] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: Function | None = None
+    audio: Audio | None = None
+    images: list[Image] | None = None
+
+
+class Choice(Struct, gc=False):
+    """One choice. Moonshot puts the usage in here (`UsageShape`, raw as in `Chunk`)."""
+
+    index: Count = 0
+    delta: Delta | None = None
+    text: str | None = None
+    message: Delta | None = None
+    finish_reason: str | None = None
+    usage: Raw = ABSENT
+    logprobs: Raw = ABSENT
+
+
+class PlainMessage(Struct, gc=False):
+    """A message, or an addition to one, that holds only a text."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    reasoning_content: None = None
+    reasoning: None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+    audio: None = None
+    images: None = None
+
+
+class PlainChoice(Struct, gc=False):
+    """A finished choice that holds only a text."""
+
+    message: PlainMessage
+    finish_reason: Annotated[str, Meta(min_length=1)]
+    index: Count = 0
+    delta: None = None
+    text: None = None
+    usage: None = None
+    logprobs: None = None
+
+
+class PlainPiece(Struct, gc=False):
+    """A choice that gets only the next piece of a text."""
+
+    delta: PlainMessage
+    index: Count = 0
+    finish_reason: None = None
+    usage: None = None
+    logprobs: None = None
+
+
+class PlainChunk(Struct, gc=False):
+    """The most frequent event of a chat: the next piece of one text. Any other does not decode as this."""
+
+    choices: tuple[PlainPiece]
+    usage: None = None
+    error: None = None
+    x_groq: None = None
+    base_resp: None = None
+    timings: None = None
+    time_info: None = None
+
+
+class PlainUsage(UsageShape, gc=False):
+    """``usage`` without Groq's times."""
+
+    queue_time: None = None
+    prompt_time: None = None
+    completion_time: None = None
+    total_time: None = None
+
+
+class PlainAnswer(Struct, gc=False):
+    """The most frequent whole answer of a chat: one text, and its usage. Any other does not decode as this.
+
+    So msgspec checks at C speed that nothing else must be read.
+    """
+
+    choices: tuple[PlainChoice]
+    usage: PlainUsage
+    error: None = None
+    x_groq: None = None
+    base_resp: None = None
+    timings: None = None
+    time_info: None = None
+    service_tier: Any = None
+
+
+class GroqExtra(Struct, gc=False):
+    """``x_groq``: usage (as in `Chunk`) and errors inside a stream of Groq."""
+
+    usage: Raw = ABSENT
+    error: Any = None
+
+
+class BaseResponse(Struct, gc=False):
+    """``base_resp``: MiniMax's own status, inside a 200."""
+
+    status_code: int = 0
+    status_msg: str | None = None
+
+
+class Chunk(Struct, gc=False):
+    """One event of a stream, or a whole answer.
+
+    `usage` (`UsageShape`) and the server's times (objects) are raw, so that a wrong number in them fails no answer.
+    """
+
+    choices: list[Choice] | None = None
+    usage: Raw = ABSENT
+    error: Any = None
+    x_groq: GroqExtra | None = None
+    base_resp: BaseResponse | None = None
+    timings: Raw = ABSENT
+    time_info: Raw = ABSENT
+    service_tier: Any = None

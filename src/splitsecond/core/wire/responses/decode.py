@@ -1,0 +1,197 @@
+"""Client role: the body of an answer of OpenAI's Responses to events.
+
+Each event is decoded once, to the one structure `ResponseEvent`; its ``type`` decides, or the name in its ``event:``
+line if the type is missing. The structure serves stream events, whole answers and errors, and names only the fields
+that are used; every one may be absent or null.
+
+Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name at the start of a
+tool call, and an image, which comes whole. Content that only the end of an item holds (a server sends no deltas, or
+none of a kind) counts then. Encrypted reasoning becomes data of `Quiet`.
+
+An answer is complete with one of the events that end it, ``response.completed`` or ``response.incomplete``. Before that
+it may fail although the status was 200, by ``response.failed`` or ``error``. Items are parts of the one answer, so all
+tokens have index 0.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core.events import Event, Finish, Quiet, TokenKind, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
+from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
+from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.tool_calls import ToolCalls
+
+
+class UsageShape(Struct, gc=False):
+    """``usage``. Input includes cached tokens, output includes reasoning."""
+
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    input_tokens_details: CachedDetails | None = None
+    output_tokens_details: ReasoningDetails | None = None
+
+
+class Part(Struct, gc=False):
+    """A part of a message, or of a summary of reasoning."""
+
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Item(Struct, gc=False):
+    """One item: a message, reasoning, a tool call or an image (`result`, base64)."""
+
+    type: str = ""
+    content: list[Part] | None = None
+    summary: list[Part] | None = None
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: Any = None
+    result: Any = None
+    output_format: str | None = None
+
+
+class Incomplete(Struct, gc=False):
+    """``incomplete_details``: why an answer is incomplete."""
+
+    reason: str | None = None
+
+
+class Response(Struct, gc=False):
+    """An answer as far as it has come; the events that end a stream hold it with its usage.
+
+    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    """
+
+    status: str | None = None
+    output: list[Item] | None = None
+    usage: Raw = ABSENT
+    error: Any = None
+    incomplete_details: Incomplete | None = None
+    service_tier: Any = None
+
+
+class ResponseEvent(Response, gc=False):
+    """One event of a stream, or a whole answer."""
+
+    type: str = ""
+    delta: Any = None
+    output_index: Any = None
+    item: Item | None = None
+    response: Response | None = None
+
+
+_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_DELTAS: Mapping[str, TokenKind] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+    "response.function_call_arguments.delta": "tool",
+    "response.custom_tool_call_input.delta": "tool",
+    "response.mcp_call_arguments.delta": "tool",
+    "response.code_interpreter_call_code.delta": "tool",
+    "response.shell_call_command.delta": "tool",
+    "response.audio.delta": "audio",
+}
+_CALLS = ("function_call", "custom_tool_call")
+"""The tool calls that a client answers; the provider runs all other tools itself."""
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+
+
+class ResponsesDecoder(StreamDecoder):
+    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. The format has no timings."""
+
+    event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
+    end_name = "response.completed"
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
+        self._calls = ToolCalls()
+        self._with_deltas: set[int] = set()  # the numbers of items that had deltas
+
+    def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
+        self._chunks += 1
+        kind = parsed.type or name
+        number = parsed.output_index if isinstance(parsed.output_index, int) else 0
+        content = _DELTAS.get(kind)
+        if content is not None and isinstance(parsed.delta, str) and parsed.delta:
+            self._with_deltas.add(number)
+            tool = self._calls.begun(number) if content == "tool" else None
+            self._add_token(at, out, parsed.delta, content, tool)
+        elif kind == "error" or (parsed.error and parsed.response is None):
+            self._report_error(at, out, parse_error(data), data)
+        elif kind in _ENDS and parsed.response is not None:
+            self._take_end(parsed.response, data, at, out, marker=True)
+        else:
+            before = len(out)
+            if parsed.item is not None:
+                self._take_item(parsed.item, number, at, out, whole=kind == "response.output_item.done")
+            if len(out) == before:
+                out.append(Quiet(at, kind or "empty"))
+
+    def _take_item(self, item: Item, number: int, at: int, out: list[Event], *, whole: bool) -> None:
+        """Take item `number` at its start or (`whole`) at its end: the content that no delta held."""
+        if item.type in _CALLS:
+            tool = self._calls.part(number, item.call_id or "", item.name or "")
+            self._add_token(at, out, tool.name, "tool", tool)
+        if not whole:
+            return
+        if number not in self._with_deltas:
+            for part in item.summary or item.content or ():
+                kind: TokenKind = "reasoning" if item.type == "reasoning" else "text"
+                self._add_token(at, out, part.text or "", kind)
+                self._add_token(at, out, part.refusal or "", "refusal")
+            if item.type in _CALLS:
+                given = item.arguments or (item.input if isinstance(item.input, str) else "")
+                self._add_token(at, out, given, "tool", self._calls.begun(number))
+        if item.type == "image_generation_call" and isinstance(item.result, str) and item.result:
+            self._add_token(at, out, f"data:image/{item.output_format or 'png'};base64,{item.result}", "image")
+        if item.encrypted_content:
+            out.append(Quiet(at, "signature", item.encrypted_content))
+
+    def _take_end(self, response: Response, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
+        """Take the end of an answer; if there were no deltas, all of its content."""
+        if response.error or response.status in ("failed", "cancelled"):
+            error = error_of(response.error) if response.error else ProviderError(f"status is {response.status}")
+            self._report_error(at, out, error, data)
+            return
+        if not self._tokens:
+            for number, item in enumerate(response.output or ()):
+                self._take_item(item, number, at, out, whole=True)
+        self._note_tier(response.service_tier)
+        incomplete = response.incomplete_details
+        out.append(Finish(at, (incomplete and incomplete.reason) or response.status or "completed"))
+        if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:
+            self._add_usage(out, _usage(shape, at))
+        self._complete(at, out, marker=marker)
+
+    def _take_whole(self, response: ResponseEvent, body: bytes, at: int, out: list[Event]) -> None:
+        if response.output is None and not response.error:
+            self._break(at, out, "malformed", "the body is JSON without any output", body)
+        elif response.status in ("queued", "in_progress"):
+            self._break(at, out, "truncated", f"the answer is not complete: its status is {response.status}", body)
+        else:
+            self._take_end(response, body, self._json_at, out, marker=False)
+
+
+def _usage(shape: UsageShape, at: int) -> Usage | None:
+    if shape.input_tokens is None and shape.output_tokens is None:
+        return None
+    read, made = shape.input_tokens_details, shape.output_tokens_details
+    return Usage(
+        at,
+        shape.input_tokens,
+        shape.output_tokens,
+        made.reasoning_tokens if made else None,
+        read.cached_tokens if read else None,
+        read.cache_write_tokens if read else None,
+    )

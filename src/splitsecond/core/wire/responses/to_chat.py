@@ -1,0 +1,313 @@
+"""Server role: a request for ``/responses`` in the common chat form, which every target's API format can encode.
+
+A chat has no items: consecutive reasoning, text and tool calls of the assistant become one message. Reasoning passes as
+text, for targets that take it back; its encrypted form is readable for its provider only. Custom tools and namespaces
+become functions (`tools`).
+
+Requests for what a provider would have to remember or run itself are refused by name: earlier answers by id, its own
+tools, files that it holds. The request to store the answer (the default) is left out, because nothing here stores
+answers. Other fields that are left out do not change the answer, or are unknown here; the call's notes name them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Notes
+from splitsecond.core.wire import reasoning
+from splitsecond.core.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
+from splitsecond.core.wire.responses.tools import INPUT, function_name, functions
+from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.translation import (
+    leave_out,
+    leave_out_unknown,
+    not_translatable,
+    object_field,
+    plain_fields,
+    refuse,
+    shared_fields,
+    short,
+    take_tools,
+)
+
+_LEFT_OUT: Mapping[str, tuple[Any, ...]] = {
+    "store": (False,),
+    "metadata": ({},),
+    "include": ([],),
+    "truncation": ("disabled",),
+    "max_tool_calls": (),
+    "client_metadata": (),
+}
+"""Fields that do not change the answer, and the values that are left out without a report."""
+_REFUSED = ("conversation", "prompt", "background", "top_logprobs", "context_management")
+_SHARED = (
+    "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier",
+)  # fmt: skip
+"""Fields that are the same in the common chat form."""
+_OURS = ("model", "stream", "stream_options")
+_CONTINUES = "previous_response_id"
+_ITEMS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_OF_ITEMS = frozenset((
+    "type", "id", "status", "role", "content", "summary", "call_id", "name", "namespace", "arguments", "input",
+    "output",
+))  # fmt: skip
+_OF_PARTS = frozenset((
+    "type", "text", "refusal", "image_url", "detail", "filename", "file_data", "input_audio", "annotations", "logprobs",
+))  # fmt: skip
+_OF_TOOLS = frozenset(("type", "name", "description", "parameters", "strict", "format", "tools"))
+"""Fields of items, of their parts and of tools that have an equivalent, or only describe what the client received."""
+_ROLES = ("user", "assistant", "system", "developer")
+
+Fields = dict[str, Any]
+
+
+def to_chat(call: Call) -> Call:
+    """Return `call`, whose body is a request for ``/responses``, in the common chat form.
+
+    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
+    """
+    fields = plain_fields(call)
+    for name in _OURS:
+        fields.pop(name, None)
+    for name, usual in _LEFT_OUT.items():
+        leave_out(call, fields, name, usual)
+    _refuse_continuation(fields.pop(_CONTINUES, None))
+    refuse(fields, dict.fromkeys(_REFUSED, ("", 0, [], {})))
+    body: Fields = {"messages": _chat(call, fields.pop("instructions", None), fields.pop("input", None)).messages}
+    if (limit := fields.pop("max_output_tokens", None)) is not None:
+        body["max_completion_tokens"] = limit
+    body |= _tools(call, fields)
+    body |= _text(call, fields)
+    if (wanted := _thinking(call, _set_fields("reasoning", fields))) is not None:
+        body[reasoning.FIELD] = wanted
+    return msgspec.structs.replace(call, body=body | shared_fields(call, fields, _SHARED), dialect="openai")
+
+
+def _refuse_continuation(previous: Any) -> None:
+    """Raise `CallerFault` if a request continues an earlier answer, with the code after which clients send it whole."""
+    if previous not in (None, ""):
+        hint = "Send the whole conversation as input; the gateway stores no answers."
+        fault = not_translatable(f"{_CONTINUES} {short(previous)}", hint=hint)
+        fault.code, fault.param = "previous_response_not_found", _CONTINUES
+        raise fault
+
+
+def sources(call: Call) -> list[int]:
+    """Return the number of the item of ``input`` that each message of `to_chat` begins with; -1 for ``instructions``.
+
+    Raises `CallerFault` as `to_chat` does for items that are wrong.
+    """
+    own = msgspec.structs.replace(call, notes=Notes())
+    fields = plain_fields(own)
+    return _chat(own, fields.get("instructions"), fields.get("input")).sources
+
+
+class _Assistant:
+    """A message of the assistant that is still growing. Its texts are joined once, at the end."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[Fields] = []
+
+    def message(self) -> Fields:
+        return assistant_message(self.texts, self.reasoning, self.calls)
+
+
+class _Chat:
+    """The messages so far. `sources`: the number of the first item of each; `number`: of the next item."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.sources: list[int] = []
+        self.number = -1
+        self._messages: list[Fields | _Assistant] = []
+        self._open: _Assistant | None = None  # the assistant's message that is still growing
+
+    @property
+    def messages(self) -> list[Fields]:
+        """All messages, in OpenAI's form."""
+        return [each.message() if isinstance(each, _Assistant) else each for each in self._messages]
+
+    def assistant(self) -> _Assistant:
+        """Return the assistant's message that the next item belongs to."""
+        if self._open is None:
+            self._open = _Assistant()
+            self._add(self._open)
+        return self._open
+
+    def add(self, message: Fields) -> None:
+        """Add a message of another role."""
+        self._open = None
+        self._add(message)
+
+    def _add(self, message: Fields | _Assistant) -> None:
+        self._messages.append(message)
+        self.sources.append(self.number)
+
+
+def _chat(call: Call, instructions: Any, given: Any) -> _Chat:
+    chat = _Chat(call)
+    if instructions is not None:
+        if not isinstance(instructions, str):
+            raise CallerFault(f"instructions must be a text, got {short(instructions)}")
+        chat.add({"role": "system", "content": instructions})
+    if isinstance(given, str):
+        chat.add({"role": "user", "content": given})
+    elif isinstance(given, list) and given:
+        for chat.number, item in enumerate(given):
+            _item(item, f"input[{chat.number}]", chat)
+    else:
+        raise CallerFault("input must be a text, or a list of at least one item")
+    return chat
+
+
+def _item(item: Any, where: str, chat: _Chat) -> None:
+    if _is_object(item):
+        leave_out_unknown(chat.call, item, _OF_ITEMS)
+        for parts in (item.get("content"), item.get("output")):
+            for part in filter(_is_object, parts if isinstance(parts, list) else ()):
+                leave_out_unknown(chat.call, part, _OF_PARTS)
+    match item:
+        case {"role": str(role), "content": str() | list() as content} if item.get("type", "message") == "message":
+            if role not in _ROLES:
+                raise CallerFault(f"{where}.role is {role!r}: expected one of {', '.join(_ROLES)}")
+            parts = _parts(content, f"{where}.content")
+            if role != "assistant":
+                chat.add({"role": "user" if role == "user" else "system", "content": plain_content(parts)})
+            elif text := _texts(parts, where):
+                chat.assistant().texts.append(text)
+        case {"type": "reasoning"}:
+            _think(item, chat)
+        case {"type": "function_call", "call_id": str(identity), "name": str(name), "arguments": str(arguments)}:
+            called = function_name(name, item.get("namespace"))
+            chat.assistant().calls.append(function_call(identity, called, arguments))
+        case {"type": "custom_tool_call", "call_id": str(identity), "name": str(name), "input": str(text)}:
+            called = function_name(name, item.get("namespace"))
+            chat.assistant().calls.append(function_call(identity, called, msgspec.json.encode({INPUT: text}).decode()))
+        case {
+            "type": "function_call_output" | "custom_tool_call_output",
+            "call_id": str(identity),
+            "output": str() | list() as output,
+        }:
+            chat.add(tool_message(identity, _parts(output, f"{where}.output")))
+        case {"type": str(kind)} if kind in _ITEMS:
+            raise CallerFault(f"{where} is not an item of type {kind!r} as the Responses API defines it")
+        case {"type": str(kind)}:
+            raise not_translatable(f"{where} of type {kind!r}")
+        case _:
+            raise CallerFault(f"{where} must be an object with a type, or a role and content, got {short(item)}")
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _think(item: Fields, chat: _Chat) -> None:
+    given = (item.get(name) for name in ("summary", "content"))
+    parts = [part for each in given if isinstance(each, list) for part in each]
+    if text := "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)):
+        chat.assistant().reasoning.append(text)
+
+
+def _parts(content: str | list[Any], where: str) -> list[Fields]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [_part(part, f"{where}[{number}]") for number, part in enumerate(content)]
+
+
+def _part(part: Any, place: str) -> Fields:
+    match part:
+        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "refusal", "refusal": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "input_image", "image_url": str(url)}:
+            details = {"detail": detail} if isinstance(detail := part.get("detail"), str) and detail != "auto" else {}
+            return {"type": "image_url", "image_url": {"url": url, **details}}
+        case {"type": "input_file", "file_data": str(data)}:
+            return {"type": "file", "file": {"filename": part.get("filename") or "file", "file_data": data}}
+        case {"type": "input_audio", "input_audio": dict(audio)}:
+            return {"type": "input_audio", "input_audio": audio}
+        case {"type": str(kind)}:
+            hint = "Send the data itself." if kind in ("input_image", "input_file") else ""
+            raise not_translatable(f"{place} of type {kind!r}, as it is,", hint=hint)
+    raise CallerFault(f"{place} must be an object with a type, got {short(part)}")
+
+
+def _texts(parts: list[Fields], where: str) -> str:
+    if any(part["type"] != "text" for part in parts):
+        raise not_translatable(f"{where}, an assistant's message that is not all text,")
+    return "\n".join(part["text"] for part in parts)
+
+
+def _tools(call: Call, fields: Fields) -> Fields:
+    """Return ``tools`` and the fields about their use, which are removed from `fields`."""
+    tools, choice = take_tools(fields), fields.pop("tool_choice", None)
+    parallel = fields.pop("parallel_tool_calls", True)
+    if not tools:
+        return {}
+    for tool in filter(_is_object, tools):
+        inner = tool.get("tools")
+        for each in (tool, *filter(_is_object, inner if isinstance(inner, list) else ())):
+            leave_out_unknown(call, each, _OF_TOOLS)
+    made: Fields = {
+        "tools": [each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")]
+    }
+    if choice is not None:
+        made["tool_choice"] = _tool_choice(choice)
+    if not parallel:
+        made["parallel_tool_calls"] = False
+    return made
+
+
+def _tool_choice(choice: Any) -> Any:
+    match choice:
+        case "auto" | "none" | "required":
+            return choice
+        case {"type": "function" | "custom", "name": str(name)}:
+            return {"type": "function", "function": {"name": function_name(name, choice.get("namespace"))}}
+        case {"type": "allowed_tools", "mode": str(mode), "tools": [*tools]}:
+            allowed = {"mode": mode, "tools": [_tool_choice(tool) for tool in tools]}
+            return {"type": "allowed_tools", "allowed_tools": allowed}
+    raise not_translatable(f"tool_choice {short(choice)}")
+
+
+def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
+    """Return the requested reasoning, and whether to show it; None if unset."""
+    effort, summary, older = (given.pop(name, None) for name in ("effort", "summary", "generate_summary"))
+    if effort is not None and (not isinstance(effort, str) or effort not in reasoning.EFFORTS):
+        raise CallerFault(f"reasoning.effort is {short(effort)}: expected one of {', '.join(reasoning.EFFORTS)}")
+    for name in list(given):
+        leave_out(call, given, name)
+    shown = True if summary or older else None
+    if effort is None and shown is None:
+        return None
+    return reasoning.ReasoningRequest(name="reasoning", effort=effort or "", shown=shown)
+
+
+def _text(call: Call, fields: Fields) -> Fields:
+    """Return the answer's format, which is removed from `fields`."""
+    given = _set_fields("text", fields)
+    leave_out_unknown(call, given, ("format", "verbosity"))
+    made: Fields = {}
+    if (verbosity := given.get("verbosity")) is not None:
+        made["verbosity"] = verbosity
+    match given.get("format"):
+        case None | {"type": "text"}:
+            pass
+        case {"type": "json_object"}:
+            made["response_format"] = {"type": "json_object"}
+        case {"type": "json_schema", "schema": dict(schema)} as form:
+            others = {key: form[key] for key in ("description", "strict") if form.get(key) is not None}
+            made["response_format"] = schema_format(schema, form.get("name") or "answer", **others)
+        case wanted:
+            raise not_translatable(f"text.format {short(wanted)}")
+    return made
+
+
+def _set_fields(name: str, fields: Fields) -> Fields:
+    """Return the object in the field `name`, which is removed from `fields`, without its null values."""
+    return {key: value for key, value in object_field(name, fields.pop(name, {})).items() if value is not None}

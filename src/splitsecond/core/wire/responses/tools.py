@@ -1,0 +1,104 @@
+"""Tools of Responses that a chat does not have, carried as functions: custom tools, and tools in a namespace.
+
+A function of a namespace gets the name of both. A custom tool, whose input is a text, becomes a function with that text
+as its only argument; a grammar for the text is added to the description. `carried_tools` finds the tool of a function
+that is called, so that the answer names the client's own tool.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.wire.translation import checked_name, not_translatable, short
+
+_LONGEST_NAME = 64
+"""Characters in the name of a function, at OpenAI and Anthropic."""
+_DIGEST = 8
+INPUT = "input"
+"""The argument that holds the text of a custom tool."""
+
+Fields = dict[str, Any]
+
+
+class CarriedTool(Struct, frozen=True):
+    """A tool of the client that is carried as a function with another name or form."""
+
+    name: str
+    namespace: str = ""
+    custom: bool = False
+
+
+def function_name(name: str, namespace: Any) -> str:
+    """Return the name of the function for tool `name`; `namespace` is not a text if it has none."""
+    if not isinstance(namespace, str) or not namespace:
+        return name
+    flat = f"{namespace}__{name}"
+    if len(flat) <= _LONGEST_NAME:
+        return flat
+    digest = hashlib.sha256(flat.encode()).hexdigest()[:_DIGEST]
+    return f"{flat[: _LONGEST_NAME - _DIGEST - 1]}_{digest}"
+
+
+def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fields, CarriedTool]]:
+    """Yield the functions for a tool of the request, each in the common chat form and with the tool that it carries.
+
+    Raises `CallerFault` for a tool that only the provider can run.
+    """
+    match tool:
+        case {"type": "function", "name": str(name)}:
+            named = {key: tool[key] for key in ("description", "parameters", "strict") if tool.get(key) is not None}
+            yield _function(checked_name(name, place), namespace, named), CarriedTool(name, namespace)
+        case {"type": "custom", "name": str(name)}:
+            text = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+            described = _description(tool)
+            named = {**({"description": described} if described else {}), "parameters": text}
+            yield _function(checked_name(name, place), namespace, named), CarriedTool(name, namespace, custom=True)
+        case {"type": "namespace", "name": str(name), "tools": [*tools]} if not namespace:
+            checked_name(name, place)
+            for number, each in enumerate(tools):
+                yield from functions(each, f"{place}.tools[{number}]", name)
+        case {"type": str(kind)} if kind not in ("function", "custom", "namespace"):
+            raise not_translatable(f"{place}, a tool of type {kind!r},", hint="Leave it out.")
+        case _:
+            raise CallerFault(f"{place} must be a function with a name, got {short(tool)}")
+
+
+def _function(name: str, namespace: str, fields: Fields) -> Fields:
+    return {"type": "function", "function": {"name": function_name(name, namespace), **fields}}
+
+
+def _description(tool: Fields) -> str:
+    given = tool.get("description")
+    texts = [given] if isinstance(given, str) else []
+    match tool.get("format"):
+        case {"type": "grammar", "syntax": str(syntax), "definition": str(definition)}:
+            texts.append(f"The input matches this {syntax} grammar:\n{definition}")
+    return "\n\n".join(texts)
+
+
+def carried_tools(body: Mapping[str, Any]) -> dict[str, CarriedTool]:
+    """Return the tools of a request that are carried in another form, by the names of their functions."""
+    given = body.get("tools")
+    if isinstance(given, Raw):
+        data = bytes(given)
+        if b'"custom"' not in data and b'"namespace"' not in data:  # as in nearly all requests
+            return {}
+        given = msgspec.json.decode(data)
+    found: dict[str, CarriedTool] = {}
+    for tool in given if isinstance(given, list) else ():
+        with contextlib.suppress(CallerFault):  # the request was accepted: a target of this format has the tool
+            found |= {each["function"]["name"]: carried for each, carried in functions(tool, "tools")}
+    return {name: tool for name, tool in found.items() if tool.custom or tool.namespace}
+
+
+def custom_input(arguments: str) -> str:
+    """Return the text in the arguments of a function that carries a custom tool; all of them if they hold none."""
+    try:
+        return msgspec.json.decode(arguments, type=dict[str, str])[INPUT]
+    except (ValueError, RecursionError, KeyError):
+        return arguments

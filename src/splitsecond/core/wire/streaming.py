@@ -1,0 +1,341 @@
+"""Base classes of the decoders: of any answer, and of an event stream.
+
+The first byte shows what the body is. A brace begins a plain JSON answer (requested, or from a server that ignores
+streaming): it is stored, and decoded at its end. Everything else goes through the SSE decoder, event by event, until
+one of them ends the stream; nothing after that is read. A subclass knows the meaning of an event, the meaning of a
+whole answer, and when the end of a body is a complete one.
+
+JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not UTF-8, NaN) is
+repaired and decoded again: it need not fail an answer.
+
+A report of token counts is decoded apart from the event that holds it, so that no count fails an answer. A report that
+is not as its format says, or that contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too
+large for the request and the answer are found in `core/upstream/usage_check`, because decoders do not know the request.
+"""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw
+
+from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
+from splitsecond.core.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
+from splitsecond.core.service import Operation
+from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, parse_error
+from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
+
+T = TypeVar("T")
+
+END_MARK = b"[DONE]"
+"""OpenAI's end mark; some servers of other formats send it too."""
+
+Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
+"""A number of tokens."""
+ABSENT = Raw()
+NOTHING = (ABSENT, Raw(b"null"))
+"""A raw field that is absent or null."""
+
+MAX_DIGITS = 300
+"""Digits of an integer in JSON that is repaired."""
+LONGEST_TIER = 40
+"""Longest word for a speed tier, in characters: a provider can send any text there."""
+
+
+class AnswerDecoder:
+    """Base of all decoders: the state of one answer, and its end. `whole_form`: its JSON if it is not streamed."""
+
+    whole_form: msgspec.json.Decoder[Any]
+    json_ends: tuple[bytes, ...] = (b"}",)
+    html_hint = HTML_HINT
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        self.server_timings: dict[str, float] = {}
+        self.in_runs = False
+        self.counted: Usage | None = None
+        self._miscounted = False  # a report of token counts cannot be true, so none is trusted
+        self.tier = ""
+        self._ended = False
+        self._chunks = 0
+        self._tokens = 0
+
+    def _decode_whole(self, body: bytes, at: int, out: list[Event]) -> Any:
+        """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the answer broken."""
+        try:
+            return self.whole_form.decode(body)
+        except (ValueError, RecursionError) as error:
+            try:
+                return self.whole_form.decode(repair_json(body))
+            except (ValueError, RecursionError):
+                kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
+                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
+                return None
+
+    def feed_texts(self, data: bytes) -> Sequence[int]:
+        """Return nothing: a format without a fast path takes all events in one way."""
+        return ()
+
+    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
+        """Return None: a format without a fast path takes packets one by one."""
+        return None
+
+    @property
+    def finished(self) -> bool:
+        """Whether each choice that began has its finish reason; False in formats in which an event ends the answer."""
+        return False
+
+    def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
+        """Return a report of token counts as `decode` reads it; None if there is none.
+
+        None also for a report with counts that are no counts.
+        """
+        if data in NOTHING:
+            return None
+        try:
+            return decode(data)
+        except (ValueError, RecursionError):
+            self._miscounted = True
+            self._add_usage(out, Usage(at))
+            return None
+
+    def _add_usage(self, out: list[Event], usage: Usage | None) -> None:
+        """Add a report of token counts, if there is one. If it or an earlier one cannot be true, it is implausible."""
+        if usage is None:
+            return
+        if self._miscounted or contradictory(usage):
+            self._miscounted = True
+            usage = Usage(usage.at, implausible=True)
+        self.counted = usage if self.counted is None else _largest(self.counted, usage)
+        out.append(usage)
+
+    def _note_tier(self, word: object) -> None:
+        """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
+        if isinstance(word, str) and word:
+            self.tier = provider_word(word, LONGEST_TIER)
+
+    def _complete(self, at: int, out: list[Event], *, marker: bool) -> None:
+        self._ended = True
+        out.append(Done(at, marker))
+
+    def _add_token(self, at: int, out: list[Event], text: str, kind: TokenKind, tool: ToolPart | None = None) -> None:
+        if text:
+            self._tokens += 1
+            out.append(Token(at, text, kind, tool=tool))
+
+    def _report_error(self, at: int, out: list[Event], error: ProviderError, data: bytes) -> None:
+        """Break the answer with an error that the provider sent in its place."""
+        message = error.message or ", ".join(error.codes) or "no message"
+        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {message}", data)
+
+    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+        self._ended = True
+        phase: Phase = "between tokens" if self._tokens else "first token"
+        hint = self.html_hint if data.lstrip().startswith(b"<") else ""
+        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        out.append(Broken(at, fault))
+
+
+class StreamDecoder(AnswerDecoder, ABC):
+    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. The body shows whether it is streamed.
+
+    `event_form`: the JSON of an event. `done_ends`: ``[DONE]`` ends the stream. `end_name`: what a stream without its
+    end lacks; `marker_name`: the end mark, for messages.
+    """
+
+    event_form: msgspec.json.Decoder[Any]
+    json_begins: tuple[bytes, ...] = (b"{",)
+    done_ends = True
+    end_name: str
+    marker_name = "[DONE]"
+
+    def __init__(self, operation: Operation = "chat") -> None:
+        super().__init__(operation)
+        self._begun = False
+        self._json: list[bytes] | None = None
+        self._json_bytes = self._json_at = 0
+
+    def feed(self, data: bytes, at: int) -> list[Event]:
+        """Return the events that `data` completes. None after the end."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if not self._begun:
+            data = data.lstrip(LEADING)
+            if not data:
+                return out
+            self._begun = True
+            if data.startswith(self.json_begins):
+                self._json = []
+            else:
+                self._begin_events()
+        if self._json is not None:
+            self._json.append(data)
+            self._json_bytes += len(data)
+            self._json_at = at
+            if self._json_bytes > MAX_EVENT_BYTES:
+                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES:,} bytes")
+        elif (token := self._plain_token(data, at)) is not None:
+            out.append(token)
+        else:
+            self._feed_events(data, at, out)
+        return out
+
+    def close(self, at: int) -> list[Event]:
+        """End the body: return the last events, with `Done` or `Broken` unless one was returned before."""
+        out: list[Event] = []
+        if self._ended:
+            return out
+        if self._json is not None:
+            body = b"".join(self._json)
+            if not self._take_plain(body, at, out) and (parsed := self._decode_whole(body, at, out)) is not None:
+                self._take_whole(parsed, body, at, out)
+            return out
+        if not self._begun:
+            self._begin_events()
+        cut = self._sse.unfinished
+        for event in self._sse.rest():
+            cut = event.data is not None and event.data.strip() != END_MARK and not is_json(event.data)
+            if not cut:
+                self._take(event, at, out)
+        if not self._ended:
+            self._end(at, out, cut=cut)
+        return out
+
+    def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
+        """Take an answer of the most frequent kind, if the format has a fast path for it, and return True; return False
+        for any other. The general way gives the same events.
+        """
+        return False
+
+    def _begin_events(self) -> None:
+        """Create the decoder of the events."""
+        self._sse = SseDecoder()
+
+    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+        for event in self._sse.feed(data):
+            self._take(event, at, out)
+            if self._ended:
+                return
+        if self._sse.overflow:
+            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES:,} bytes")
+
+    def _plain_token(self, data: bytes, at: int) -> Token | None:
+        """Return the token if `data` is one whole event of the most frequent kind, and the format has a fast path for
+        it.
+        """
+        return None
+
+    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+        """Take one event of the stream."""
+        data = event.data
+        if data is None:
+            out.append(Quiet(at, "comment"))
+        elif event.name == "error":
+            self._report_error(at, out, parse_error(data), data)
+        else:
+            try:
+                parsed = self.event_form.decode(data)
+            except (ValueError, RecursionError) as error:
+                parsed = self._repaired(event.name, data, error, at, out)
+                if parsed is None:
+                    return
+            self._take_event(parsed, event.name, data, at, out)
+
+    def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> Any:
+        """Return an event that could not be decoded (`error`), decoded after a repair; None if it is no JSON.
+
+        Then `out` got its meaning: an end mark, nothing, or the break of the answer.
+        """
+        word = data.strip()
+        if word == END_MARK and self.done_ends:
+            self._end(at, out, marker=True)
+        elif word in (b"", END_MARK):
+            out.append(Quiet(at, name or "empty"))
+        else:
+            try:
+                return self.event_form.decode(repair_json(data))
+            except (ValueError, RecursionError):
+                self._break(at, out, "malformed", f"an event is not the JSON of an answer: {error}", data)
+        return None
+
+    def _take_event(self, parsed: Any, name: str, data: bytes, at: int, out: list[Event]) -> None:
+        """Take one event of the stream, decoded by `event_form`. `name` is from its ``event:`` line."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _take_whole(self, parsed: Any, body: bytes, at: int, out: list[Event]) -> None:
+        """Take a plain JSON answer, decoded by `whole_form`. Its tokens arrived with its last byte (`_json_at`)."""
+
+    def _is_whole(self, marker: bool) -> bool:
+        """Return whether the stream is complete at its end mark (`marker`), or at the end of the body."""
+        return False
+
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+        """End the stream: by its end mark (`marker`), or with the body; `cut`: inside an event."""
+        if not cut and self._is_whole(marker):
+            self._complete(at, out, marker=marker)
+            return
+        junk = self._junk
+        if self._chunks or (cut and not junk):
+            text = "the answer ended " + ("inside an event" if cut else f"without {self.end_name}")
+            after = f" and {self.marker_name}" if marker else ""
+            self._break(at, out, "truncated", f"{text} after {self._tokens} content events{after}", junk)
+        elif junk:
+            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
+        else:
+            self._break(at, out, "empty_answer", "the answer is empty")
+
+    @property
+    def _junk(self) -> bytes:
+        """The lines of the stream that are not SSE."""
+        return b"" if self._json is not None else self._sse.junk
+
+
+def repair_json(data: bytes) -> bytes:
+    """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair, null for NaN.
+
+    Also null for a number that is too large to be read. Raises `ValueError` or `RecursionError` if a lenient reader
+    refuses it too.
+    """
+    text = data.decode("utf-8", "replace")
+    value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if len(text) <= MAX_DIGITS else None
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def contradictory(usage: Usage) -> bool:
+    """Return whether a part of the input, or of the output, is larger than the whole."""
+    if not (usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens):
+        return False
+    part, hidden = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0), usage.reasoning_tokens or 0
+    return part > (usage.input_tokens or 0) or hidden > (usage.output_tokens or 0)
+
+
+def _largest(one: Usage, other: Usage) -> Usage:
+    """Return the larger counts of two reports; implausible if one of them is."""
+    return Usage(
+        other.at,
+        max(one.input_tokens or 0, other.input_tokens or 0),
+        max(one.output_tokens or 0, other.output_tokens or 0),
+        implausible=one.implausible or other.implausible,
+    )
+
+
+def is_json(data: bytes) -> bool:
+    """Return whether `data` is a whole JSON value, read leniently."""
+    try:
+        repair_json(data)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,189 @@
+"""Fast recognition of stream events that only append text: their bytes are compared.
+
+Two JSON texts that differ only inside one string have the same structure. So once the bytes around the text of one such
+event are known, every event with the same bytes around a string adds that string to the same text.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from operator import itemgetter
+
+import msgspec
+
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES
+
+_LONGEST_LEARNED = 8_192
+"""Bytes of an event to learn from. A text that occurs in it many times is searched as often."""
+_LESSONS = 16
+"""How often the bytes are learned in one stream: answers change between reasoning and text, and some servers change
+more than the text in each event."""
+_NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
+_PROBE = "\x7f?"
+_SEPARATOR = b"\x7f"
+"""Between texts. After an unfinished escape sequence or UTF-8 character it is invalid."""
+_MISSES = 8
+"""How many reads in a row may begin with another event before what was learned is forgotten."""
+_MANY_BYTES = 1_000
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def bytes_around(data: bytes, text: str, read: Callable[[bytes], str | None]) -> tuple[bytes, bytes] | None:
+    """Return the bytes before and after `text` in `data`, the JSON of an event that only adds `text`.
+
+    `read` returns the text that another event adds. None: the place of `text` is not certain.
+    """
+    raw = text.encode("utf-8", "replace")
+    begin = _only_value(data, raw) if len(data) <= _LONGEST_LEARNED else -1
+    if begin < 0 or _NOT_PLAIN.search(text):
+        return None
+    before, after = data[:begin], data[begin + len(raw) :]
+    # otherwise the match is in another field, and the text here is escaped
+    return (before, after) if read(before + _PROBE.encode() + after) == _PROBE else None
+
+
+def _only_value(data: bytes, raw: bytes) -> int:
+    """Return where `raw` begins as the value of a field; -1 if it is the value of none or of several."""
+    found = -1
+    at = data.find(b'"' + raw + b'"')
+    while at >= 0:
+        if data[:at].rstrip().endswith(b":"):
+            if found >= 0:
+                return -1
+            found = at + 1
+        at = data.find(b'"' + raw + b'"', at + 1)
+    return found
+
+
+class TextEvents:
+    """The events of one stream that only add to one text, learned from one of them.
+
+    `known`: they are learned. `useful`: they are known, or can still be learned.
+    """
+
+    __slots__ = ("_after", "_before", "_lessons", "_misses", "_runs")
+
+    def __init__(self) -> None:
+        self._before = self._after = b""
+        self._runs = True  # many events that follow each other were known so far
+        self._lessons = 0
+        self._misses = 0
+
+    @property
+    def known(self) -> bool:
+        return bool(self._before)
+
+    @property
+    def useful(self) -> bool:
+        return bool(self._before) or self._lessons < _LESSONS
+
+    def learn(self, data: bytes, name: str, text: str, read: Callable[[bytes], str | None]) -> bool:
+        """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether it is known now.
+
+        `read` returns the text that another event adds.
+        """
+        head = (b"event: " + name.encode() + b"\n" if name else b"") + b"data: "
+        if self._before and self.read(head + data + b"\n\n", 0)[0]:
+            return True
+        if self._lessons < _LESSONS and b"\n" not in data:
+            self._lessons += 1
+            around = bytes_around(data, text, read)
+            if around is not None:
+                self._before, self._after = head + around[0], around[1] + b"\n\n"
+                self._misses = 0
+                return True
+        return False
+
+    def each(self, parts: Sequence[bytes]) -> list[str] | None:
+        """Return the texts of `parts` if each of them is one known event; otherwise None.
+
+        This runs at C speed for all of them together: the texts are cut out at the expected places, and the bytes that
+        were cut away are put back and compared. Of a part that is too short nothing is left, which is no text.
+        """
+        before, after = self._before, self._after
+        if not before:
+            return None
+        strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
+        if before + (after + before).join(strings) + after != b"".join(parts):
+            return None
+        texts = _decoded(strings)
+        if texts is not None:
+            self._misses = 0
+        return texts
+
+    def only(self, data: bytes) -> str:
+        """Return the text if `data` is one known event; otherwise ""."""
+        before, after = self._before, self._after
+        text = data.removeprefix(before).removesuffix(after)
+        if not before or len(data) - len(text) != len(before) + len(after):
+            return ""
+        try:
+            return _decode_text(b'"%b"' % text)
+        except ValueError:
+            return ""
+
+    def read(self, data: bytes, at: int) -> tuple[list[str], int]:
+        """Return the texts of the known events that follow each other in `data` from `at`, and where they end."""
+        texts: list[str] = []
+        before, after = self._before, self._after
+        if not before:
+            return texts, at
+        if _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and self._runs and data.startswith(before, at):
+            found = self._run(data, at)
+            self._runs = found is not None  # tried again and again, it could take quadratic time
+            if found is not None:
+                texts, at = found
+        begin = len(before)
+        while data.startswith(before, at):
+            end = data.find(after, at + begin)
+            if end < 0 or end - at > MAX_EVENT_BYTES:
+                break
+            try:
+                text = _decode_text(data[at + begin - 1 : end + 1])
+            except ValueError:  # it ends elsewhere, or must be repaired
+                break
+            if not text:
+                break
+            texts.append(text)
+            at = end + len(after)
+        if texts:
+            self._misses = 0
+        else:
+            self._miss()
+        return texts, at
+
+    def _miss(self) -> None:
+        """Forget what was learned if it has not fitted for many events: more than the text changes in them."""
+        self._misses += 1
+        if self._misses >= _MISSES:
+            self._before, self._lessons = b"", _LESSONS
+
+    def _run(self, data: bytes, at: int) -> tuple[list[str], int] | None:
+        """Return the texts of the known events from `at` to the last one in `data`, and where they end.
+
+        None: there are others between them. This runs at C speed for all of them together: the lines are cut at the
+        expected places, and the parts that were cut away are put back and compared.
+        """
+        before, after = self._before, self._after[:-1]
+        *heads, head = before.split(b"\n")
+        lines = BytesIO(data[at:]).readlines()[len(heads) :: len(heads) + 2]
+        while lines and not (lines[-1].startswith(head) and lines[-1].endswith(after)):
+            lines.pop()
+        begin, end = len(head), -len(after)
+        parts = list(map(itemgetter(slice(begin, end)), lines))
+        start, between = at + len(before), after + b"\n" + before
+        run = between.join(parts)
+        stop = start + len(run)
+        if not data.startswith(run, start) or not data.startswith(after + b"\n", stop):
+            return None
+        texts = _decoded(parts)
+        return None if texts is None else (texts, stop + len(after) + 1)
+
+
+def _decoded(strings: list[bytes]) -> list[str] | None:
+    """Return the texts of JSON strings without their quotation marks; None if one is empty, or not a whole string."""
+    try:  # a part that is no complete string makes the whole invalid
+        texts = _decode_text(b'"' + _SEPARATOR.join(strings) + b'"').split(_SEPARATOR.decode())
+    except ValueError:
+        return None
+    return texts if len(texts) == len(strings) and all(texts) else None

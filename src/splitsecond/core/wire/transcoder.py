@@ -1,0 +1,143 @@
+"""Transcoding of an answer: events of one API format in, the bytes of a stream in another format out.
+
+Events mean the same in every format, and the `AnswerWriter` of a format writes them. The transcoder puts them into the
+order that writers need: the opening of a choice before its first token, the name of a tool call before its arguments,
+and finish reason, usage and end mark only when the answer is known to be complete. Everything before that is written at
+once. Nothing is written for an answer that broke: the server ends it with an error.
+
+Formats with an order of parts send tool calls one after another, so a tool call ends where the next begins; a later
+fragment of an ended call is an error. Tool calls that the provider answers itself are left out, and so is reasoning
+that is hidden or signed, because only its provider can read it. A tool call without arguments gets an empty object,
+because clients parse the arguments as JSON.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.events import Done, Event, Finish, Token, Usage
+from splitsecond.core.service import Call, Operation
+from splitsecond.core.wire.dialect import AnswerWriter
+from splitsecond.core.wire.finish_reasons import openai_reason
+from splitsecond.core.wire.sse import malformed
+
+MAX_CHARACTERS = 64 << 20
+"""Characters of one answer. Some formats repeat all of it at its end, so their writers keep it."""
+_ID_CHARACTERS = 32
+"""Characters of the answer's id in the ids of its tool calls; OpenAI accepts ids of 40 in the next request."""
+
+
+class WriterType(Protocol):
+    """The class of a format's `AnswerWriter`."""
+
+    def __call__(self, operation: Operation, model: str, *, id: str, created: int) -> AnswerWriter: ...
+
+
+class _Choice:
+    """The state of one choice. `call`: the number of the open tool call, or None; `calls`: how many have begun."""
+
+    __slots__ = ("call", "calls", "has_arguments", "reason")
+
+    def __init__(self) -> None:
+        self.reason = "stop"
+        self.call: int | None = None
+        self.calls = 0
+        self.has_arguments = False
+
+
+class Transcoder:
+    """Transcoder of one answer. `identity` is part of the ids of its tool calls.
+
+    `single`: the format has one choice only; other choices are left out.
+    """
+
+    def __init__(self, writer: AnswerWriter, identity: str, *, single: bool) -> None:
+        self._writer = writer
+        self._identity = identity[-_ID_CHARACTERS:]
+        self._single = single
+        self._choices: dict[int, _Choice] = {}
+        self._usage: Usage | None = None
+        self._characters = 0
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        """Encode the next `events`; b"" if nothing can be written yet.
+
+        Raises `CallerFault` for content that the format cannot express, and `ProviderFault` for an order of events that
+        no format has; then nothing of `events` is written.
+        """
+        out: list[bytes] = []
+        for event in events:
+            match event:
+                case Token():
+                    if event.index == 0 or not self._single:
+                        self._take_token(event, out)
+                case Finish():
+                    if event.index == 0 or not self._single:
+                        self._choice(event.index, out).reason = event.reason
+                case Usage():
+                    self._usage = None if event.implausible else event
+                case Done():
+                    self._end(out)
+        return b"".join(out)
+
+    def _choice(self, index: int, out: list[bytes]) -> _Choice:
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = _Choice()
+            out.append(self._writer.opening(index))
+        return choice
+
+    def _take_token(self, token: Token, out: list[bytes]) -> None:
+        self._characters += len(token.text)
+        if self._characters > MAX_CHARACTERS:
+            raise malformed(f"the answer is longer than {MAX_CHARACTERS:,} characters", "too_long")
+        choice = self._choice(token.index, out)
+        if token.kind == "tool":
+            self._take_call(choice, token, out)
+            return
+        self._end_call(choice, token.index, out)
+        try:
+            out.append(self._writer.token(token.text, token.kind, token.index))
+        except KeyError:
+            words = f"the answer holds {token.kind}, which the client's API format cannot express"
+            raise CallerFault(words, kind="not_translatable", phase="between tokens") from None
+
+    def _take_call(self, choice: _Choice, token: Token, out: list[bytes]) -> None:
+        part = token.tool
+        if part is None:
+            return
+        if part.number != choice.call:
+            if part.number < choice.calls:
+                raise malformed(f"a fragment of tool call {part.number + 1} came after that call had ended")
+            self._end_call(choice, token.index, out)
+            choice.call, choice.calls = part.number, part.number + 1
+            identity = part.id or f"call_{self._identity}{part.number}"
+            out.append(self._writer.tool_call(part.name, identity, token.index))
+        if token.arguments:
+            choice.has_arguments = True
+            out.append(self._writer.token(token.arguments, "tool", token.index))
+
+    def _end_call(self, choice: _Choice, index: int, out: list[bytes]) -> None:
+        if choice.call is not None and not choice.has_arguments:
+            out.append(self._writer.token("{}", "tool", index))
+        choice.call, choice.has_arguments = None, False
+
+    def _end(self, out: list[bytes]) -> None:
+        self._choice(0, out)
+        for index, choice in sorted(self._choices.items()):
+            self._end_call(choice, index, out)
+            out.append(self._writer.finish(openai_reason(choice.reason, called=choice.calls > 0), index))
+        if self._usage is not None:
+            out.append(self._writer.usage(self._usage))
+        out.append(self._writer.done())
+
+
+def new_transcoder(writer: WriterType, prefix: str, call: Call, model: str, *, single: bool = True) -> Transcoder:
+    """Return a transcoder of the answer of `model` to `call`. `prefix` begins the answer's id in the client's format.
+
+    `single`: the format has one choice only.
+    """
+    identity = call.id.removeprefix("req-")
+    created = int(clock.wall_time().timestamp())
+    return Transcoder(writer(call.operation, model, id=prefix + identity, created=created), identity, single=single)

@@ -1,0 +1,112 @@
+"""Answers for clients of formats whose requests are translated as they come in.
+
+A request in such a format becomes a chat in OpenAI's form as it comes in, so policies and targets see only that. The
+answer's chunks are decoded, and encoded in the client's format: as a stream by `TranslatedRelay`, whole by
+`TranslatedAssembly`.
+"""
+
+import msgspec
+
+from splitsecond.core import clock
+from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.core.service import Call
+from splitsecond.core.validation import read_json
+from splitsecond.core.wire.dialect import CalledTool, ServerAnswer
+from splitsecond.core.wire.finish_reasons import openai_reason
+from splitsecond.core.wire.openai.client_side import AnswerHead, ChunkAssembly, decode_head
+from splitsecond.core.wire.openai.decode import OpenAIDecoder
+from splitsecond.core.wire.relay import StreamRelay, whole_events
+from splitsecond.core.wire.transcoder import WriterType, new_transcoder
+
+
+class TranslatedRelay(StreamRelay):
+    """Relay of a stream of chunks as a stream of the format of `writer`.
+
+    `error_event` encodes the body of an error. `single`: the format has one choice only; others are left out.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        target: str,
+        *,
+        usage: bool,
+        writer: WriterType,
+        error_event: "tuple[bytes, bytes]",
+        single: bool = False,
+    ) -> None:
+        super().__init__(call, target, usage=usage)
+        self._chunks = OpenAIDecoder()
+        self._translated = new_transcoder(writer, "", call, target, single=single)
+        self._around_error = error_event
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the events of the client's format for `data`. Raises the `Fault` that the stream holds."""
+        return self._encoded(self._chunks.feed(data, clock.now_ns()))
+
+    def rest(self) -> bytes:
+        """Return the end of a complete answer."""
+        return self._encoded(self._chunks.close(clock.now_ns()))
+
+    def error(self, body: bytes) -> bytes:
+        """Return the event that ends a failed answer. `body` is the body of an error response."""
+        before, after = self._around_error
+        return before + body + after
+
+    def _encoded(self, events: list[Event]) -> bytes:
+        if events and isinstance(events[-1], Broken):
+            raise events[-1].fault
+        self.done = self.done or any(isinstance(event, Done) for event in events)
+        return self._translated.encode(events)
+
+
+class TranslatedAssembly(ChunkAssembly):
+    """Assembly of chunks as one answer of the format of `writer`."""
+
+    def __init__(self, writer: WriterType) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def answer(self) -> bytes:
+        """Return the whole answer as JSON. Raises the `Fault` that the body holds."""
+        body = super().answer()
+        choices, usage = _collected(whole_events(OpenAIDecoder(), body))
+        head = read_json(body, decode_head) or AnswerHead()
+        writer = self._writer("chat", head.model or "", id=head.id or "", created=head.created_s)
+        return writer.whole(choices, usage)
+
+
+class _Parts(msgspec.Struct):
+    """The content of one choice so far. `calls`: id, name and fragments of the arguments of each tool call."""
+
+    texts: dict[str, list[str]] = {}
+    calls: list[tuple[str, str, list[str]]] = []
+    finish: str = "stop"
+
+
+def _collected(events: list[Event]) -> tuple[list[ServerAnswer], Usage]:
+    """Return the choices of an answer, and its token counts."""
+    choices: dict[int, _Parts] = {0: _Parts()}
+    usage = Usage(0)
+    for event in events:
+        match event:
+            case Token(kind="tool", tool=None):
+                pass
+            case Token(tool=part) if part is not None:
+                calls = choices.setdefault(event.index, _Parts()).calls
+                if part.number == len(calls):
+                    calls.append((part.id or f"call_{part.number}", part.name, []))
+                calls[part.number][2].append(event.arguments)
+            case Token():
+                choices.setdefault(event.index, _Parts()).texts.setdefault(event.kind, []).append(event.text)
+            case Finish():
+                choices.setdefault(event.index, _Parts()).finish = event.reason
+            case Usage():
+                usage = event
+    return [_answer(parts) for _, parts in sorted(choices.items())], usage
+
+
+def _answer(parts: _Parts) -> ServerAnswer:
+    texts = {kind: "".join(parts.texts.get(kind, ())) for kind in ("text", "reasoning", "refusal")}
+    calls = tuple(CalledTool(identity, name, "".join(pieces) or "{}") for identity, name, pieces in parts.calls)
+    return ServerAnswer(**texts, calls=calls, finish=openai_reason(parts.finish, called=bool(calls)))

@@ -1,0 +1,160 @@
+"""Common parts of the translation of requests: reading fields, and reporting what a format cannot express."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, structs
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.validation import MAX_VALUES, has_too_many_values
+
+MAX_LEFT_OUT = 32
+"""The most names of left-out fields that are reported for one request."""
+MAX_NAME_CHARACTERS = 64
+AND_MORE = "and more"
+"""The last name, if there are more."""
+OTHER_FORMAT = "a target of another API format"
+MAX_TOOL_NAME = 256
+"""Characters in the name of a tool or a namespace; providers allow up to 128. Some requests repeat it with each result,
+and answers with each call, so a long name would be copied thousands of times."""
+MAX_MESSAGES = 20_000
+"""Messages and their parts in a conversation that is translated."""
+
+
+def plain_fields(call: Call) -> dict[str, Any]:
+    """Return the call's fields as plain values, without those that are null.
+
+    Raises `CallerFault` for broken JSON, and for more than `MAX_VALUES` values or `MAX_MESSAGES` messages.
+    """
+    fields: dict[str, Any] = {}
+    if has_too_many_values(*(value for value in call.body.values() if isinstance(value, Raw))):
+        raise _too_large(f"the request has more than {MAX_VALUES:,} values", MAX_VALUES)
+    for name, value in call.body.items():
+        if isinstance(value, Raw):
+            try:
+                value = msgspec.json.decode(value)
+            except (ValueError, RecursionError) as error:
+                raise CallerFault(f"the request's field {name} is not JSON: {error}") from error
+            _check_entries(name, value)
+        if value is not None:
+            fields[name] = value
+    return fields
+
+
+def leave_out(call: Call, fields: dict[str, Any], name: str, usual: Sequence[Any] = ()) -> None:
+    """Remove the field `name` from `fields`, and report it in the call's notes if it was set to no `usual` value."""
+    value = fields.pop(name, None)
+    if value is not None and value not in usual:
+        left_out(call, name)
+
+
+def shared_fields(call: Call, fields: dict[str, Any], shared: Collection[str]) -> dict[str, Any]:
+    """Return those of `fields` that are in `shared`, and report the others in the call's notes as left out."""
+    for name in [name for name in fields if name not in shared]:
+        leave_out(call, fields, name)
+    return fields
+
+
+def leave_out_unknown(call: Call, part: Mapping[str, Any], known: Collection[str]) -> None:
+    """Report in the call's notes the fields of `part`, of a message or a tool, that are not `known` and are set."""
+    for name, value in part.items():
+        if value and name not in known:
+            left_out(call, name)
+
+
+def left_out(call: Call, name: str) -> None:
+    """Report in the call's notes, once, that `name` was left out; the gateway sends the names in a header.
+
+    Clients choose the names of some fields, so the notes hold a limited number of names of limited length.
+    """
+    dropped, name = call.notes.dropped, name[:MAX_NAME_CHARACTERS]
+    if len(dropped) <= MAX_LEFT_OUT and name not in dropped:
+        dropped.append(name if len(dropped) < MAX_LEFT_OUT else AND_MORE)
+
+
+def refuse(fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], dialect: str = OTHER_FORMAT) -> None:
+    """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value than these."""
+    for name, values in harmless.items():
+        if (value := fields.pop(name, None)) is not None and value not in values:
+            raise not_translatable(f"{name} {short(value)}", dialect)
+
+
+def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call:
+    """Return `call` without the tools whose type begins with one of `kinds`, and without items of the conversation that
+    show such a tool's run at its provider. The call's notes name the types of the tools."""
+    body = plain_fields(call)
+    tools, items = body.get("tools"), body.get(messages_field)
+    if isinstance(tools, list):
+        body["tools"] = []
+        for tool in tools:
+            if _type(tool).startswith(tuple(kinds)):
+                left_out(call, _type(tool))
+            else:
+                body["tools"].append(tool)
+    if isinstance(items, list):
+        runs = tuple(f"{kind}_call" for kind in kinds)
+        body[messages_field] = [item for item in items if _type(item) not in runs]
+    return structs.replace(call, body=body)
+
+
+def _type(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else ""
+    return kind if isinstance(kind, str) else ""
+
+
+def take_tools(fields: dict[str, Any]) -> list[Any]:
+    """Return ``tools``, which are removed from `fields`; empty if absent. Raises `CallerFault` if it is no list."""
+    tools = fields.pop("tools", None) or []
+    if not isinstance(tools, list):
+        raise CallerFault(f"tools must be a list, got {short(tools)}")
+    return tools
+
+
+def checked_name(name: str, place: str) -> str:
+    """Return `name`, of the tool or namespace at `place`. Raises `CallerFault` if it is longer than `MAX_TOOL_NAME`."""
+    if len(name) > MAX_TOOL_NAME:
+        raise CallerFault(f"{place}.name has {len(name):,} characters; the maximum is {MAX_TOOL_NAME}")
+    return name
+
+
+def not_translatable(what: str, dialect: str = OTHER_FORMAT, hint: str = "") -> CallerFault:
+    """Return the fault of a request for `what`, a field or a field with its value, which API format `dialect` lacks."""
+    return CallerFault(f"{what} cannot be translated for {dialect}", kind="not_translatable", hint=hint)
+
+
+def nested_too_deeply() -> CallerFault:
+    """Return the fault of a request whose values are nested more deeply than they can be written."""
+    return CallerFault("the request is nested too deeply", hint="Nest its lists and objects less deeply.")
+
+
+def _check_entries(name: str, value: Any) -> None:
+    """Raise `CallerFault` if the field `name` is a list of more than `MAX_MESSAGES` objects, with the objects in lists
+    in them: messages and their parts. Translation takes about 4 µs for each, and nothing else runs meanwhile."""
+    if not isinstance(value, list):
+        return
+    found = 0
+    for entry in value:
+        if isinstance(entry, dict):
+            found += 1
+            found += sum(isinstance(part, dict) for own in entry.values() if isinstance(own, list) for part in own)
+    if found > MAX_MESSAGES:
+        raise _too_large(f"{name} has {found:,} entries and parts", MAX_MESSAGES)
+
+
+def _too_large(what: str, most: int) -> CallerFault:
+    return CallerFault(f"{what}; the maximum for this target is {most:,}", kind="request_too_large", status=413)
+
+
+def short(value: Any) -> str:
+    """Return `value` as JSON that fits into a message."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def object_field(name: str, value: Any) -> dict[str, Any]:
+    """Return `value`, of the field `name`. Raises `CallerFault` if it is not an object."""
+    if not isinstance(value, dict):
+        raise CallerFault(f"{name} must be an object, got {short(value)}")
+    return value

@@ -1,0 +1,1 @@
+"""HTTP front of the gateway: endpoints, limits, headers and pages."""

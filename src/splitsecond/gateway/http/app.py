@@ -1,0 +1,411 @@
+"""The front endpoint: it authenticates clients, reads their requests and sends the responses.
+
+Nothing is sent before the first token, so a policy can still choose another target and a failure has its own status.
+After it, a failure ends the stream with an error event, so that a broken stream never looks complete. That also holds
+if the first token and the failure arrive in one read. No header of the client goes to a provider (except
+``anthropic-beta`` and ``anthropic-version`` to targets with Anthropic's format), and no header of the provider to the
+client. When a client leaves, its call is cancelled, and that closes its connections to providers.
+
+The handler of the routed path decides about access, so neither the client's Host header nor another spelling of a path
+gets around a key. `headers.HINTS` lists the few headers that policies see.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from random import Random
+
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault, InternalFault
+from splitsecond.core.internal_errors import report_internal_error
+from splitsecond.core.large_bodies import LARGE_BYTES, off_loop
+from splitsecond.core.money.closed_early import BillingRule
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import WHOLE_OPERATIONS, Call, Service
+from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
+from splitsecond.core.wire.client_format import ClientFormat, listing_at
+from splitsecond.core.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
+from splitsecond.core.wire.translation import nested_too_deeply, short
+from splitsecond.gateway.http.counting import count_tokens
+from splitsecond.gateway.http.headers import HINT_HEADERS, LONGEST_HINT, call_headers, hints, id_headers
+from splitsecond.gateway.http.held_bodies import HeldBodies
+from splitsecond.gateway.http.operator_pages import MetricsFor, OperatorPages, not_found
+from splitsecond.gateway.http.origins import Origins, stranger
+from splitsecond.gateway.http.response_sending import send_stream, send_whole
+from splitsecond.gateway.http.wrong_keys import WrongKey, WrongKeys
+from splitsecond.gateway.records.access_log import AccessLog
+from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.metrics import Metrics
+from splitsecond.gateway.records.reservation import estimated
+from splitsecond.gateway.records.response_owners import ResponseOwners
+from splitsecond.routing.construction.expression import targets
+from splitsecond.routing.requests import parsed_request
+from splitsecond.routing.requests.endpoints import Endpoint, endpoint_at, format_at
+from splitsecond.routing.requests.error_response import error_response
+from splitsecond.routing.requests.parsed_request import ParsedRequest
+from splitsecond.routing.router.call_tracker import CallTracker, OpenCall
+from splitsecond.routing.router.routes import Routes
+from splitsecond.routing.router.settings import ClientKey
+
+MAX_BODY_BYTES = 32 << 20
+MOST_CACHED_KEYS = 4096
+"""Authorization headers that were valid, cached with their keys to save a hash for each request."""
+LONGEST_CACHED_KEY = 1024
+"""Longer headers are not cached: any number of spaces may precede a key."""
+_KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key"})
+_UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
+"""Headers of a response with status 426, which must name the protocol to use (RFC 9110)."""
+
+
+class Gateway:
+    """Serves requests. `draining`: it is about to stop, and reports that it is not ready.
+
+    `tracker` records each call. `limits`: the limits of keys. `cors`: the origins whose pages may send requests.
+    `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard: "loopback" admits clients on this machine
+    and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
+    own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
+    page of speed grades.
+    `owners`: the clients and targets of stored responses. `access_log`: gets the requests that are refused.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        keys: tuple[ClientKey, ...] = (),
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        tracker: CallTracker | None = None,
+        limits: KeyLimits | None = None,
+        metrics: Metrics | None = None,
+        metrics_for: MetricsFor = "loopback",
+        cors: tuple[str, ...] = (),
+        overview: Callable[[], Awaitable[bytes]] | None = None,
+        history: Callable[[int], Awaitable[bytes | None]] | None = None,
+        speeds: Callable[[], Awaitable[bytes | None]] | None = None,
+        owners: ResponseOwners | None = None,
+        access_log: AccessLog | None = None,
+    ) -> None:
+        self.draining = False
+        self._chance = Random()
+        self._tracker = tracker or CallTracker()
+        self._metrics = metrics or Metrics()
+        self._pages = OperatorPages(self._key, self._metrics, overview, history, speeds)
+        self._owners = owners or ResponseOwners()
+        self._access_log = access_log
+        self._wrong_keys = WrongKeys()
+        self._bodies = HeldBodies()
+        self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
+            "/health/live": self._live,
+            "/health/ready": self._ready,
+            **self._pages.handlers,
+        }
+        self.use(routes, keys, max_body_bytes=max_body_bytes, limits=limits, metrics_for=metrics_for, cors=cors)
+
+    def use(
+        self,
+        routes: Routes,
+        keys: tuple[ClientKey, ...] = (),
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        limits: KeyLimits | None = None,
+        metrics_for: MetricsFor = "loopback",
+        cors: tuple[str, ...] = (),
+        advise: Callable[[Fault], Fault] | None = None,
+        cost: Callable[[Observation], float | None] | None = None,
+        stops_billing: BillingRule = lambda target: None,
+    ) -> None:
+        """Serve by these settings from the next request on. Requests in flight end with the old ones.
+
+        `advise` adds hints to the failures that clients receive. `cost` returns the cost of an attempt in US dollars,
+        None if it is not known; `stops_billing` the rule for attempts that are closed early.
+        """
+        self._routes = routes
+        self._keys = {key.digest: key for key in keys}
+        self._cached_keys: dict[bytes, ClientKey] = {}
+        self._limited = {key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)}
+        self._max_body_bytes = max_body_bytes
+        self._limits = limits
+        self._pages.use(routes, metrics_for)
+        self._origins = Origins(cors)
+        self._advise = advise
+        self._cost = cost
+        self._stops_billing = stops_billing
+
+    async def __call__(self, cycle: RequestCycle) -> None:
+        try:
+            endpoint = endpoint_at(cycle.path)
+            if b"origin" in cycle.headers:
+                self._check_origin(cycle)
+            if endpoint is not None and cycle.method == "POST":
+                try:
+                    await self._complete(cycle, endpoint)
+                finally:
+                    if cycle.held_bytes:
+                        self._bodies.release(cycle)
+            else:
+                await self._serve_other(cycle, endpoint)
+        except Fault as fault:
+            await self._refuse(cycle, fault)
+        except ClientLeft:
+            raise
+        except Exception as error:
+            if cycle.status:  # the response has begun: the connection is closed within it
+                raise
+            report_internal_error("request", error)
+            await self._refuse(cycle, InternalFault())
+
+    async def _refuse(self, cycle: RequestCycle, fault: Fault) -> None:
+        """Answer a request that is no call with its error."""
+        if isinstance(fault, WrongKey):
+            fault = await self._paused(cycle, fault)
+        form = format_at(cycle.path, cycle.headers)
+        response = error_response(self._advised(fault), form)
+        identity = self._new_id()
+        self._metrics.refused(response.status, cycle.client)
+        if self._access_log is not None:
+            self._access_log.refused(
+                call=identity,
+                client=cycle.client,
+                method=cycle.method,
+                path=cycle.path[:LONGEST_HINT],
+                status=response.status,
+                fault=fault.kind,
+            )
+        await cycle.refuse(response, id_headers(identity.encode(), form))
+
+    async def _paused(self, cycle: RequestCycle, fault: WrongKey) -> CallerFault:
+        """Wait before a wrong key is answered. Return the fault for the client."""
+        if await self._wrong_keys.pause(cycle.peer):
+            return fault
+        cycle.keep_alive = False
+        message = "too many wrong keys from this address"
+        return CallerFault(message, kind="too_many_wrong_keys", status=429, hint="Send a valid key.")
+
+    def _check_origin(self, cycle: RequestCycle) -> None:
+        origin = cycle.header(b"origin")
+        if not origin:
+            return
+        cycle.extra = self._origins.headers(origin)
+        if not self._keys and not self._origins.allow(origin):
+            raise stranger(origin)
+
+    async def _serve_other(self, cycle: RequestCycle, endpoint: Endpoint | None) -> None:
+        """Serve a request that is no call: one of our pages, a preflight request, or an error."""
+        handler, origin = self._handlers.get(cycle.path), cycle.header(b"origin")
+        if handler is None and listing_at(cycle.path, cycle.headers) is not None:
+            handler = self._models
+        if endpoint is None and (handler is None or (cycle.method == "POST" and ":" in cycle.path)):
+            raise not_found(cycle)  # an unknown method of a model is no list of models
+        if endpoint is not None and cycle.header(b"upgrade").lower() == b"websocket":
+            cycle.extra = [*cycle.extra, *_UPGRADE_REQUIRED]
+            hint = "Send POST requests."  # Codex does so at once after this status; after 400 and 501 it gives up
+            raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
+        expected = "POST" if endpoint else "GET"
+        if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
+            wanted = cycle.header(b"access-control-request-headers")
+            await cycle.answer(204, b"", self._origins.preflight(expected, wanted))
+        elif handler is not None and cycle.method in ("GET", "HEAD"):  # the connection leaves out the body for HEAD
+            await handler(cycle)
+        else:
+            cycle.extra = [*cycle.extra, (b"allow", b"POST" if endpoint else b"GET, HEAD")]
+            message = f"{cycle.path} takes {expected}, got {cycle.method}"
+            raise CallerFault(message, kind="method_not_allowed", status=405)
+
+    async def _live(self, cycle: RequestCycle) -> None:
+        await cycle.answer(200, b'{"status":"live"}')
+
+    async def _ready(self, cycle: RequestCycle) -> None:
+        if self.draining:
+            await cycle.answer(503, b'{"status":"draining"}')
+        else:
+            await cycle.answer(200, b'{"status":"ready"}')
+
+    async def _models(self, cycle: RequestCycle) -> None:
+        """Answer with the list of models, or with one model: a route, or a target."""
+        found, key = listing_at(cycle.path, cycle.headers), self._key(cycle)
+        if found is None:
+            raise not_found(cycle)
+        listing, name = found
+        if name and listing.entry is not None:
+            self._routes.service(name, key)  # raises if there is none
+            body = listing.entry(name)
+        else:
+            body = listing.whole(self._routes.names(key))
+        form = format_at(cycle.path, cycle.headers)
+        await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
+
+    def _key(self, cycle: RequestCycle) -> ClientKey | None:
+        """Return the key of a request; None if no keys are configured.
+
+        Valid headers are cached in a dictionary, whose hashes are not known outside this process. Two values are
+        compared only if their hashes are equal, so the time this takes reveals nothing about a key.
+        """
+        if not self._keys:
+            return None
+        authorization = cycle.headers.get(b"authorization", b"")
+        found = self._cached_keys.get(authorization) or self._presented(cycle, authorization)
+        if found is None:
+            hint = "Send it as Authorization: Bearer KEY, or as x-api-key: KEY."
+            kind = CallerFault if _KEY_HEADERS.isdisjoint(cycle.headers) else WrongKey
+            raise kind("no valid key", kind="invalid_api_key", status=401, hint=hint)
+        cycle.client = found.name
+        return found
+
+    def _presented(self, cycle: RequestCycle, authorization: bytes) -> ClientKey | None:
+        """Return the key in the `authorization` header, or in another of `_KEY_HEADERS`; None if it is not valid."""
+        scheme, _, presented = authorization.partition(b" ")
+        found = self._find_key(presented) if scheme.lower() == b"bearer" else None
+        if found is None:
+            return self._find_key(cycle.header(b"x-api-key") or cycle.header(b"x-goog-api-key"))
+        if len(self._cached_keys) < MOST_CACHED_KEYS and len(authorization) <= LONGEST_CACHED_KEY:
+            self._cached_keys[authorization] = found
+        return found
+
+    def _find_key(self, presented: bytes) -> ClientKey | None:
+        """Return the client key for a secret, looked up by its hash and compared in constant time, so that the time
+        this takes reveals nothing about a key."""
+        digest = hashlib.sha256(presented.strip()).digest()
+        found = self._keys.get(digest)
+        return found if found is not None and hmac.compare_digest(found.digest, digest) else None
+
+    async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
+        key = self._key(cycle)
+        if not cycle.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            hint = "Send Content-Type: application/json."  # pages of other origins cannot send it without a preflight
+            raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
+        form = endpoint.format
+        body = await cycle.body(self._max_body_bytes, self._bodies)
+        read = parsed_request.read
+        if large := len(body) > LARGE_BYTES:
+            request = await off_loop(cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams)
+        else:
+            request = read(body, endpoint.model, endpoint.stream, streams=form.streams)
+        service = self._routes.service(request.model, key, request.routing_preferences)
+        if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
+            found = await off_loop(cycle.client, _ids_in, request) if large else ids_in_request(request.body)
+            service = self._continued(request.model, found, cycle.client) or service
+        limited = cycle.client in self._limited
+        if limited and key is not None and self._limits is not None:
+            cycle.extra = [*cycle.extra, *self._limits.admit(key)]
+        call = Call(
+            id=self._new_id(),
+            operation=endpoint.operation,
+            body=request.body,
+            dialect=form.name,
+            start_ns=cycle.start_ns,
+            stream=request.stream and endpoint.operation not in WHOLE_OPERATIONS,
+            allow_whole=not (limited and self._limits is not None and self._limits.counts(cycle.client)),
+            client=cycle.client,
+            hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
+        )
+        if request.dropped:
+            call.notes.dropped.extend(request.dropped)
+        if form.incoming is not None:
+            rewrite = form.incoming
+            call = await off_loop(cycle.client, _rewritten, rewrite, call) if large else _rewritten(rewrite, call)
+        if large:
+            call.notes.large = True
+            call.notes.estimate = await off_loop(cycle.client, estimated, call)
+        if endpoint.counts:
+            target = None if form.incoming is not None else self._routes.counting(request.model, call.dialect)
+            body, headers = await count_tokens(target, call, form)
+            await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
+            return
+        release = await self._reserve(call, request.model) if limited else None
+        open_call = self._tracker.open(call, request.model, release, charged=limited)
+        self._metrics.in_flight += 1
+        try:
+            await self._serve(cycle, request, open_call, service, form)
+        except ClientLeft:
+            raise
+        except Exception as error:
+            open_call.fault = InternalFault()
+            if cycle.status:
+                raise
+            report_internal_error("request", error)
+            await cycle.refuse(error_response(open_call.fault, form), call_headers(cycle, call))
+        finally:
+            self._metrics.in_flight -= 1
+            self._tracker.close(open_call, cycle.status, complete=cycle.complete)
+
+    def _continued(self, model: str, found: Iterable[tuple[str, str]], client: str) -> Service | None:
+        """Return the target that has stored what a request for `model` continues; None if it is not known.
+
+        `found`: the ids in the request. Raises `CallerFault` if one of them belongs to another client, as for an id
+        that does not exist.
+        """
+        target = None
+        for field, identity in found:
+            if self._owners.is_of_another(client, identity):
+                raise CallerFault(
+                    f"{field}: {short(identity)} was not found",
+                    kind="of_another_client",
+                    status=404,
+                    hint="Send the whole conversation.",
+                    code=CONTINUES.get(field, "item_not_found"),
+                    param=field,
+                )
+            if target is None and field in CONTINUES:
+                target = self._owners.target(identity, targets(self._routes.expression(model)))
+        return None if target is None else self._routes.service(target)
+
+    def _note_ids(self, client: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
+        """Note whose the ids in a part of an answer are."""
+        for identity in kept.ids(answer):
+            self._owners.note(client, identity, target)
+
+    def _new_id(self) -> str:
+        return f"req-{self._chance.getrandbits(128):032x}"
+
+    def _advised(self, fault: Fault) -> Fault:
+        return fault if self._advise is None else self._advise(fault)
+
+    async def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
+        """Reserve what `call` may cost, if the client's key has a spending limit. Return what releases it."""
+        limits = self._limits
+        if limits is None or not limits.counts(call.client):
+            return None
+        expression = self._routes.expression(model)
+        await limits.cost_known(call.client, expression)
+        reservation = limits.reserve(call, model, expression)
+        if reservation is None:
+            return None
+        call.notes.meter = reservation.extend
+        return reservation.release
+
+    async def _serve(
+        self, cycle: RequestCycle, request: ParsedRequest, open_call: OpenCall, service: Service, form: ClientFormat
+    ) -> None:
+        call = open_call.call
+        try:
+            reply = await service(call)
+        except Fault as fault:
+            open_call.fault = fault.without_traceback()
+            await cycle.refuse(error_response(self._advised(fault), form), call_headers(cycle, call))
+            return
+        try:
+            open_call.target = reply.target
+            if not reply.empty:
+                open_call.first_token_ns = clock.now_ns()
+            kept, note = form.kept, None
+            if kept is not None and (not kept.requested_by or kept.requested_by in request.body):
+                note = partial(self._note_ids, call.client, kept)
+            if call.stream:
+                await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
+            else:
+                await send_whole(cycle, open_call, reply, form, note, self._cost, self._stops_billing)
+        finally:
+            await reply.aclose()
+
+
+def _ids_in(request: ParsedRequest) -> list[tuple[str, str]]:
+    return list(ids_in_request(request.body))
+
+
+def _rewritten(rewrite: Callable[[Call], Call], call: Call) -> Call:
+    """Return `call` as `rewrite` returns it. Raises `CallerFault` for a request that is nested too deeply."""
+    try:
+        return rewrite(call)
+    except RecursionError:
+        raise nested_too_deeply() from None

@@ -1,0 +1,127 @@
+"""Pages for the operator of the gateway: metrics, explanations and the dashboard."""
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.gateway.dashboard.page import GUARDED, HTML, dashboard_page
+from splitsecond.gateway.http.origins import addressed
+from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
+from splitsecond.gateway.records.metrics import Metrics
+from splitsecond.routing.requests.endpoints import near_path
+from splitsecond.routing.router.explain import PROMPT
+from splitsecond.routing.router.routes import Routes
+from splitsecond.routing.router.settings import ClientKey
+
+MetricsFor = Literal["loopback", "key", "off"]
+
+_FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
+"""Headers of proxies that forward the request of another client."""
+LONGEST_NUMBER = 100
+"""Digits of a number in a query."""
+
+
+class OperatorPages:
+    """Serves the pages that show what the gateway does, to those who may see it.
+
+    `key` returns the key of a request and raises `CallerFault` for a wrong one. `overview` returns the dashboard's
+    data, `history` that of the log, `speeds` the page of speed grades; None: there is no such page.
+    """
+
+    def __init__(
+        self,
+        key: Callable[[RequestCycle], ClientKey | None],
+        metrics: Metrics,
+        overview: Callable[[], Awaitable[bytes]] | None,
+        history: Callable[[int], Awaitable[bytes | None]] | None,
+        speeds: Callable[[], Awaitable[bytes | None]] | None,
+    ) -> None:
+        self._key = key
+        self._metrics = metrics
+        self._overview = overview
+        self._history = history
+        self._speeds = speeds
+        self.handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
+            "/metrics": self._expose,
+            "/explain": self._explain,
+            "/dashboard": self._dashboard,
+            "/dashboard/data": self._data,
+            "/dashboard/history": self._past,
+            "/dashboard/speed": self._speed,
+        }
+        """The pages by their paths."""
+
+    def use(self, routes: Routes, metrics_for: MetricsFor) -> None:
+        """Serve by these settings from the next request on."""
+        self._routes = routes
+        self._metrics_for: MetricsFor = metrics_for
+
+    async def _expose(self, cycle: RequestCycle) -> None:
+        self._check(cycle)
+        await cycle.answer(200, exposed(self._metrics), kind=CONTENT_TYPE)
+
+    async def _explain(self, cycle: RequestCycle) -> None:
+        self._check(cycle)
+        query = dict(parse_qsl(cycle.query.decode("latin-1")))
+        found = await self._routes.explained(query.get("route", ""), query.get("prompt", PROMPT))
+        await cycle.answer(200, msgspec.json.encode(found))
+
+    async def _dashboard(self, cycle: RequestCycle) -> None:
+        if self._metrics_for == "off":
+            raise not_found(cycle)
+        await cycle.answer(200, *dashboard_page(), kind=HTML)
+
+    async def _data(self, cycle: RequestCycle) -> None:
+        self._check(cycle)
+        if self._overview is None:
+            raise not_found(cycle)
+        await cycle.answer(200, await self._overview(), GUARDED)
+
+    async def _past(self, cycle: RequestCycle) -> None:
+        self._check(cycle)
+        hours = dict(parse_qsl(cycle.query.decode("latin-1"))).get("hours", "")
+        number = int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0  # Python limits the digits
+        found = None if self._history is None else await self._history(number)
+        if found is None:
+            raise not_found(cycle)
+        await cycle.answer(200, found, GUARDED)
+
+    async def _speed(self, cycle: RequestCycle) -> None:
+        self._check(cycle)
+        found = None if self._speeds is None else await self._speeds()
+        if found is None:
+            raise not_found(cycle)
+        await cycle.answer(200, found, [*GUARDED, (b"content-security-policy", b"frame-ancestors 'none'")], kind=HTML)
+
+    def _check(self, cycle: RequestCycle) -> None:
+        """Raise `CallerFault` unless the client may read metrics. The Host header must be an address: the page of an
+        attacker's host name that resolves to this machine would otherwise count as local."""
+        if self._metrics_for == "off":
+            raise not_found(cycle)
+        here = _is_loopback(cycle.peer) and _FORWARDED.isdisjoint(cycle.headers)
+        here = here and addressed(cycle.header(b"host"))
+        if self._metrics_for == "key" or not here:
+            key = self._key(cycle)
+            if key is None or not {"*", cycle.path}.intersection(key.routes):
+                message = "this page requires a key for all routes, or for this page"
+                raise CallerFault(message, kind="not_allowed", status=403)
+
+
+def not_found(cycle: RequestCycle) -> CallerFault:
+    """Return the fault for a path that is not served, with the path that the client may mean."""
+    near = near_path(cycle.path)
+    ending = "in" if near.startswith("/v1" + cycle.path) else "without"
+    hint = f"The path is {near}: end the client's base URL {ending} /v1." if near else ""
+    return CallerFault(f"there is no {cycle.path[:200]!r} here", kind="not_found", status=404, hint=hint)
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        return ipaddress.ip_address(peer).is_loopback
+    except ValueError:
+        return False

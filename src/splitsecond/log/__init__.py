@@ -1,0 +1,1 @@
+"""Observations at rest, and what production traffic says about targets."""

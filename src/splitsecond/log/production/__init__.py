@@ -1,0 +1,1 @@
+"""Speed and spending of production traffic, from the log."""

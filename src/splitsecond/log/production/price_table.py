@@ -1,0 +1,59 @@
+"""Prices as arrays, for the cost of millions of attempts at a time."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.core.catalog.price import MILLION, Price
+from splitsecond.core.timing.columns import AttemptColumns, AttemptLabel, Floats, Integers, Mask
+
+
+class PriceTable(Struct, frozen=True):
+    """Prices of targets, by their numbers: whether their tokens have a price, where their tiers begin (targets × tiers;
+    none: infinity), and their rates for plain, cached, written and output tokens (targets × tiers + 1 × 4)."""
+
+    by_token: Mask
+    above_tokens: Floats
+    rates: Floats
+
+    @classmethod
+    def of(cls, prices: Sequence[Price | None]) -> "PriceTable":
+        known = [price or Price() for price in prices]
+        tiers = max((len(price.tiers) for price in known), default=0)
+        above, rates = np.full((len(known), tiers), np.inf), np.zeros((len(known), tiers + 1, 4))
+        for number, price in enumerate(known):
+            above[number, : len(price.tiers)] = [tier.above_tokens for tier in price.tiers]
+            for place, tier in enumerate([price, *price.tiers]):
+                cached, written = (
+                    tier.input_usd if usd is None else usd for usd in (tier.cached_usd, tier.cache_write_usd)
+                )
+                rates[number, place] = tier.input_usd, cached, written, tier.output_usd
+        return cls(np.array([price is not None and price.by_token for price in prices], bool), above, rates)
+
+    def tiers(self, targets: Integers, input_tokens: Integers) -> Integers:
+        """Return the tier of attempts, 0 for the first."""
+        place = np.zeros(len(targets), np.int64)
+        for above in self.above_tokens.T:
+            place += input_tokens > above[targets]
+        return place
+
+    def rates_of(self, targets: Integers, input_tokens: Integers) -> Floats:
+        """Return the four rates of attempts (4 × attempts), in US dollars per million tokens, by `Price.rates`."""
+        found: Floats = self.rates[targets, self.tiers(targets, input_tokens)].T
+        return found
+
+    def costs_usd(self, targets: Integers, columns: AttemptColumns) -> Floats:
+        """Return the cost of each attempt in US dollars, by `Price.cost_usd`, without the factor of its speed tier."""
+        read, cached, written = columns.input_tokens, columns.cached_tokens, columns.cache_write_tokens
+        rates = self.rates_of(targets, read)
+        plain = np.maximum(read - cached - written, 0)
+        cost: Floats = plain * rates[0] + cached * rates[1] + written * rates[2] + columns.output_tokens * rates[3]
+        return cost / MILLION
+
+
+def tier_factors(price: Callable[[str], Price | None], labels: Sequence[AttemptLabel]) -> Floats:
+    """Return the price of attempts by the price of their target, for each label: another speed tier may have served
+    them."""
+    known = [(label.tier, price(label.target)) for label in labels]
+    return np.array([1.0 if price is None else price.by_tier.get(tier, 1.0) for tier, price in known])

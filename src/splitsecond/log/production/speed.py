@@ -1,0 +1,350 @@
+"""Production speed of targets, from the requests in the gateway's log: grade, latency, cost and drift.
+
+The production figure is total TPS: output tokens divided by the time from the arrival of the call to its end, for
+successful requests only. It includes every wait of the user. Its median decides the grade (Straive, "How fast are LLMs
+in production?", September 2024: 1 from 100 tokens/s, 2 from 70, 3 from 50, 4 from 30, else 5; models with fewer than
+500 requests are not graded there either). TTFT is that of streamed responses. Attempts closed before their first token
+by a race or the client are censored samples, and so are attempts that timed out.
+
+Requests of one hour resemble each other, so intervals, drifts and comparisons take periods of hours or days as their
+units, not requests. A drift compares the daily medians of the later half of the days with those of the earlier half.
+Two targets that serve one model are compared at common lengths of prompt and answer (`traffic`). Drifts and comparisons
+of one report are each tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one report in twenty
+names a drift, or a comparison, that is not there.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from splitsecond.core.catalog.model_names import identify
+from splitsecond.core.grouping import grouped
+from splitsecond.core.wording import Statement, change, evidence, in_a_line, listed, number, ratio, span
+from splitsecond.log.statistics.sample_comparison import SampleComparison, holm_levels, welch
+from splitsecond.log.statistics.summary import DOUBT, Floats, Interval, Summary
+
+SCHEMA = "splitsecond.speed/2"
+GRADES = ((100.0, 1), (70.0, 2), (50.0, 3), (30.0, 4))
+SLOWEST = 5
+LEAST = 500
+"""Least number of successful requests for a grade."""
+HALF_NEEDS = 4
+"""Least number of days in each half. With fewer, the scatter of the days is not known."""
+PERIODS_NEEDED = 5
+"""Least number of periods in which two targets are compared."""
+PERIODS = {1: "hour", 6: "six hours", 24: "day", 168: "week"}
+"""Periods, by their length in hours."""
+UNCERTAIN = 1.1
+"""Ratio of the bounds of TTFT from which a sentence states them."""
+MOST_DAYS = 60
+"""Days from which on weeks are the periods."""
+
+NAMED_MODELS = 6
+"""Models of a row that a sentence names."""
+
+By = Literal["target", "model", "provider", "maker", "host", "hosting", "region", "hour", "size", "key"]
+Medians = Mapping[int, float]
+"""The median of each period."""
+
+
+def grade(total_tps: float) -> int:
+    """Return the speed grade of that many total tokens per second: 1, the fastest, to 5."""
+    return next((found for least, found in GRADES if total_tps >= least), SLOWEST)
+
+
+def period_hours(span_s: float) -> int:
+    """Return the length of the periods of a log that spans so many seconds, a key of `PERIODS`."""
+    days = span_s / 86_400
+    if days > MOST_DAYS:
+        return 168
+    return 24 if days >= PERIODS_NEEDED + 1 else 6 if 4 * days >= PERIODS_NEEDED + 1 else 1
+
+
+class SpeedDrift(Struct, frozen=True, kw_only=True):
+    """Change of total TPS from the earlier to the later half of the periods, by the median of each.
+
+    `ratio` is later / earlier (geometric means) with its 95% interval. `real`: a test of the periods rejects chance;
+    `p_value` is adjusted for the number of rows tested. `periods`: the number of them in each half, `period` what they
+    are.
+    """
+
+    before: float
+    after: float
+    ratio: float
+    ci95: tuple[float, float]
+    p_value: float
+    real: bool
+    periods: tuple[int, int]
+    period: str
+
+
+class SpeedComparison(Struct, frozen=True, kw_only=True):
+    """Comparison of two targets that serve one model, at common lengths of prompt and answer.
+
+    `ratio` is total TPS of `first` / that of `other`, with its 95% interval, over `periods` periods; `p_value` is
+    adjusted for the number of comparisons. `share`: the part of the requests of the target with fewer of them whose
+    lengths the other has, too. `refused`: why there is no comparison; "" if there is one.
+    """
+
+    model: str
+    first: str
+    other: str
+    share: float
+    periods: int = 0
+    ratio: float | None = None
+    ci95: tuple[float, float] | None = None
+    p_value: float | None = None
+    real: bool = False
+    refused: str = ""
+
+
+class ProductionSpeed(Struct, kw_only=True):
+    """Production figures of a target, or of all attempts that share another property (`name`).
+
+    `requests` counts attempts: `answered`, `failed`, or `closed` before their end by us or by the client. `grade`
+    follows from the median of `total_tps`; `grades` are those that its 95% interval allows, best first. Both are
+    empty with too few successful requests (`needs`: how many it takes). `ttft_ms` includes `ttft_closed` attempts
+    that were closed before their first token, as censored samples; `ttft_bounds` are the least and the largest value
+    that each percentile can have then, in ms (None: no limit; empty: none was closed). Tokens are means of a
+    response. `cost_usd` covers all attempts with a known cost; `unpriced` have none. `usd_per_million` is the price
+    of the row's own mix of input and output, `common_usd_per_million` the price at which the target would serve the
+    mix of all rows, in which the share `common_output_share` is output. `token_source`: number of attempts by the
+    source of their token counts. `periods`: the number of periods (`period`) that the intervals take as independent;
+    0: they take requests as independent, because there are too few periods. `models`: the models of a row that can
+    have several.
+    """
+
+    name: str
+    requests: int
+    answered: int
+    failed: int
+    closed: int
+    grade: int | None
+    grades: tuple[int, ...] = ()
+    needs: int = 0
+    total_tps: Summary
+    tps: Summary
+    ttft_ms: Summary
+    ttft_closed: int = 0
+    ttft_bounds: dict[str, Interval] = {}
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cost_usd: float | None = None
+    usd_per_million: float | None = None
+    common_usd_per_million: float | None = None
+    common_output_share: float | None = None
+    unpriced: int = 0
+    token_source: dict[str, int] = {}
+    faults: dict[str, int] = {}
+    periods: int = 0
+    period: str = ""
+    models: tuple[str, ...] = ()
+    drift: SpeedDrift | None = None
+
+    @property
+    def error_share(self) -> float:
+        """Failed requests divided by answered and failed ones; requests that were closed early count as neither."""
+        ended = self.answered + self.failed
+        return self.failed / ended if ended else 0.0
+
+
+def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
+    """Return the speed with its grade, and the grades that the interval of its median allows."""
+    middle, (low, high) = speed.total_tps.p50, speed.total_tps.interval("p50")
+    if middle is None or speed.total_tps.n < least:
+        return replace(speed, grade=None, grades=(), needs=least)
+    possible = () if low is None or high is None else tuple(range(grade(high), grade(low) + 1))
+    return replace(speed, grade=grade(middle), grades=possible, needs=0)
+
+
+def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
+    """Compare the halves of the periods by Welch's test; None if a half has too few."""
+    if not medians:
+        return None
+    middle = (min(medians) + max(medians) + 1) / 2
+    halves = [np.log([value for at, value in medians.items() if (at >= middle) is later]) for later in (False, True)]
+    if min(map(len, halves)) < HALF_NEEDS:
+        return None
+    first, second = (np.asarray(half.var(ddof=1) / len(half)) for half in halves)
+    freedom = int(welch((first, second), (len(halves[0]) - 1, len(halves[1]) - 1)))
+    before, after = (float(np.exp(half.mean())) for half in halves)
+    moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(first + second), freedom)
+    return SpeedDrift(
+        before=before, after=after, ratio=moved, ci95=ci95, p_value=p_value, real=False,
+        periods=(len(halves[0]), len(halves[1])), period=period,
+    )  # fmt: skip
+
+
+def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedComparison:
+    """Add the comparison of the medians of the periods that both targets have, or the reason why there is none."""
+    common = sorted(first.keys() & other.keys())
+    if len(common) < PERIODS_NEEDED:
+        return replace(found, refused=f"common hours or days: {len(common)}, needed: {PERIODS_NEEDED}")
+    differences: Floats = np.log([first[at] / other[at] for at in common])
+    error = float(differences.std(ddof=1)) / math.sqrt(len(common))
+    times, ci95, p_value = _tested(float(differences.mean()), error, len(common) - 1)
+    return replace(found, periods=len(common), ratio=times, ci95=ci95, p_value=p_value)
+
+
+def _tested(log_ratio: float, error: float, freedom: int) -> tuple[float, tuple[float, float], float]:
+    """Return a ratio, its 95% interval, and the p-value of no difference, by Student's t."""
+    found = SampleComparison(first=None, second=None, log_ratio=log_ratio, error=error, freedom=freedom)
+    return math.exp(log_ratio), found.interval(DOUBT), found.doubt_of(0.0)
+
+
+def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
+    """Return the speeds with the tests of their drifts adjusted for the number of drifts."""
+    levels = holm_levels({at: speed.drift.p_value for at, speed in enumerate(speeds) if speed.drift is not None})
+    for at, (p_value, _) in levels.items():
+        if (drift := speeds[at].drift) is not None:
+            speeds[at].drift = replace(drift, p_value=p_value, real=p_value < DOUBT)
+    return list(speeds)
+
+
+def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparison]:
+    """Return the comparisons with their tests adjusted for the number of comparisons."""
+    levels = holm_levels({at: each.p_value for at, each in enumerate(found) if each.p_value is not None})
+    return [
+        replace(each, p_value=levels[at][0], real=levels[at][0] < DOUBT) if at in levels else each
+        for at, each in enumerate(found)
+    ]
+
+
+def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSpeed]]:
+    """Return targets by the model they serve, for models with several targets, in the given order."""
+    found = grouped(speeds, lambda speed: identify(speed.name).model)
+    return {model: served for model, served in found.items() if len(served) > 1}
+
+
+def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[SpeedComparison] = ()) -> list[Statement]:
+    """Return a statement for each finding. `speeds` are sorted, the fastest first."""
+    with_grade = [speed for speed in speeds if speed.grade is not None]
+    drifts = [_drift_statement(speed.name, drift) for speed in speeds if (drift := speed.drift) and drift.real]
+    return [
+        *_fastest(with_grade),
+        *_different_models(speeds),
+        *_of_models(comparisons),
+        *drifts,
+        *_bounded(speeds),
+    ]
+
+
+def _different_models(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
+    """Return a sentence with the models of each row if rows have different ones: a row may be faster by its models."""
+    if len({speed.models for speed in speeds}) < 2:
+        return []
+    rows = []
+    for speed in speeds:
+        more = len(speed.models) - NAMED_MODELS
+        names = [*speed.models[:NAMED_MODELS], *([f"{more:,} more"] if more > 0 else [])]
+        rows.append(f"{speed.name} has {listed(names)}")
+    return [
+        Statement(
+            f"The rows have different models, so this also compares models: {'; '.join(rows)}.",
+            in_a_line("This also compares models: ", rows),
+        )
+    ]
+
+
+def _bounded(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
+    """Return a sentence with the bounds of TTFT where attempts that were closed early leave it uncertain."""
+    rows = [
+        f"{speed.name} {listed([f'{name} {_between(bounds)}' for name, bounds in uncertain])}"
+        for speed in speeds
+        if (uncertain := [(name, speed.ttft_bounds[name]) for name in ("p50", "p95") if _uncertain(speed, name)])
+    ]
+    if not rows:
+        return []
+    return [
+        Statement(
+            f"TTFT is uncertain where attempts were closed before their first token: {'; '.join(rows)}. Races close "
+            "attempts with long prompts later, so the figures may be too high.",
+            in_a_line("TTFT is uncertain, as races closed attempts: ", rows),
+        )
+    ]
+
+
+def _uncertain(speed: ProductionSpeed, name: str) -> bool:
+    low, high = speed.ttft_bounds.get(name, (0.0, 0.0))
+    return low is not None and (high is None or high > UNCERTAIN * low)
+
+
+def _between(bounds: Interval) -> str:
+    low, high = bounds
+    return f"is {number(low)} ms or more" if high is None else f"is between {number(low)} and {number(high)} ms"
+
+
+def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
+    if not speeds:
+        return []
+    best = speeds[0]
+    place = " is the fastest" if len(speeds) > 1 else ""
+    found = [Statement(f"{best.name}{place}: {number(best.total_tps.p50)} total tokens/s, grade {best.grade}.")]
+    unsure = [f"{s.name} ({listed(list(map(str, s.grades)), 'or')})" for s in speeds if len(s.grades) > 1]
+    if unsure:
+        before = "The grade is not certain: "
+        found.append(Statement(f"{before}{listed(unsure)}.", in_a_line(before, unsure)))
+    return found
+
+
+def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
+    """Return the comparisons of targets that serve one model: a statement for each, at common lengths."""
+    sentences = []
+    for (model, first), found in grouped(comparisons, lambda each: (each.model, each.first)).items():
+        if tested := [each for each in found if not each.refused]:
+            sentences.append(
+                Statement(
+                    f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal lengths.",
+                    in_a_line(f"At equal lengths, {first} is ", [_times(each, short=True) for each in tested]),
+                )
+            )
+        sentences += [
+            Statement(f"{first} and {each.other} are not compared: {each.refused}.") for each in found if each.refused
+        ]
+    return sentences
+
+
+def _times(found: SpeedComparison, *, short: bool = False) -> str:
+    at, times = ("", "×") if short else ("at ", " times")
+    if not found.real or found.ratio is None or found.ci95 is None:
+        return f"not clearly faster than {at}{found.other}"
+    low, high = map(ratio, found.ci95)
+    bounds = f"95% {span(low, high)}" if short else f"{low} to {high}"
+    if found.ratio < 1:
+        return f"slower than {at}{found.other} ({ratio(found.ratio)}{times} as fast, {bounds})"
+    return f"{ratio(found.ratio)}{times} as fast as {at}{found.other} ({bounds})"
+
+
+def _drift_statement(name: str, drift: SpeedDrift) -> Statement:
+    moved, between = change(drift.ratio - 1), (change(drift.ci95[0] - 1), change(drift.ci95[1] - 1))
+    direction = "faster" if drift.ratio > 1 else "slower"
+    speeds = f"{number(drift.before)} to {number(drift.after)} total tokens/s"
+    medians = {"day": "the daily medians", "week": "the weekly medians"}[drift.period]
+    halves = f"{medians} of the last {drift.periods[1]} {drift.period}s with the {drift.periods[0]} before"
+    return Statement(
+        f"{name} has become {direction}, {speeds}{evidence(moved, between, drift.p_value)}. This compares {halves}.",
+        f"{name} is {direction} than before, {speeds}{evidence(moved, between, short=True)}.",
+    )
+
+
+def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
+    """Return what limits the figures: grades that are missing, waits cut short, counts by events."""
+    few = [speed for speed in speeds if speed.needs]
+    said = (
+        [f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} successful requests."]
+        if few
+        else []
+    )
+    if any(speed.ttft_closed for speed in speeds):
+        said.append("Requests closed before their first token count in TTFT as longer than their wait.")
+    events = [speed.name for speed in speeds if speed.token_source.get("events")]
+    if events:
+        said.append(f"Tokens counted by events, because the provider reports none: {', '.join(events)}.")
+    estimated = [speed.name for speed in speeds if speed.token_source.get("estimate")]
+    if estimated:
+        said.append(f"Tokens estimated, because reported counts cannot be true: {', '.join(estimated)}.")
+    return said

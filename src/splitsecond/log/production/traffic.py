@@ -1,0 +1,359 @@
+"""Accumulator of a log's attempts: columns in, production figures out.
+
+Only counts of each figure are kept (`value_counts`), by row, period and class of lengths, so a log of fifty million
+requests fits into memory.
+
+Total TPS depends on the lengths of prompt and answer, because a long answer dilutes the wait for its first token. So
+two targets are compared at common lengths: each class of lengths weighs as much as the target with fewer requests in it
+has of them, and without enough common lengths the comparison is refused.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from splitsecond.core.catalog.model_names import Identity, identify
+from splitsecond.core.catalog.price import MILLION, Price
+from splitsecond.core.timing.columns import (
+    OUTCOMES,
+    SOURCES,
+    UNKNOWN,
+    US_PER_HOUR,
+    WAIT_CLOSED,
+    AttemptColumns,
+    Floats,
+    Integers,
+    Mask,
+    source_places,
+)
+from splitsecond.core.timing.packed_attempt import UNBILLED
+from splitsecond.log.production.price_table import PriceTable, tier_factors
+from splitsecond.log.production.speed import (
+    LEAST,
+    PERIODS,
+    By,
+    ProductionSpeed,
+    SpeedComparison,
+    compared,
+    comparisons_adjusted,
+    drift_of,
+    drifts_adjusted,
+    graded,
+    same_model,
+)
+from splitsecond.log.statistics.value_counts import (
+    BATCHES_NEEDED,
+    Counted,
+    ValueCounts,
+    closed_bounds,
+    distinct,
+    period_medians,
+    summarise,
+)
+
+HOURS_PER_DAY = 24
+FAILED = OUTCOMES.index("failed")
+COMMON_SHARE = 0.2
+"""Least share of the requests of the target with fewer of them that has lengths which the other has, too."""
+COARSEST_BY_LENGTH = 17
+"""Bits that may be dropped from a value for comparisons: a precision of 1/64, for a median of many."""
+LENGTH_BITS = 8
+LENGTH_CLASSES = 1 << LENGTH_BITS
+ANSWER_CLASSES = 40
+LONG_ANSWER = 8192
+"""Tokens from which on an answer is in the last of these classes."""
+CLASSES_PER_DOUBLING = 3
+"""Classes between a length and twice of it. With one, targets of equal speed differ by 4% because the lengths within a
+class differ; with three, by less than 1%."""
+PROMPT_BOUNDS = (128, 1024, 8192, 65_536)
+SIZES = ("unknown", "under 128", "128 to 1,023", "1,024 to 8,191", "8,192 to 65,535", "65,536 or more")
+"""Classes of prompts by their tokens."""
+
+_PROMPT_CLASS: Integers = np.append(
+    1 + np.searchsorted(PROMPT_BOUNDS, np.arange(PROMPT_BOUNDS[-1] + 1), side="right"), 0
+)
+"""Class of a prompt by its tokens; the last one is that of an unknown length, -1."""
+_ANSWER_CLASS: Integers = np.minimum(
+    (CLASSES_PER_DOUBLING * np.log2(np.arange(LONG_ANSWER + 1).clip(1))).astype(np.int64), ANSWER_CLASSES - 1
+)
+"""Class of an answer by its tokens."""
+
+NAMES: dict[str, Callable[[Identity], str]] = {
+    "target": lambda target: target.target,
+    "model": lambda target: target.model,
+    "provider": lambda target: target.provider,
+    "maker": lambda target: target.maker or "unknown maker",
+    "host": lambda target: target.host,
+    "hosting": lambda target: target.hosting,
+    "region": lambda target: target.region or "no region in the name",
+}
+"""Names of rows that follow from a target's name."""
+
+SIDES = ("provider", "host", "hosting", "region")
+"""Rows that can serve the same model, so that their targets are compared."""
+
+SPLIT = ("hour", "size")
+"""Rows that do not follow from the names of an attempt."""
+
+FLAG_BITS = 10
+FLAGS = (1 << FLAG_BITS) - 1
+"""The flags of `core/timing/packed_attempt`."""
+
+
+class ProductionTraffic:
+    """Accumulator of attempts, in any order; `speeds` returns their figures.
+
+    `price` returns the price of a target, None if unknown. `by`: what makes one row. `period_h`: the length of a period
+    in hours, one of `PERIODS`.
+    """
+
+    def __init__(self, price: Callable[[str], Price | None], by: By = "target", period_h: int = 1) -> None:
+        self._price = price
+        self._by = by
+        self._period_h = period_h
+        self._targets: dict[str, int] = {}
+        self._target_rows: list[int] = []
+        self._prices = PriceTable.of([])
+        self._rows: dict[str, int] = {}
+        self._sums: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(0))
+        self._row_targets: set[tuple[int, int]] = set()
+        self._faults: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._cells: dict[tuple[int, int], int] = {}
+        self._total, self._tps, self._waits = ValueCounts(), ValueCounts(), ValueCounts()
+        self._by_length = ValueCounts(COARSEST_BY_LENGTH)
+
+    def add(self, columns: AttemptColumns) -> None:
+        """Add attempts."""
+        for label in columns.labels:
+            self._add_target(label.target)
+        if len(self._prices.by_token) < len(self._targets):
+            self._prices = PriceTable.of([self._price(target) for target in self._targets])
+        targets = np.array([self._targets[label.target] for label in columns.labels], np.int64)
+        rows = self._named(columns, targets)
+        total = columns.total_tps
+        self._add_sums(columns, targets, rows, ~np.isnan(total))
+        cells = self._numbered(rows, columns.came_us // (US_PER_HOUR * self._period_h))
+        self._total.add(cells, total)
+        if self._by == "target":
+            self._by_length.add(cells << LENGTH_BITS | _lengths(columns), total)
+        self._tps.add(cells, columns.tps)
+        self._waits.add(cells, columns.wait_ms, columns.waits == WAIT_CLOSED)
+
+    def speeds(self, least: int = LEAST) -> list[ProductionSpeed]:
+        """Return the figures by name, the fastest first, those without a grade last. `least`: see `LEAST`."""
+        by_row, period = self._cells_by_row()
+        figures = self._total, self._tps, self._waits
+        found = []
+        for name, row in self._rows.items():
+            if row in by_row:
+                found.append(graded(self._speed(name, row, [each.of(by_row[row]) for each in figures], period), least))
+        return sorted(drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name))
+
+    def comparisons(self, speeds: Sequence[ProductionSpeed], across: By = "target") -> list[SpeedComparison]:
+        """Compare the fastest graded target of each model with the others that serve it, and differ in `across`.
+
+        Rows must be targets.
+        """
+        side = NAMES[across]
+        cells, period = self._cells_by_row()
+        found = []
+        for model, (first, *others) in same_model(s for s in speeds if s.grade is not None).items():
+            for other in others:
+                if side(identify(first.name)) == side(identify(other.name)):
+                    continue
+                both = [self._by_length.of(cells[self._rows[speed.name]], LENGTH_BITS) for speed in (first, other)]
+                share, matched = _matched(*both)
+                pair = SpeedComparison(model=model, first=first.name, other=other.name, share=share)
+                if share < COMMON_SHARE:
+                    found.append(replace(pair, refused="their prompts and answers differ too much in length"))
+                else:
+                    medians = (period_medians(each, period[each.cells >> LENGTH_BITS]) for each in matched)
+                    found.append(compared(pair, *medians))
+        return comparisons_adjusted(found)
+
+    def _cells_by_row(self) -> tuple[dict[int, list[int]], Integers]:
+        """Return the cells of each row, and the period of each cell."""
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for (row, _), cell in self._cells.items():
+            found[row].append(cell)
+        return found, np.fromiter((period for _, period in self._cells), np.int64, len(self._cells))
+
+    def _add_target(self, target: str) -> None:
+        if target not in self._targets:
+            self._targets[target] = len(self._targets)
+            self._target_rows.append(self._row(NAMES[self._by](identify(target))) if self._by in NAMES else -1)
+
+    def _row(self, name: str) -> int:
+        return self._rows.setdefault(name, len(self._rows))
+
+    def _named(self, columns: AttemptColumns, targets: Integers) -> Integers:
+        """Return the row of each attempt. `targets`: the target of each label."""
+        if self._by == "hour":
+            hours = [self._row(f"{hour:02}:00 UTC") for hour in range(HOURS_PER_DAY)]
+            return np.array(hours)[columns.hours % HOURS_PER_DAY]
+        if self._by == "size":
+            sizes = [self._row(f"{size} input tokens") for size in SIZES]
+            return np.array(sizes)[_prompts(columns)]
+        if self._by == "key":
+            return np.array([self._row(label.client or "no key") for label in columns.labels], np.int64)[columns.label]
+        return np.array(self._target_rows, np.int64)[targets][columns.label]
+
+    def _numbered(self, rows: Integers, periods: Integers) -> Integers:
+        """Return the number of the cell of each attempt, new ones for new combinations."""
+        first = int(periods.min()) if len(periods) else 0
+        count = int(periods.max()) - first + 1 if len(periods) else 1
+        combined, cell = distinct(rows * count + (periods - first))
+        numbers = [
+            self._cells.setdefault((row, first + period), len(self._cells))
+            for row, period in (divmod(each, count) for each in combined.tolist())
+        ]
+        return np.array(numbers, np.int64)[cell]
+
+    def _add_sums(self, columns: AttemptColumns, targets: Integers, rows: Integers, answered: Mask) -> None:
+        """Add numbers of attempts, tokens and costs by the token, as `cost.cost_usd` computes them.
+
+        Attempts of one kind have the same row, label, flags and price, so all that depends on these is computed once.
+        """
+        labels, tiers = len(columns.labels), self._prices.above_tokens.shape[1] + 1
+        read, written = columns.input_tokens, columns.output_tokens
+        counted = (read != UNKNOWN) & (written != UNKNOWN)
+        combined = columns.label
+        if self._by in SPLIT:
+            combined = rows * labels + combined
+        if tiers > 1:
+            combined = combined * tiers + self._prices.tiers(targets[columns.label], read)
+        combined = (combined << 2 | answered << 1 | counted) << FLAG_BITS | columns.flags & FLAGS
+        kinds, kind = distinct(combined)
+
+        def summed(tokens: Integers) -> Floats:
+            return np.bincount(kind, tokens, len(kinds)).astype(np.float64)
+
+        attempts = np.bincount(kind, minlength=len(kinds))
+        cached, filled = columns.cached_tokens, columns.cache_write_tokens
+        plain = np.maximum(read - cached - filled, 0)
+        read_sum, written_sum = summed(np.maximum(read, 0)), summed(np.maximum(written, 0))
+        billed = np.stack([summed(plain), summed(cached), summed(filled), written_sum], 1)
+
+        flags, kinds = kinds & FLAGS, kinds >> FLAG_BITS
+        was_counted, was_answered, kinds = (kinds & 1) > 0, (kinds & 2) > 0, kinds >> 2
+        kinds, tier = np.divmod(kinds, tiers)
+        label, row = kinds % labels, np.zeros(len(kinds), np.int64)
+        row[kind] = rows
+        for number, outcome in enumerate(OUTCOMES):
+            self._count(outcome, row, attempts * (flags & 3 == number))
+        for number, source in enumerate(SOURCES):
+            self._count(f"from {source}", row, attempts * (was_answered & (source_places(flags) == number)))
+        self._count("input", row, read_sum * was_answered)
+        self._count("output", row, written_sum * was_answered)
+        self._count("waits closed", row, attempts * (flags >> 4 & 3 == WAIT_CLOSED))
+        unbilled, by_token = (flags & UNBILLED) > 0, self._prices.by_token[targets[label]]
+        known = (was_counted | unbilled) & by_token
+        usd = (billed * self._prices.rates[targets[label], tier]).sum(1) / MILLION
+        usd *= tier_factors(self._price, columns.labels)[label]
+        self._count("unpriced", row, attempts * ~known)
+        self._count("priced", row, attempts * known)
+        self._count("usd", row, usd * (known & ~unbilled))
+        self._count("priced tokens", row, (read_sum + written_sum) * known)
+        for place in np.flatnonzero(flags & 3 == FAILED).tolist():
+            if fault := columns.labels[label[place]].fault:
+                self._faults[int(row[place])][fault] += int(attempts[place])
+        if self._by not in ("target", "model"):
+            self._row_targets.update(zip(row.tolist(), targets[label].tolist(), strict=True))
+
+    def _count(self, name: str, rows: Integers, weights: Floats | Integers) -> None:
+        """Add `weights` to the sums of that name, by row."""
+        old, new = self._sums[name], np.bincount(rows, weights).astype(np.float64)
+        short, long = sorted((old, new), key=len)
+        long[: len(short)] += short
+        self._sums[name] = long
+
+    def _sum(self, name: str, row: int) -> float:
+        return float(self._sums[name][row]) if row < len(self._sums[name]) else 0.0
+
+    def _speed(self, name: str, row: int, figures: Sequence[Counted], period: Integers) -> ProductionSpeed:
+        total, tps, waits = figures
+        answered = int(total.counts.sum())
+        priced_tokens = self._sum("priced tokens", row)
+        periods = len(distinct(period[total.cells])[0])
+        drifts = self._period_h >= HOURS_PER_DAY
+        common_usd, common_share = self._common_price(name)
+        return ProductionSpeed(
+            name=name,
+            requests=round(sum(self._sum(outcome, row) for outcome in OUTCOMES)),
+            answered=round(self._sum("ok", row)),
+            failed=round(self._sum("failed", row)),
+            closed=round(self._sum("cancelled", row)),
+            grade=None,
+            total_tps=summarise(total, period[total.cells], higher_is_better=True),
+            tps=summarise(tps, period[tps.cells], higher_is_better=True),
+            ttft_ms=summarise(waits, period[waits.cells]),
+            ttft_closed=round(self._sum("waits closed", row)),
+            ttft_bounds=closed_bounds(waits),
+            input_tokens=self._sum("input", row) / answered if answered else None,
+            output_tokens=self._sum("output", row) / answered if answered else None,
+            cost_usd=self._sum("usd", row) if self._sum("priced", row) else None,
+            usd_per_million=self._sum("usd", row) / priced_tokens * MILLION if priced_tokens else None,
+            common_usd_per_million=common_usd,
+            common_output_share=common_share,
+            unpriced=round(self._sum("unpriced", row)),
+            token_source={source: round(n) for source in SOURCES if (n := self._sum(f"from {source}", row))},
+            faults=dict(self._faults[row].most_common()),
+            periods=periods if periods >= BATCHES_NEEDED else 0,
+            period=PERIODS[self._period_h],
+            models=self._models(row),
+            drift=drift_of(period_medians(total, period[total.cells]), PERIODS[self._period_h]) if drifts else None,
+        )
+
+    def _models(self, row: int) -> tuple[str, ...]:
+        """Return the models of a row, sorted; none if each row has one."""
+        if self._by in ("target", "model"):
+            return ()
+        names = list(self._targets)
+        return tuple(sorted({identify(names[target]).model for found, target in self._row_targets if found == row}))
+
+    def _common_price(self, name: str) -> tuple[float | None, float | None]:
+        """Return the price of a million tokens in the mix of input and output of all rows, for a target, and the share
+        of output in the mix.
+        """
+        price = self._price(name) if self._by == "target" else None
+        answers, *tokens = (float(self._sums[each].sum()) for each in ("ok", "input", "output"))
+        if price is None or not price.by_token or not answers or not sum(tokens):
+            return None, None
+        read, written = (round(each / answers) for each in tokens)
+        usd = price.cost_usd(input_tokens=read, output_tokens=written)
+        return usd / (read + written) * MILLION, written / (read + written)
+
+
+def _matched(first: Counted, other: Counted) -> tuple[float, list[Counted]]:
+    """Return the share of common lengths, and the total TPS of both targets, weighted to the same lengths."""
+    lengths = [found.cells & LENGTH_CLASSES - 1 for found in (first, other)]
+    sizes = [
+        np.bincount(lengths[0], first.counts, LENGTH_CLASSES),
+        np.bincount(lengths[1], other.counts, LENGTH_CLASSES),
+    ]
+    common = np.minimum(*sizes)
+    weights = [(common / np.maximum(size, 1))[each] for size, each in zip(sizes, lengths, strict=True)]
+    fewer = min(float(size.sum()) for size in sizes)
+    matched = [_weighted(first, weights[0]), _weighted(other, weights[1])]
+    return float(common.sum()) / fewer if fewer else 0.0, matched
+
+
+def _weighted(found: Counted, weights: Floats) -> Counted:
+    """Return counted values with each count multiplied by its weight, without those of weight 0."""
+    at = np.flatnonzero(weights)
+    return Counted(found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at])
+
+
+def _prompts(columns: AttemptColumns) -> Integers:
+    """Return the class of each prompt, a place in `SIZES`."""
+    return _PROMPT_CLASS[np.minimum(np.maximum(columns.input_tokens, UNKNOWN), PROMPT_BOUNDS[-1])]
+
+
+def _lengths(columns: AttemptColumns) -> Integers:
+    """Return the class of the lengths of prompt and answer, from 0 to 239."""
+    return (
+        _prompts(columns) * ANSWER_CLASSES
+        + _ANSWER_CLASS[np.minimum(np.maximum(columns.output_tokens, 1), LONG_ANSWER)]
+    )

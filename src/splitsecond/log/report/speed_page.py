@@ -1,0 +1,196 @@
+"""The chart and the page of production speeds: one bar for each target, coloured by its grade, with filters.
+
+This module turns speeds into a plot, texts and a table; `templates/speed.html` has the layout, `templates/filters.js`
+the filters, which run in the browser.
+"""
+
+from collections.abc import Sequence
+
+from splitsecond.core.catalog.model_names import identify
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import usd_or_free
+from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.chart import (
+    NAMES,
+    Chart,
+    LegendEntry,
+    Plot,
+    palette_entries,
+    picture,
+    target_entries,
+)
+from splitsecond.core.pages.figure_cells import MISSING, cell, number, share
+from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, figure_cell, render
+from splitsecond.core.pages.png import png
+from splitsecond.core.wording import counted_as, full
+from splitsecond.log.production.speed import GRADES, SLOWEST, ProductionSpeed, speed_remarks
+from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
+from splitsecond.log.report.price_plot import speed_against_price
+from splitsecond.log.statistics.summary import Summary
+
+STEP = 30
+"""Pixels of a bar and the space to the next."""
+UNGRADED = "none"
+LABELS = {
+    **{str(number): f"grade {number}: {least:g}+ tokens/s" for least, number in GRADES},
+    str(SLOWEST): f"grade {SLOWEST}: below {GRADES[-1][0]:g}",
+    UNGRADED: "no grade: few requests",
+}
+"""Grades with their limits."""
+SELECTS = ("model", "maker", "host")
+"""Properties of a target that the page can select, besides those that have one value only."""
+
+
+def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
+    """Draw the medians of total TPS as bars, the fastest first; None without a median."""
+    shown = [(speed, speed.total_tps.p50) for speed in speeds if speed.total_tps.p50 is not None]
+    if not shown:
+        return None
+    highest = max(speed.total_tps.ci95["p50"][1] or median for speed, median in shown)
+    x = linear("total tokens/s, median", 0, highest * 1.15)
+    chart, entries = Chart(x, None, height=STEP * len(shown), left=NAMES), grade_entries()
+    for at, (speed, median) in enumerate(shown):
+        low, high = speed.total_tps.ci95["p50"]
+        entry = entries[_grade(speed)]
+        interval = f"\n95% interval {number(low)} to {number(high)}" if low is not None and high is not None else ""
+        tip = (
+            f"{speed.name}\n{entry.label}\n{number(median)} tokens/s{interval}\n{counted_as(speed.requests, 'request')}"
+        )
+        chart.add_row(
+            at * STEP,
+            speed.name,
+            chart.group(entry, chart.bars([(0, median, 6)], 18, tip)),
+            chart.group(None, chart.span(low, high, STEP / 2), look="strong") if low and high else "",
+            chart.group(None, chart.text(chart.across(high or median) + 6, chart.top + 19, number(median))),
+            chart.group(None, chart.name(speed.name, STEP / 2)),
+        )
+    medians = ", ".join(f"{speed.name} {number(median)}" for speed, median in shown)
+    return picture(
+        chart,
+        name="speed-grades",
+        section="speed",
+        title="Total tokens per second in production",
+        description=f"Median total tokens per second. {medians}.",
+        legend="grades",
+    )
+
+
+def grade_entries() -> dict[str, LegendEntry]:
+    """Return the colour of each grade with its limits."""
+    entries = palette_entries("grade", list(LABELS.values()))
+    return {grade: entries[label] for grade, label in LABELS.items()}
+
+
+def speed_png(speeds: Sequence[ProductionSpeed]) -> bytes:
+    """Return the chart as a PNG file with a legend. Raises `CallerFault` without a median, or without the extra."""
+    drawn = speed_plot(speeds)
+    if drawn is None:
+        raise CallerFault("no row has a speed", kind="nothing_to_draw")
+    return png(drawn, grade_entries())
+
+
+def render_speed(
+    speeds: Sequence[ProductionSpeed], statements: Sequence[str], *, period: str, least: int, by: str
+) -> str:
+    """Render the page. `period`: beginning and end of the log's part, in words."""
+    drawn = speed_plot(speeds)
+    prices = {speed.name: speed.usd_per_million for speed in speeds}
+    found = logged_speed_and_price(speeds, prices) if by == "target" else None
+    targets = target_entries([point.target for point in found.targets] if found else [])
+    sentence = _main_finding(speeds, statements, least)
+    rows = [_properties(speed, by) for speed in speeds]
+    selects = {
+        each: values for each in SELECTS if len(values := sorted({row[each] for row in rows if each in row})) > 1
+    }
+    present = {row["grade"] for row in rows}
+    grades = {value: entry for value, entry in grade_entries().items() if value in present}
+    batches = next((f"; here, each {s.period} is one of them" for s in speeds if s.periods), "")
+    return render(
+        "speed.html",
+        [*([drawn] if drawn else []), *speed_against_price(found, targets)],
+        {"targets": targets},
+        headline=_headline(speeds, sentence),
+        filtered=rows,
+        title="LLM speed in production",
+        lead=f"{counted_as(sum(speed.requests for speed in speeds), 'request')}, {period}, one row for each {by}.",
+        statements=[statement for statement in statements if statement != sentence],
+        meaning=f"Grades: {', '.join(f'{number} from {tps:g} tokens/s' for tps, number in GRADES)}, else {SLOWEST}.",
+        selects=selects,
+        grades=grades,
+        least=f"{least:,}",
+        periods=batches,
+        money_statements=full(speed_and_price_statements(found)),
+        last=_table(speeds, by),
+        lines=speed_remarks(speeds),
+    )
+
+
+def _main_finding(speeds: Sequence[ProductionSpeed], statements: Sequence[str], least: int) -> str:
+    """Return the first finding, which is about the fastest; without any grade, why there is none."""
+    if speeds and all(speed.grade is None for speed in speeds):
+        return f"Nothing has a grade yet: a grade needs {least:,} successful requests."
+    return statements[0] if statements else ""
+
+
+def _headline(speeds: Sequence[ProductionSpeed], sentence: str) -> Headline:
+    """Return the main finding, and the speed of the first three."""
+    tiles = [
+        Tile(
+            label=f"total TPS p50, grade {speed.grade}",
+            value=number(speed.total_tps.p50),
+            unit="tokens/s",
+            target=speed.name,
+            note=counted_as(speed.requests, "request"),
+        )
+        for speed in speeds
+        if speed.grade is not None
+    ]
+    few = sum(speed.grade is None for speed in speeds)
+    badge = Badge(text=f"{few:,} of {len(speeds):,} without a grade", look="warn") if few else None
+    return Headline(sentence=sentence, tiles=tiles[:3], badge=badge)
+
+
+def _grade(speed: ProductionSpeed) -> str:
+    return UNGRADED if speed.grade is None else str(speed.grade)
+
+
+def _properties(speed: ProductionSpeed, by: str) -> dict[str, str]:
+    """Return what a row can be filtered by."""
+    found = {"name": speed.name, "grade": _grade(speed)}
+    if by == "target":
+        target = identify(speed.name)
+        found |= {"model": target.model, "maker": target.maker or "unknown", "host": target.host}
+    return found
+
+
+def _table(speeds: Sequence[ProductionSpeed], by: str) -> HtmlTable:
+    head = [
+        by, "grade", "total TPS p50", "total TPS p95", "TTFT p50, ms", "TTFT p95, ms", "TPS p50", "tokens out",
+        "requests", "failed", "$/M tokens",
+    ]  # fmt: skip
+    body = [_row(speed) for speed in speeds]
+    if not any(speed.usd_per_million is not None for speed in speeds):
+        head, body = head[:-1], [row[:-1] for row in body]
+    return HtmlTable(caption="Production speed", head=head, body=body, export=True)
+
+
+def _row(speed: ProductionSpeed) -> list[str | TableCell]:
+    grade = MISSING if speed.grade is None else str(speed.grade)
+    possible = f"{speed.grades[0]}–{speed.grades[-1]}" if len(speed.grades) > 1 else ""
+    return [
+        TableCell(text=speed.name),
+        TableCell(text=grade, notes=[possible] if possible else [], look="grade"),
+        _figure(speed.total_tps, "p50"),
+        _figure(speed.total_tps, "p95"),
+        _figure(speed.ttft_ms, "p50"),
+        _figure(speed.ttft_ms, "p95"),
+        _figure(speed.tps, "p50"),
+        MISSING if speed.output_tokens is None else f"{speed.output_tokens:,.0f}",
+        f"{speed.requests:,}",
+        TableCell(text=share(speed.error_share), look="bad") if speed.failed else "0",
+        usd_or_free(speed.usd_per_million),
+    ]
+
+
+def _figure(found: Summary, percentile: str) -> TableCell:
+    return figure_cell(cell(found, percentile))

@@ -1,0 +1,1 @@
+"""Summaries, intervals and comparisons of samples."""

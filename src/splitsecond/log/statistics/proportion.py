@@ -1,0 +1,100 @@
+"""Decision whether the share of requests that meet their limits is surely above or surely below a bound.
+
+Of `sent` independent requests that each meet the limits with probability p, the number that meets them is binomial. The
+observed number excludes every p under which it, or a more extreme number, has a probability below `DOUBT`. The bounds
+of the remaining p are those of Clopper and Pearson ("The use of confidence or fiducial limits", 1934): exact for any
+number of requests, and rather too wide than too narrow. MLPerf's LoadGen uses the same bound and confidence to decide
+how many requests its percentiles need ("early stopping").
+
+Requests that share a server share its queue and its slow moments, so they are not independent. `Batches` counts them in
+consecutive batches. The scatter between batches shows how many independent requests they are worth (`summary`), and
+these give the bounds: the method of Korn and Graubard (Survey Methodology, 1998).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.log.statistics.student import boundary
+from splitsecond.log.statistics.summary import LEAST_ROUNDS, binomial, effective_n, known_share
+
+DOUBT = 0.01
+"""Probability that one decision is wrong. A step is checked several times, and each check is a decision."""
+Z_DOUBT = 2.3263478740408408
+"""Point of the normal distribution that is exceeded with probability `DOUBT`."""
+
+Decision = Literal["above", "below", "undecided"]
+
+
+class Batches(Struct, frozen=True):
+    """Requests in consecutive batches: `met` of `sent` requests of each batch met the limits.
+
+    `rounds`: the batches are rounds. Otherwise they are parts of rounds: they may decide that the share is below, but a
+    few moments without a queue do not show that it is above.
+    """
+
+    met: Sequence[int]
+    sent: Sequence[int]
+    rounds: bool = True
+
+    def decided(self, share: float) -> Decision:
+        """Return whether the true share is surely at least `share`, surely below, or undecided."""
+        met, n = self._effective
+        if decided(math.floor(met), n, share) == "above":
+            return "above" if self.rounds else "undecided"
+        return "below" if decided(math.ceil(met), n, share) == "below" else "undecided"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of the true share; each is wrong with probability `DOUBT` at most."""
+        met, n = self._effective
+        return bounds(math.floor(met), n)[0], bounds(math.ceil(met), n)[1]
+
+    @property
+    def _effective(self) -> tuple[float, int]:
+        """The independent requests that all are worth, and how many of them met the limits."""
+        total = sum(self.sent)
+        if len(self.sent) < LEAST_ROUNDS:
+            return 0.0, 0
+        worth = effective_n(np.array(self.met, dtype=np.float64), np.array(self.sent, dtype=np.float64))
+        n = math.floor(worth * known_share(len(self.sent), Z_DOUBT, 2 * DOUBT))
+        return sum(self.met) / total * n, n
+
+
+def decided(met: int, sent: int, share: float) -> Decision:
+    """Return whether the true share that meets the limits is surely at least `share`, surely below, or undecided."""
+    if sent == 0:
+        return "undecided"
+    if _at_least(met, sent, share) <= DOUBT:
+        return "above"
+    return "below" if _at_most(met, sent, share) <= DOUBT else "undecided"
+
+
+def bounds(met: int, sent: int) -> tuple[float, float]:
+    """Return the bounds of the true share; each is wrong with probability `DOUBT` at most."""
+    low = 0.0 if met == 0 else boundary(lambda p: _at_least(met, sent, p) > DOUBT, 1.0)
+    high = 1.0 if met == sent else boundary(lambda p: _at_most(met, sent, p) <= DOUBT, 1.0)
+    return low, high
+
+
+def fewest(share: float, batches: int) -> int:
+    """Return how many requests in so many batches prove `share` if all meet the limits: for 95% in 12 batches 123."""
+    return math.ceil(math.ceil(math.log(DOUBT) / math.log(share)) / known_share(batches, Z_DOUBT, 2 * DOUBT))
+
+
+def fatal(sent: int, share: float) -> int:
+    """Return how many misses of `sent` requests decide against `share`, whatever the others do."""
+    return next((missed for missed in range(1, sent) if decided(sent - missed, sent, share) == "below"), sent)
+
+
+def _at_most(met: int, sent: int, share: float) -> float:
+    """Return the probability that at most `met` of `sent` meet the limits, if each does with probability `share`."""
+    return min(float(binomial(sent, share)[: met + 1].sum()), 1.0)
+
+
+def _at_least(met: int, sent: int, share: float) -> float:
+    """Return the probability that at least `met` do: that at most the others miss."""
+    return _at_most(sent - met, sent, 1 - share)

@@ -1,0 +1,45 @@
+"""Bootstrap of figures that have no formula for their interval, such as where two targets cross.
+
+Requests of one round resemble each other, so whole rounds are drawn where a run has `LEAST_ROUNDS` of them; otherwise
+single requests. Intervals are the percentiles of the draws.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from splitsecond.log.statistics.summary import LEAST_ROUNDS, Floats
+
+DRAWS, FEWEST_DRAWS = 1000, 200
+DRAWN_VALUES = 10_000_000
+"""Limit on the values drawn in all: large samples get fewer draws, so that an interval takes less than a second."""
+LEAST_REQUESTS = 6
+"""Least number of requests for an interval."""
+
+Indices = npt.NDArray[np.int64]
+
+
+def resamples(rounds: Sequence[int], random: np.random.Generator) -> list[Indices]:
+    """Return the indices of each draw of requests, whose `rounds` are given; empty for fewer than `LEAST_REQUESTS`."""
+    n = len(rounds)
+    if n < LEAST_REQUESTS:
+        return []
+    times = int(np.clip(DRAWN_VALUES // n, FEWEST_DRAWS, DRAWS))
+    names = np.unique(rounds)
+    if len(names) < LEAST_ROUNDS:
+        return list(random.integers(0, n, (times, n)))
+    parts = [np.flatnonzero(np.asarray(rounds) == name) for name in names]
+    picks = random.integers(0, len(parts), (times, len(parts)))
+    return [np.concatenate([parts[i] for i in pick]) for pick in picks]
+
+
+def interval(draws: Floats) -> tuple[float, float]:
+    """Return the 95% interval of drawn values."""
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def median_draws(values: Floats, drawn: Sequence[Indices]) -> Floats:
+    """Return the median of each draw of `values`."""
+    return np.array([np.median(values[each]) for each in drawn])

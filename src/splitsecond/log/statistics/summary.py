@@ -1,0 +1,325 @@
+"""Summaries of samples: percentiles and their 95% confidence intervals.
+
+Percentiles are exact: linear interpolation between the two nearest values (Hyndman and Fan's type 7, numpy's default),
+so none exceeds the maximum. A failed request counts as slower than all others: its value is infinite, and a percentile
+that lies among the failed requests is None.
+
+Requests share slow minutes, so n of them tell less than n independent ones. A run is measured in rounds that are spread
+over time, and the scatter between rounds shows how much less (batch means: the share of values up to the percentile,
+round by round). It gives the effective n: the number of independent values whose share would scatter as much. A few
+rounds know their own scatter only roughly, so the effective n is divided by the square of Student's t over the normal
+value, as in Korn and Graubard (Survey Methodology, 1998); it is never more than n. The interval is the one that so many
+independent values would have, from order statistics: the number of values below the true percentile is binomial, so two
+ranks bracket it 19 times in 20. Near the ends there may be no such rank; then that bound is None, and `needed` returns
+how many values would give one.
+
+Each bound has the effective n of the share of values up to the bound itself, as in Francisco and Fuller (Annals of
+Statistics, 1991). Where a server is fast or slow for whole rounds, the rounds resemble each other at a percentile that
+lies among the times of one state, and differ most between the states.
+
+Without at least `LEAST_ROUNDS` rounds the intervals assume independent values, and describe the seconds of this sample
+only. The gaps between tokens of one answer get no interval.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from splitsecond.log.statistics.student import t_quantile
+
+Floats = npt.NDArray[np.float64]
+RoundNumbers = npt.NDArray[np.int64]
+Interval = tuple[float | None, float | None]
+
+PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+TAIL = 0.025
+"""Probability that each side of a two-sided 95% interval may miss."""
+Z95 = 1.959963984540054
+"""97.5% point of the normal distribution."""
+
+DOUBT = 0.05
+"""Probability that a two-sided 95% interval misses."""
+
+MEAN_NEEDS = 6
+"""Least number of values for an interval of the mean. Below it Student's t says little, because times are skewed."""
+
+LEAST_ROUNDS = 5
+"""Least number of rounds that show how much requests scatter between rounds."""
+
+MOST_STEPS = 20
+"""Most steps in which a bound moves to where its own effective n agrees with it; it seldom takes more than five."""
+
+
+class FigureSample(Struct, frozen=True):
+    """Values of one figure and the round of each. A request that failed has an infinite value, on the bad side.
+
+    `spread`: there are at least `LEAST_ROUNDS` rounds, or each round is a run of its own, so their scatter is known.
+    """
+
+    values: Floats
+    rounds: RoundNumbers
+    spread: bool
+
+
+class Summary(Struct, kw_only=True):
+    """Distribution of `n` values: exact percentiles (linear interpolation, never beyond the maximum).
+
+    `failed` of the n are requests that failed and count as slower than all others; a percentile among them is null.
+    `mean`, `min` and `max` are those of the others. `ci95` maps "p50", "p95", "p99" and "mean" to a 95% confidence
+    interval; a bound that n values cannot give is null. `rounds` is the number of rounds whose scatter the intervals
+    include; with 0 they assume independent requests and describe only the seconds of this sample. `n_effective` is the
+    number of independent requests that the n are worth for the median, `autocorrelation` that of the means of
+    successive rounds (lag 1). `needs` maps the percentiles that n is too small for to the n they need. `ci95` and
+    `needs` are empty for ITL, whose gaps are not independent of each other.
+    For TPS the percentiles run from the fast end: 95% of requests were at least as fast as p95.
+    """
+
+    n: int
+    failed: int = 0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    mean: float | None = None
+    min: float | None = None
+    max: float | None = None
+    ci95: dict[str, Interval] = {}
+    needs: dict[str, int] = {}
+    rounds: int = 0
+    n_effective: float | None = None
+    autocorrelation: float | None = None
+
+    def interval(self, statistic: str) -> Interval:
+        """Return the 95% interval of a statistic; its bounds are None if it has none."""
+        return self.ci95.get(statistic, (None, None))
+
+
+def percentile(ordered: Floats, q: float) -> float:
+    """Return the `q` quantile (0 to 1) of values in ascending order, linearly interpolated; at least one.
+
+    Between a finite and an infinite value it is infinite.
+    """
+    place = (len(ordered) - 1) * q
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    a, b, part = float(ordered[low]), float(ordered[high]), place - low
+    if part == 0:
+        return a
+    return a if math.isinf(a) else min(a + (b - a) * part, b)
+
+
+def needed(q: float, rounds: int = 0) -> int:
+    """Return how many values give the `q` quantile both bounds: 6 for p50, 72 for p95, 368 for p99.
+
+    In a few rounds it takes more, even if the rounds do not differ: 105 for p95 in 8 rounds, 145 in 5.
+    """
+    independent = math.ceil(math.log(TAIL) / math.log(max(q, 1 - q)))
+    return math.ceil(independent / known_share(rounds))
+
+
+def known_share(rounds: int, z: float = Z95, doubt: float = DOUBT) -> float:
+    """Return the share of the effective n that remains because the scatter of so many rounds is only estimated.
+
+    A normal value exceeds `z` in size with probability `doubt`.
+    """
+    return (z / t_quantile(doubt, rounds - 1)) ** 2 if rounds else 1.0
+
+
+def binomial(n: int, p: float) -> Floats:
+    """Return the probabilities of 0 to `n` successes in `n` independent trials, each with the probability `p`."""
+    k = np.arange(n + 1)
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[1:]))))
+    log_ways = log_factorial[n] - log_factorial - log_factorial[::-1]
+    probabilities: Floats = np.exp(log_ways + k * math.log(p) + (n - k) * math.log(1 - p))
+    return probabilities
+
+
+@lru_cache(maxsize=4096)
+def rank_interval(n: int, q: float) -> tuple[int | None, int | None]:
+    """Return the 1-based ranks of `n` ordered values that bracket the true `q` quantile with 95% confidence."""
+    below = np.cumsum(binomial(n, q))
+    # below[j]: the probability that at most j values lie below the quantile.
+    low = int(np.searchsorted(below, TAIL, side="right"))
+    high = int(np.searchsorted(below, 1 - TAIL, side="left")) + 1
+    return low or None, high if high <= n else None
+
+
+def percentile_interval(ordered: Floats, q: float, worth: float | None = None) -> Interval:
+    """Return the 95% confidence interval of the `q` quantile of values in ascending order.
+
+    `worth`: the number of independent values that they are worth; by default they are independent.
+    """
+    n = len(ordered)
+    independent = n if worth is None else max(int(worth), 1)
+    low, high = rank_interval(independent, q)
+    scale = (n + 1) / (independent + 1)
+    low_rank = 0 if low is None else math.floor(low * scale)
+    high_rank = n + 1 if high is None else math.ceil(high * scale)
+    return (
+        finite(ordered[low_rank - 1]) if low_rank >= 1 else None,
+        finite(ordered[high_rank - 1]) if high_rank <= n else None,
+    )
+
+
+def finite(value: float) -> float | None:
+    """Return `value`; None if it is infinite, which JSON cannot hold."""
+    return float(value) if math.isfinite(value) else None
+
+
+def ratio_variance(amounts: Floats, sizes: Floats) -> float:
+    """Return the variance of Σ amounts / Σ sizes, by the scatter between rounds; at least two rounds."""
+    total = float(sizes.sum())
+    away = amounts - amounts.sum() / total * sizes
+    return len(sizes) / (len(sizes) - 1) * float(np.square(away).sum()) / total**2
+
+
+def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) -> Interval:
+    """Return the 95% interval of Σ amounts / Σ sizes over rounds, by Student's t; unknown below `LEAST_ROUNDS`."""
+    if len(sizes) < LEAST_ROUNDS or not sizes.sum():
+        return None, None
+    half = t_quantile(DOUBT, len(sizes) - 1) * math.sqrt(max(ratio_variance(amounts, sizes), least_variance))
+    middle = float(amounts.sum() / sizes.sum())
+    return middle - half, middle + half
+
+
+def share_interval(met: Floats, sent: Floats) -> Interval:
+    """Return the 95% interval of the share Σ met / Σ sent: Wilson's, with the effective n of the rounds.
+
+    Below `LEAST_ROUNDS` rounds, requests count as independent.
+    """
+    n = float(sent.sum())
+    if not n:
+        return None, None
+    share = float(met.sum()) / n
+    if len(sent) >= LEAST_ROUNDS:
+        n = effective_n(met, sent) * known_share(len(sent))
+    middle, half = share + Z95**2 / (2 * n), Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2)
+    whole = 1 + Z95**2 / n
+    return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
+
+
+def effective_n(met: Floats, sent: Floats) -> float:
+    """Return how many independent requests have a share Σ met / Σ sent that scatters as much: at most Σ sent."""
+    n = float(sent.sum())
+    return min(_worth(ratio_variance(met, sent), float(met.sum()) / n), n)
+
+
+def _worth(variance: float, share: float) -> float:
+    """Return the effective n of a share with that variance between rounds; it is infinite if they do not differ."""
+    return share * (1 - share) / variance if variance > 0 else math.inf
+
+
+def summary_of(
+    values: Sequence[float] | Floats | FigureSample, *, higher_is_better: bool = False, independent: bool = True
+) -> Summary:
+    """Summarise `values`, in their unit.
+
+    With `higher_is_better`, percentiles run from the largest value down, and p95 is what 95% of the values reach.
+    Without `independent` there are no intervals and no `needs`, because n says nothing about the error then.
+    """
+    sample = values if isinstance(values, FigureSample) else None
+    unordered = np.asarray(sample.values if sample else values, dtype=np.float64)
+    batches = _Batches(sample) if sample and sample.spread else None
+    ordered = np.sort(unordered)
+    n, rounds = len(ordered), batches.count if batches else 0
+    answered = ordered[np.isfinite(ordered)]
+    needs = still_needed(n, rounds) if independent else {}
+    if not len(answered):
+        return Summary(n=0, needs=still_needed(0, rounds) if independent else {})
+    places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
+    at = {name: percentile(ordered, q) for name, q in places.items()}
+    ci95: dict[str, Interval] = {}
+    if independent:
+        for name, q in places.items():
+            ci95[name] = batches.interval(ordered, q, at[name]) if batches else percentile_interval(ordered, q)
+        ci95["mean"] = batches.mean_interval() if batches else mean_interval(answered)
+    return Summary(
+        n=n,
+        failed=n - len(answered),
+        p50=finite(at["p50"]),
+        p95=finite(at["p95"]),
+        p99=finite(at["p99"]),
+        mean=float(answered.mean()),
+        min=float(answered[0]),
+        max=float(answered[-1]),
+        ci95=ci95,
+        needs=needs,
+        rounds=rounds,
+        n_effective=min(batches.worth(at["p50"]), n) if batches else None,
+        autocorrelation=batches.autocorrelation() if batches else None,
+    )
+
+
+class _Batches:
+    """Values by round."""
+
+    def __init__(self, sample: FigureSample) -> None:
+        numbers, self._round = np.unique(sample.rounds, return_inverse=True)
+        self._values = sample.values
+        self.count = len(numbers)
+        self._sizes = self._sums(np.ones(len(self._values)))
+        self._answered = np.isfinite(self._values)
+        self._answers = self._sums(self._answered)
+        self._totals = self._sums(np.where(self._answered, self._values, 0.0))
+
+    def _sums(self, of: npt.NDArray[Any]) -> Floats:
+        return np.bincount(self._round, weights=of, minlength=self.count).astype(np.float64)
+
+    def worth(self, at: float) -> float:
+        """Return the effective n of the share of values up to `at`, which may exceed n."""
+        below = self._sums(self._answered if at == math.inf else self._values <= at)
+        return _worth(ratio_variance(below, self._sizes), float(below.sum()) / len(self._values))
+
+    def interval(self, ordered: Floats, q: float, at: float) -> Interval:
+        """Return the 95% interval of the `q` quantile `at`, whose bounds agree with the effective n at them."""
+        low, high = self._bounds(ordered, q, at)
+        for _ in range(MOST_STEPS):
+            further = None if low is None else self._bounds(ordered, q, low)[0]
+            if low is None or (further is not None and further >= low):
+                break
+            low = further
+        for _ in range(MOST_STEPS):
+            further = None if high is None else self._bounds(ordered, q, high)[1]
+            if high is None or (further is not None and further <= high):
+                break
+            high = further
+        return low, high
+
+    def _bounds(self, ordered: Floats, q: float, at: float) -> Interval:
+        return percentile_interval(ordered, q, min(self.worth(at) * known_share(self.count), len(ordered)))
+
+    def mean_interval(self) -> Interval:
+        """Return the 95% interval of the mean of the requests that were answered."""
+        answered = self._values[self._answered]
+        if len(answered) < MEAN_NEEDS:
+            return None, None
+        return ratio_interval(self._totals, self._answers, float(answered.var(ddof=1)) / len(answered))
+
+    def autocorrelation(self) -> float | None:
+        """Return the lag-1 autocorrelation of the means of the rounds; None if they do not differ."""
+        return lag_one(self._totals[self._answers > 0] / self._answers[self._answers > 0])
+
+
+def lag_one(values: Floats) -> float | None:
+    """Return the lag-1 autocorrelation of values in order; None if they are all equal or too few."""
+    away = values - values.mean() if len(values) else values
+    square = float(np.square(away).sum())
+    return float((away[1:] * away[:-1]).sum()) / square if len(values) >= LEAST_ROUNDS and square > 0 else None
+
+
+def mean_interval(values: Floats) -> Interval:
+    """Return the 95% confidence interval of the mean of independent values, by Student's t."""
+    if len(values) < MEAN_NEEDS:
+        return None, None
+    half = t_quantile(DOUBT, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    mean = float(values.mean())
+    return mean - half, mean + half
+
+
+def still_needed(n: int, rounds: int = 0) -> dict[str, int]:
+    """Return the percentiles that `n` values are too few for, with the number they need."""
+    return {name: least for name, q in PERCENTILES.items() if n < (least := needed(q, rounds))}

@@ -1,0 +1,115 @@
+"""Import of foreign logs into ours: each call once, however often its file is imported."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import Connection, Table, insert, select
+
+from splitsecond.core.errors import CallerFault, file_faults
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.database import Database
+from splitsecond.log.store.foreign import ForeignFormat, format_of, lines_of, record_of
+from splitsecond.log.store.rows import rows
+from splitsecond.log.store.tables import ATTEMPTS, CALLS
+
+BATCH = 500
+"""Calls of one transaction."""
+REASONS = 5
+"""Most refused lines that are named."""
+
+
+class Imported(Struct):
+    """Counts of the lines of a file by what was done with them.
+
+    `ignored`: columns that were not read. `reasons`: why the first few lines were refused.
+    """
+
+    title: str = ""
+    ignored: list[str] = []
+    written: int = 0
+    present: int = 0
+    skipped: int = 0
+    refused: int = 0
+    reasons: list[str] = []
+
+
+def import_log(
+    path: Path, url: str, mapped: dict[str, str], provider: str = "", done: Callable[[int], None] = lambda lines: None
+) -> Imported:
+    """Write the calls of a file into the log at `url`, which is created if there is none.
+
+    `mapped`: columns by field; `provider` replaces that of each line; `done` is called with the number of lines that
+    were read. Lines that cannot be a call are refused and counted. Raises `CallerFault` if the file or the log cannot
+    be opened, or if the file's columns are not understood.
+    """
+    with file_faults(f"cannot read {path}", kind="unreadable_file"):
+        first = next((values for _, values in lines_of(path) if not isinstance(values, str)), None)
+    if first is None:
+        raise CallerFault(f"{path} has no line with values", kind="bad_import", hint="Give CSV, JSON lines or a list.")
+    try:
+        form = format_of([str(column) for column in first], mapped)
+    except CallerFault as fault:
+        fault.message = f"{path}: {fault.message}"
+        raise
+    database, found = Database.open(url), Imported(title=form.title, ignored=form.ignored)
+    try:
+        with database.connect() as connection:
+            for last, batch in _batches(_records(path, form, provider, found)):
+                _write(connection, database.begin, batch, found)
+                done(last)
+    except database.failures as error:
+        words = f"cannot write the log {database.where}: {database.error_text(error)}"
+        raise CallerFault(words, kind="log_unavailable") from None
+    return found
+
+
+def _records(
+    path: Path, form: ForeignFormat, provider: str, found: Imported
+) -> Iterator[tuple[int, tuple[CallRecord, int]]]:
+    """Yield each call with the number of its line, and count the other lines."""
+    with file_faults(f"cannot read {path}", kind="unreadable_file"):
+        for number, values in lines_of(path):
+            try:
+                if isinstance(values, str):
+                    raise ValueError(values)
+                record = record_of(values, form, provider)
+            except ValueError as error:
+                found.refused += 1
+                if found.refused <= REASONS:
+                    found.reasons.append(f"line {number:,}: {error}")
+                continue
+            if record is None:
+                found.skipped += 1
+            else:
+                yield number, record
+
+
+def _batches(
+    records: Iterator[tuple[int, tuple[CallRecord, int]]],
+) -> Iterator[tuple[int, list[tuple[CallRecord, int]]]]:
+    """Yield the calls in parts, each with the number of its last line."""
+    while part := list(itertools.islice(records, BATCH)):
+        yield part[-1][0], [record for _, record in part]
+
+
+def _write(connection: Connection, begin: str, batch: Sequence[tuple[CallRecord, int]], found: Imported) -> None:
+    """Write the calls that are not there yet, in one transaction."""
+    calls = {record.call: (record, came_us) for record, came_us in batch}
+    there = select(CALLS.c.call).where(CALLS.c.came_us.in_({came_us for _, came_us in batch}), CALLS.c.call.in_(calls))
+    connection.exec_driver_sql(begin)
+    present = set(connection.execute(there).scalars())
+    new = [rows(record, came_us) for record, came_us in calls.values() if record.call not in present]
+    if new:
+        connection.execute(insert(CALLS), [_named(CALLS, each.call) for each in new])
+        connection.execute(insert(ATTEMPTS), [_named(ATTEMPTS, row) for each in new for row in each.attempts])
+    connection.exec_driver_sql("COMMIT")
+    found.written += len(new)
+    found.present += len(batch) - len(new)
+
+
+def _named(table: Table, row: Sequence[Any]) -> dict[str, Any]:
+    names = [column.name for column in table.columns if not column.primary_key]
+    return dict(zip(names, row, strict=True))

@@ -1,0 +1,338 @@
+"""The gateway's log: all calls and attempts, in a SQLite file or in PostgreSQL.
+
+Each process opens one `Log`; several processes can write the same database. Traffic never waits for the log and never
+fails because of it: what cannot be written is counted, reported, and finally dropped (`log/store/writer`). The tables
+are in `log/store/tables`.
+
+No query reads more than the days that it is about. Each follows an index from one key to the next, so it takes as long
+in a log of a year as in a log of a day.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from sqlalchemy import Column, Connection, Double, Row, Select, and_, case, cast, func, or_, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
+from splitsecond.core.observation import Observation
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.database import Database, check_url
+from splitsecond.log.store.remote_writer import RemoteLogWriter
+from splitsecond.log.store.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Rows, call_record, observation
+from splitsecond.log.store.tables import ATTEMPTS, CALLS
+from splitsecond.log.store.writer import LogWriter
+
+if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
+    from splitsecond.core.timing.columns import AttemptColumns
+    from splitsecond.log.store.parquet import ParquetDatabase
+    from splitsecond.log.store.parquet_export import ExportedLog
+
+__all__ = ["CallRecord", "Log", "Past", "SpentTokens", "check_url"]
+
+KEEP_DAYS = 30
+PARQUET = "parquet:"
+"""How the URL of a log in Parquet files begins."""
+TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
+_PAGE = 500
+_CLOCK_SHIFT_US = 10_000_000
+"""How far the wall clock may be set while a record waits, without the record being written twice."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+
+
+class SpentTokens(Struct, frozen=True, kw_only=True):
+    """Sums over attempts, losers included, because they are billed too."""
+
+    attempts: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+
+
+class LoggedPeriod(Struct, frozen=True, kw_only=True):
+    """Calls that came in from `at_s` (seconds since 1970) on, for one period.
+
+    `failed`: failures of targets, with status 429 or from 500 on. `ttft_ms`: mean time to the first token.
+    """
+
+    at_s: float
+    calls: int
+    failed: int
+    ttft_ms: float | None
+    output_tokens: int
+
+
+class Past:
+    """A log for reading, from any thread: a query can take some hundred milliseconds.
+
+    Every method raises `CallerFault` if the database does not answer. Calls and attempts that are read have times that
+    count from the arrival of the call, and no times of single tokens.
+    """
+
+    def __init__(self, database: "Database | ParquetDatabase") -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, url: str) -> "Past":
+        """Open the existing log at `url`, which can be ``parquet:FOLDER``. Raises `CallerFault` if that fails."""
+        if url.startswith(PARQUET):
+            from splitsecond.log.store.parquet import ParquetDatabase
+
+            return cls(ParquetDatabase.open(url.removeprefix(PARQUET)))
+        return cls(Database.open(url, new=False))
+
+    def targets(self) -> list[str]:
+        """Return every target that was asked, sorted."""
+        with self._connection() as connection:
+            return list(_targets(connection))
+
+    def attempts(
+        self, since: datetime, until: datetime, targets: Sequence[str] = ()
+    ) -> "Iterator[tuple[AttemptColumns, float]]":
+        """Yield the attempts for calls that came in from `since` until before `until` as columns, in blocks.
+
+        The second value is the share of them that has been read. `targets`: only those to these targets; empty: to all.
+        """
+        if not isinstance(self._database, Database):
+            return self._database.attempts(_us(since), _us(until), targets)
+        from splitsecond.log.store.columns import attempt_columns
+
+        return attempt_columns(self._connection, _us(since), _us(until), targets)
+
+    def export(
+        self, folder: Path, since: datetime, until: datetime, done: Callable[[float], None] = lambda share: None
+    ) -> "ExportedLog":
+        """Write the calls of that time into Parquet files: see `parquet_export.export_log`."""
+        from splitsecond.log.store.parquet_export import export_log
+
+        if not isinstance(self._database, Database):
+            raise CallerFault("the log is already in Parquet files", kind="bad_option", hint="Copy its folder.")
+        return export_log(self._connection, folder, _us(since), _us(until), done)
+
+    def first(self, since: datetime) -> datetime | None:
+        """Return the time of the first call with an attempt since then; None if there is none."""
+        a = ATTEMPTS.c
+        with self._connection() as connection:
+            came_us = connection.execute(select(func.min(a.came_us)).where(a.came_us >= _us(since))).scalar()
+        return None if came_us is None else _EPOCH + came_us * _US
+
+    def recent(self, since: timedelta, *, each: int = 200) -> list[tuple[Observation, float]]:
+        """Return the last `each` attempts of every target within `since`, in order of time, with their age in s."""
+        now_us = _us(clock.wall_time())
+        after_us = now_us - since // _US
+        found: list[Row[Any]] = []
+        with self._connection() as connection:
+            for target in _targets(connection):
+                wanted = (ATTEMPTS.c.target == target, ATTEMPTS.c.came_us >= after_us)
+                found += connection.execute(
+                    select(*ATTEMPT_COLUMNS).where(*wanted).order_by(ATTEMPTS.c.came_us.desc()).limit(each)
+                )
+        aged = [(observation(row), row.came_us) for row in found]
+        aged.sort(key=lambda one: one[1] + one[0].end_ns // 1000)
+        return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
+
+    def spent_tokens(self, client: str, since: datetime, until: datetime | None = None) -> Mapping[str, SpentTokens]:
+        """Return what `client` has used of each target by calls that came in from `since` until before `until`.
+
+        From all processes that write this log. `until`: None: now.
+        """
+        a = ATTEMPTS.c
+        names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+        # In floating point: a sum of integers that a provider made up can be too large for the database.
+        sums = [func.coalesce(func.sum(cast(a[name], Double)), 0) for name in names]
+        where = a.client == client, a.came_us >= _us(since), a.came_us < _us(until or clock.wall_time())
+        with self._connection() as connection:
+            return {
+                target: SpentTokens(attempts=attempts, **dict(zip(names, map(int, counts), strict=True)))
+                for target, attempts, *counts in connection.execute(
+                    select(a.target, func.count(), *sums).where(*where).group_by(a.target)
+                )
+            }
+
+    def periods(self, since: datetime, period: timedelta) -> list[LoggedPeriod]:
+        """Return the calls since that time by period, in order; periods without calls are left out."""
+        c, length_us = CALLS.c, period // _US
+        number = (c.came_us - c.came_us % length_us).label("period")
+        failed = case((or_(c.status == TOO_MANY_REQUESTS, c.status >= SERVER_ERROR), 1), else_=0)
+        columns = number, func.count(), func.sum(failed), func.avg(c.first_token_ns), func.sum(c.output_tokens)
+        query = select(*columns).where(c.came_us >= _us(since)).group_by("period").order_by("period")
+        with self._connection() as connection:
+            return [
+                LoggedPeriod(
+                    at_s=at_us / 1e6,
+                    calls=calls,
+                    failed=int(failures),
+                    ttft_ms=None if ttft_ns is None else float(ttft_ns) / NS_PER_MS,
+                    output_tokens=int(tokens or 0),
+                )
+                for at_us, calls, failures, ttft_ns, tokens in connection.execute(query)
+            ]
+
+    def calls(self, since: datetime, until: datetime | None = None) -> Iterator[tuple[datetime, CallRecord]]:
+        """Yield the calls that came in from `since` until before `until` (None: now), in order, each with its time."""
+        c = CALLS.c
+        before = c.came_us < _us(until or clock.wall_time())
+        page: Select[Any] = select(*CALL_COLUMNS).where(before).order_by(c.came_us, c.n).limit(_PAGE)
+        after = c.came_us >= _us(since)
+        with self._connection() as connection:
+            while found := connection.execute(page.where(after)).all():
+                first, last = found[0], found[-1]
+                attempts = _attempts_by_call(connection, first.came_us, last.came_us)
+                for row in found:
+                    yield _EPOCH + row.came_us * _US, call_record(row, attempts[row.call])
+                after = and_(c.came_us >= last.came_us, or_(c.came_us > last.came_us, c.n > last.n))
+
+    def contained(self, records: Sequence[CallRecord], wall_us: int | None = None) -> set[str]:
+        """Return the ids of those calls that are in the log, perhaps written by a process that died since.
+
+        `wall_us`: the difference of wall-clock and monotonic microseconds for those without their own; None: today's.
+        """
+        c = CALLS.c
+        offset_us = clock.wall_offset_us() if wall_us is None else wall_us
+        around: dict[int, list[CallRecord]] = {}  # a step of the wall clock shifts the times of later calls by hours
+        for record in records:
+            around.setdefault((record.wall_us or offset_us) // _CLOCK_SHIFT_US, []).append(record)
+        calls: set[str] = set()
+        with self._connection() as connection:
+            for alike in around.values():
+                came_us = [record.start_ns // 1000 + (record.wall_us or offset_us) for record in alike]
+                about = c.came_us.between(min(came_us) - _CLOCK_SHIFT_US, max(came_us) + _CLOCK_SHIFT_US)
+                query = select(c.call).where(about, c.call.in_([record.call for record in alike]))
+                calls.update(connection.execute(query).scalars())
+        return calls
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        try:
+            with self._database.connect() as connection:
+                yield connection
+        except (SQLAlchemyError, *PARSER_ERRORS, TypeError) as error:  # SQLite gives any type for any column
+            words = f"cannot read the log {self._database.where}: {self._database.error_text(error)}"
+            raise CallerFault(words, kind="log_unavailable") from None
+
+
+def _targets(connection: Connection) -> Iterator[str]:
+    """Yield every target, sorted, each by a step along the index; DISTINCT would read the whole index.
+
+    Parquet files have no index, so there each step would read the whole column.
+    """
+    target: Column[str] = ATTEMPTS.c.target
+    if connection.dialect.name == "duckdb":
+        yield from connection.execute(select(target).distinct().order_by(target)).scalars()
+        return
+    name = connection.execute(select(func.min(target))).scalar()
+    while name is not None:
+        yield name
+        name = connection.execute(select(func.min(target)).where(target > name)).scalar()
+
+
+def _attempts_by_call(connection: Connection, first_us: int, last_us: int) -> defaultdict[str, list[Observation]]:
+    a = ATTEMPTS.c
+    query = select(*ATTEMPT_COLUMNS).where(a.came_us.between(first_us, last_us)).order_by(a.came_us, a.n)
+    found: defaultdict[str, list[Observation]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.call].append(observation(row))
+    return found
+
+
+def _us(moment: datetime) -> int:
+    return (moment.astimezone(UTC) - _EPOCH) // _US
+
+
+class Log(Past):
+    """An open log. Call `put` from the event loop."""
+
+    def __init__(self, database: Database, writer: LogWriter | RemoteLogWriter) -> None:
+        super().__init__(database)
+        self.where, self.unwritten = database.where, database.unwritten
+        self._writer = writer
+        self.put = writer.put  # called for each request: one step less
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        keep_days: float = KEEP_DAYS,
+        say: Callable[[str], None] = say,
+        process: Path | None = None,
+        worker: int = 0,
+        away: Callable[[str], None] | None = None,
+    ) -> "Log":
+        """Open the log at `url`, create its tables if there are none, and start its thread.
+
+        Calls older than `keep_days` are deleted. `say` receives later problems, from the thread, at most once a minute.
+        With `process`, the Unix socket of a log process (`log/store/log_process`), that process writes instead of a
+        thread. `worker`: the number of this worker among those that use the socket. With `away`, a server that does not
+        answer is no failure: `away` gets the reason, and records wait. Raises `CallerFault` if the log cannot be
+        opened.
+        """
+        database = Database.open(url, away=away)
+        if process is not None:
+            where, unwritten = database.where, database.unwritten
+            return cls(database, RemoteLogWriter(process, where, unwritten=unwritten, say=say, worker=worker))
+        writer = LogWriter(database, keep_days=keep_days, say=say)
+        writer.start()
+        return cls(database, writer)
+
+    def yield_processor(self) -> None:
+        """Let another process run that waits for this processor, unless this one has much to write."""
+        if isinstance(self._writer, LogWriter):
+            self._writer.yield_processor()
+
+    def put_rows(self, made: Rows) -> None:
+        """Queue the rows of a record, which may be of another day. Only for a log that has a thread of its own."""
+        assert isinstance(self._writer, LogWriter)
+        self._writer.put(made)
+
+    @property
+    def written(self) -> int:
+        """Calls that are in the database."""
+        return self._writer.written
+
+    @property
+    def dropped(self) -> int:
+        """Calls that are lost: the queue was full, or the database refused them for too long."""
+        return self._writer.dropped
+
+    @property
+    def waiting(self) -> int:
+        """Calls that are not in the database yet."""
+        return self._writer.waiting
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt to write failed, so that calls wait."""
+        return self._writer.failing
+
+    @property
+    def errors(self) -> int:
+        """Batches that the database refused; they are tried again."""
+        return self._writer.errors
+
+    async def drain(self) -> None:
+        """Wait until the log process has written what is queued, for a few seconds at most; without one, return."""
+        if isinstance(self._writer, RemoteLogWriter):
+            await self._writer.drain()
+
+    def close(self) -> None:
+        """Write what is queued, for a few seconds at most. A second call does nothing."""
+        self._writer.close()
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,194 @@
+"""Conversion between a `CallRecord` and rows of the two tables.
+
+Rows are plain tuples in the order of the tables' columns, because they are made for every request. Records that are
+read have times that count from the arrival of the call, no times of single tokens and none reported by the server, and
+the same metrics as the records that were written.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from struct import error as StructError
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row
+
+from splitsecond.core.errors import excerpt
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.timing.packed_attempt import (
+    MOST_ATTEMPTS,
+    PACKED,
+    attempt_numbers,
+    call_hash,
+    label_hash,
+)
+from splitsecond.core.timing.server_times import duration_ns
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.tables import ATTEMPTS, CALLS
+
+NAME_LENGTH = 200
+"""Longest name in characters. Clients can put any text into `model`."""
+LONGEST_REASON = 1000
+"""Longest finish reason that is examined, in characters."""
+_NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, "")
+_NO_FAULT = ("", "", "", "", 0)
+_SERVER_TIMES = {
+    "queue_time": 0,
+    "prompt_time": 1,
+    "prompt_ms": 1,
+    "prompt_eval_duration": 1,
+    "completion_time": 2,
+    "predicted_ms": 2,
+    "eval_duration": 2,
+    "processing_ms": 3,
+    "total_time": 4,
+    "total_duration": 4,
+}
+"""Places among the columns `server_queue_ns` to `server_total_ns`, by the names of Groq, Cerebras and Replicate (which
+end in ``_time``), of llama.cpp and OpenAI (``_ms``), and of Ollama (``_duration``). Other names are dropped."""
+_NO_SERVER_TIMES: tuple[int | None, ...] = (None,) * 5
+
+
+class Rows(NamedTuple):
+    """The rows of one record, ready to be inserted."""
+
+    call: tuple[Any, ...]
+    attempts: list[tuple[Any, ...]]
+
+
+def rows(record: CallRecord, wall_us: int) -> Rows:
+    """Return the rows of `record`. `wall_us`: the difference of wall-clock and monotonic microseconds, for a record
+    without its own."""
+    start = record.start_ns
+    came_us = start // 1000 + (record.wall_us or wall_us)
+    route, client = _line(record.route), _line(record.client)
+    answer = _NO_TOKENS
+    attempts = []
+    count = len(record.attempts)
+    same = (call_hash(record.call), min(count, MOST_ATTEMPTS)) if count > 1 else (0, 1)
+    for o in record.attempts:
+        tokens = (
+            o.input_tokens,
+            o.cached_tokens,
+            o.cache_write_tokens,
+            o.output_tokens,
+            o.reasoning_tokens,
+            o.token_source,
+        )
+        if o.role == "winner":
+            answer = tokens
+        attempts.append(_attempt(o, (came_us, record.call, o.id, client), start, tokens, route, same))
+    first_token = record.first_token_ns
+    call = (
+        came_us,
+        record.call,
+        route,
+        client,
+        record.operation,
+        record.stream,
+        record.status,
+        record.cache,
+        _line(record.target),
+        record.outcome,
+        record.fault,
+        None if first_token is None else first_token - start,
+        record.end_ns - start,
+        count,
+        *answer,
+    )
+    return Rows(call, attempts)
+
+
+def _attempt(
+    o: Observation, key: tuple[Any, ...], start: int, tokens: tuple[Any, ...], route: str, same: tuple[int, int]
+) -> tuple[Any, ...]:
+    fault = o.fault
+    first_token, target, tier = o.first_token_ns, _line(o.target), _line(o.tier) if o.tier else None
+    fault_type, kind, *_ = fault_texts = _NO_FAULT if fault is None else _fault(fault)
+    times = (
+        None if o.sent_ns is None else o.sent_ns - start,
+        None if o.head_ns is None else o.head_ns - start,
+        None if first_token is None else first_token - start,
+        None if o.first_answer_ns is None else o.first_answer_ns - start,
+        None if o.last_token_ns is None else o.last_token_ns - start,
+        o.end_ns - start,
+        None if first_token is None else o.first_event_tokens,
+    )
+    label = label_hash(target, key[3], route, tier or "", kind)
+    try:
+        packed = attempt_numbers(
+            PACKED.pack, key[0], label, same[0], same[1], o.outcome, o.role, o.streamed, fault_type, o.status,
+            o.unstreamed_tokens, times, tokens,
+        )  # fmt: skip
+    except StructError:
+        packed = None
+    return (
+        *key,
+        target,
+        o.role,
+        o.outcome,
+        o.streamed,
+        *fault_texts,
+        o.status,
+        _line(o.finish_reason[:LONGEST_REASON]),
+        o.dns_ns,
+        o.tcp_ns,
+        o.tls_ns,
+        o.reused,
+        o.resent,
+        o.rtt_ns,
+        *times,
+        *tokens,
+        o.lag_max_ns,
+        o.kernel_time,
+        *(_server_times(o.server_timings) if o.server_timings else _NO_SERVER_TIMES),
+        o.unstreamed_tokens,
+        tier,
+        packed,
+    )
+
+
+def _fault(fault: FaultRecord) -> tuple[str, str, str, str, int]:
+    return fault.type, fault.kind, fault.phase, excerpt(fault.message), fault.status
+
+
+def _server_times(reported: Mapping[str, float]) -> tuple[int | None, ...]:
+    """Return the server's times by column, in nanoseconds; None if nothing possible was reported."""
+    found = list(_NO_SERVER_TIMES)
+    for name, value in reported.items():
+        place = _SERVER_TIMES.get(name)
+        took_ns = None if place is None else duration_ns(name, value)
+        if place is not None and took_ns is not None:
+            found[place] = round(took_ns)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _line(name: str) -> str:
+    """Shorten a name to a line that any database accepts: PostgreSQL refuses NUL, both refuse half a surrogate pair."""
+    return name if len(name) <= NAME_LENGTH and name.isprintable() else excerpt(name)[:NAME_LENGTH]
+
+
+_SAME_NAMES = [c.name for c in ATTEMPTS.c if c.name in Observation.__struct_fields__ and c.name != "fault"]
+_FAULT = ("fault_type", "fault", "phase", "message", "fault_status")
+_CALL = [c.name for c in CALLS.c if c.name in CallRecord.__struct_fields__ and c.name != "attempts"]
+ATTEMPT_COLUMNS = [ATTEMPTS.c[name] for name in ("came_us", "first_event_tokens", *_FAULT, *_SAME_NAMES)]
+"""The columns that `observation` reads, in this order."""
+CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *_CALL)]
+"""The columns that `call_record` reads, in this order."""
+
+
+def observation(row: Sequence[Any]) -> Observation:
+    """Return the attempt in a row of `ATTEMPT_COLUMNS`."""
+    _, first, fault_type, kind, phase, message, status, *same = row
+    fault = None
+    if fault_type:
+        fault = FaultRecord(type=fault_type, kind=kind, phase=phase, message=message, status=status)
+    counted = [] if first is None else [first]
+    fields = dict(zip(_SAME_NAMES, same, strict=True))
+    fields["tier"] = fields["tier"] or ""
+    return Observation(fault=fault, tokens_so_far=counted, **fields)
+
+
+def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
+    """Return the call in a row of `CALL_COLUMNS`, with its attempts."""
+    return CallRecord(start_ns=0, attempts=tuple(attempts), **dict(zip(_CALL, row[2:], strict=True)))

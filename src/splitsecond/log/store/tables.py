@@ -1,0 +1,216 @@
+"""Tables of the gateway's log, and their version in a database.
+
+There are two wide tables that can be queried directly, `calls` and `attempts`. A call and its attempts are found
+together by `came_us` (wall clock, UTC, microseconds) and `call`. In PostgreSQL both have a partition for each day
+(`log/store/partitions`). Rows are written in the order of time, so an index on a time grows at its end, while an index
+on the random ids of calls would touch a page of its own for each row.
+
+The texts of the columns are the source of docs/log.md. A column of `attempts` without a text has the name and meaning
+of a field of `Observation`, except that times (`sent_ns` to `end_ns`) count from the arrival of the call.
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    func,
+    inspect,
+    select,
+)
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.log.store import partitions
+
+VERSION = 7
+"""The newest revision in `log/store/migrations`."""
+LEGACY_VERSION = "version"
+"""The column that contains the version, a number, in logs from before they were migrated by Alembic."""
+MOST_INDEXED = 20_000_000
+"""Rows of the longest log that gets another index when it is opened: other processes wait for it."""
+
+_KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for a column of exactly this type
+
+
+def _text(**columns: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False, doc=doc) for name, doc in columns.items()]
+
+
+def _flags(**columns: str) -> list[Column[bool]]:
+    return [Column(name, Boolean, nullable=False, doc=doc) for name, doc in columns.items()]
+
+
+def _whole(**columns: str) -> list[Column[int]]:
+    return [Column(name, BigInteger, nullable=False, doc=doc) for name, doc in columns.items()]
+
+
+def _maybe(**columns: str) -> list[Column[int]]:
+    """Return columns that are null if something did not happen or was not reported."""
+    return [Column(name, BigInteger, doc=doc) for name, doc in columns.items()]
+
+
+METADATA = MetaData()
+
+CALLS = Table(
+    "calls",
+    METADATA,
+    Column("n", _KEY, primary_key=True, doc="Number of the row."),
+    *_whole(came_us="When the call came in: microseconds since 1970, UTC."),
+    *_text(
+        call="Id of the call.",
+        route="The route or target that the client named in `model`.",
+        client="Name of the client's key.",
+        operation="`chat`, `completions` or `embeddings`.",
+    ),
+    *_flags(stream="Whether the client asked for a stream."),
+    *_whole(status="HTTP status of the response; 499 if the client left before it."),
+    *_text(
+        cache="`hit`, `shared` (with an identical call in flight), `miss`, or empty without a cache.",
+        target="The target that answered, or empty.",
+        outcome="`ok`, `failed` or `cancelled`.",
+        fault="Kind of the fault that the client received, or empty.",
+    ),
+    *_maybe(first_token_ns="Time from the arrival of the call to the first token."),
+    *_whole(
+        end_ns="Time from the arrival of the call to the last byte of its response.",
+        attempts="Number of requests that were sent to targets.",
+    ),
+    *_maybe(
+        input_tokens="Input tokens of the attempt that answered, like the following counts.",
+        cached_tokens="Input tokens read from the provider's prompt cache.",
+        cache_write_tokens="Input tokens written to the provider's prompt cache.",
+        output_tokens="Output tokens, reasoning included.",
+        reasoning_tokens="Output tokens that were reasoning.",
+    ),
+    *_text(token_source="Where `output_tokens` comes from: `usage`, `tokenizer`, `events` or `estimate`."),
+    Index("calls_by_time", "came_us"),
+)
+
+ATTEMPTS = Table(
+    "attempts",
+    METADATA,
+    Column("n", _KEY, primary_key=True, doc="Number of the row."),
+    *_whole(came_us="When the call came in: microseconds since 1970, UTC."),
+    *_text(
+        call="Id of the call.",
+        id="Id of the attempt: that of its call and a number.",
+        client="Name of the client's key.",
+        target="The target.",
+        role="`winner` or `loser`.",
+        outcome="`ok`, `failed` or `cancelled` (we closed it before its end).",
+    ),
+    *_flags(streamed=""),
+    *_text(
+        fault_type="Who is at fault, such as `ProviderFault`; empty without a fault.",
+        fault="Kind of the fault, a fixed word to count by.",
+        phase="How far the request had come when it failed.",
+        message="What happened, shortened.",
+    ),
+    *_whole(fault_status="HTTP status of the fault, 0 without one.", status=""),
+    *_text(finish_reason=""),
+    *_whole(dns_ns="", tcp_ns="", tls_ns=""),
+    *_flags(reused="", resent=""),
+    *_maybe(rtt_ns="", sent_ns="", head_ns="", first_token_ns="", first_answer_ns="", last_token_ns=""),
+    *_whole(end_ns=""),
+    *_maybe(
+        first_event_tokens="Tokens in the first content event.",
+        input_tokens="",
+        cached_tokens="",
+        cache_write_tokens="",
+        output_tokens="",
+        reasoning_tokens="",
+    ),
+    *_text(token_source=""),
+    *_whole(lag_max_ns=""),
+    *_flags(kernel_time=""),
+    *_maybe(
+        server_queue_ns="Time before any work, by the server's own report, like the following times.",
+        server_prefill_ns="Time to read the prompt.",
+        server_decode_ns="Time to write the answer.",
+        server_head_ns="Time from the arrival of the request to the head of the response.",
+        server_total_ns="Time from the arrival of the request to the end of the answer.",
+        unstreamed_tokens="",
+    ),
+    Column("tier", Text, doc="The speed tier that served the request, in the provider's word; null if unknown."),
+    Column(
+        "packed",
+        LargeBinary,
+        doc="The numbers of this row that `speed` and `cost` read, in the layout of "
+        "`splitsecond/core/timing/packed_attempt.py`; null in rows of older versions, and where a number is too large.",
+    ),
+    # In SQLite it contains `packed`, so `speed` reads it alone: in the table, 41 columns come before that one.
+    Index("attempts_by_time", "came_us", "packed").ddl_if(dialect="sqlite"),
+    Index("attempts_by_time", "came_us").ddl_if(dialect="postgresql"),
+    Index("attempts_by_target", "target", "came_us"),
+    Index("attempts_by_client", "client", "came_us"),
+)
+
+STAMP = Table("splitsecond_log", METADATA, Column("version_num", String(32), primary_key=True))
+"""Alembic's table, which contains the version."""
+
+
+def are_current(connection: Connection) -> bool:
+    """Return whether the tables in PostgreSQL have this version. Needs no lock."""
+    if connection.execute(select(func.to_regclass(STAMP.name))).scalar() is None:
+        return False
+    return _stamp(connection) == {STAMP.c.version_num.name: str(VERSION)}
+
+
+def are_older(connection: Connection) -> bool:
+    """Return whether the tables in SQLite have an older version. Needs no lock."""
+    return inspect(connection).has_table(STAMP.name) and (_version(_stamp(connection)) or VERSION) < VERSION
+
+
+def prepare(connection: Connection, where: str, *, shared: bool) -> None:
+    """Create the tables, or migrate them to this version. Call it in a transaction that excludes other writers.
+
+    `shared`: the database may contain other tables. Raises `CallerFault` if the log has a newer version, or the
+    database is not a log.
+    """
+    present = set(inspect(connection).get_table_names())
+    if STAMP.name not in present:
+        if present & {CALLS.name, ATTEMPTS.name} if shared else present:
+            raise CallerFault(
+                f"the database {where} is not a log: it has a table {min(present)!r}, but none of a log",
+                kind="not_a_log",
+                hint="Give the log a database of its own.",
+            )
+        METADATA.create_all(connection)
+        if connection.dialect.name == "postgresql":
+            partitions.divide(connection)
+        connection.execute(STAMP.insert().values(version_num=str(VERSION)))
+        return
+    stamp = _stamp(connection)
+    found = _version(stamp)
+    if found is None or found > VERSION:
+        raise CallerFault(
+            f"the log {where} was written by a newer version: its tables are version {found}, this one knows {VERSION}",
+            kind="newer_log",
+            hint="Update splitsecond, or name another log.",
+        )
+    legacy = LEGACY_VERSION in stamp
+    if legacy or found < VERSION:
+        # Alembic takes a tenth of a second to import, and only an older log needs it.
+        from splitsecond.log.store import migrations
+
+        migrations.upgrade(connection, found if legacy else 0)
+
+
+def _stamp(connection: Connection) -> dict[str, object]:
+    """Return the row of the table that contains the version, or an empty dictionary."""
+    row = connection.exec_driver_sql(f"SELECT * FROM {STAMP.name}").mappings().first()
+    return dict(row or {})
+
+
+def _version(stamp: Mapping[str, object]) -> int | None:
+    text = str(stamp.get(STAMP.c.version_num.name, stamp.get(LEGACY_VERSION)))
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,1 @@
+"""Services made from services, and what is known about targets."""

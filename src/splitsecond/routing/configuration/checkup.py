@@ -1,0 +1,154 @@
+"""Report of `serve --check`: a configuration's policies as trees, its targets, clients, log, fleet, and warnings.
+
+It shows no key, only the names of the variables that are set; what looks like a key in a URL is redacted.
+"""
+
+import glob
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from splitsecond.core.catalog.prices import listing
+from splitsecond.core.catalog.provider import names
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.redaction import redacted
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.wording import counted_as
+from splitsecond.log.store.database import check_url
+from splitsecond.routing.configuration.error_messages import Mistakes
+from splitsecond.routing.configuration.settings import FleetSettings, GatewaySettings, summary
+from splitsecond.routing.configuration.warnings import misspelt, problems, unpriced
+from splitsecond.routing.construction.expression import Expression, TargetName, targets
+from splitsecond.routing.machinery.settings import setting_text
+from splitsecond.routing.router.router import check_settings
+from splitsecond.routing.router.settings import NO_SIMULATOR, ClientKey, PriceConfig, provider
+
+
+def checkup(settings: GatewaySettings) -> list[str]:
+    """Return the lines of the report."""
+    found: list[str] = []
+    for name, policy in settings.routes.items():
+        found += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
+    asked = dict.fromkeys(name for policy in settings.routes.values() for name in targets(policy))
+    found += [_target(settings.spec(name), settings) for name in asked]
+    found += [f"keys of providers in the environment: {', '.join(keys_of_providers(settings)) or 'none'}"]
+    found += map(_client, settings.keys)
+    if settings.policies is not None:
+        found.append(f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}")
+    if settings.log is not None:
+        found.append(f"log: {_place(settings.log.url)}, kept for {counted_as(settings.log.keep_days, 'day')}")
+    if settings.shared is not None:
+        found.append(_shared(settings.shared, settings))
+    found += [f"seeds: {counted_as(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
+    found += [f"problem: {words}" for words in (*problems(settings), *misspelt(settings), *unpriced(settings))]
+    listen = settings.listen
+    where = f"{listen.host}:{listen.port}, {counted_as(listen.workers, 'worker')}"
+    return [*found, f"ok: {summary(settings)}, listens on {where}"]
+
+
+def check_log(settings: GatewaySettings) -> None:
+    """Raise `CallerFault` if the URL of the log cannot be used."""
+    if settings.log is not None:
+        check_url(settings.log.url)
+
+
+def check_policies(settings: GatewaySettings) -> None:
+    """Raise `CallerFault` for routes that no router can build: one fault, or several.
+
+    Routes with a target that cannot be used are left out: `reading` names these.
+    """
+    mistakes = Mistakes()
+    for name, policy in settings.routes.items():
+        if all(_usable(target, settings) for target in targets(policy)):
+            with mistakes:
+                check_settings(replace(settings, routes={name: policy}))
+    mistakes.check()
+
+
+def keys_of_providers(settings: GatewaySettings) -> list[str]:
+    """Return the variables of the catalogue that are set."""
+    known = dict.fromkeys(variable for name in names() for variable in provider(name).api_key_env)
+    return [variable for variable in known if settings.environment.get(variable)]
+
+
+def tree(expression: Expression, depth: int, name: str = "") -> list[str]:
+    """Return a policy as indented lines, one for each part. `name`: the name of a named branch."""
+    indent = "  " * depth + (f"{name}=" if name else "")
+    if isinstance(expression, TargetName):
+        return [f"{indent}{expression!r}"]
+    said = ", ".join(f"{name}={setting_text(value)}" for name, value in expression.settings)
+    lines = [f"{indent}{expression.policy}({said})"]
+    for branch in expression.branches:
+        lines += tree(branch, depth + 1)
+    for name, branch in expression.named:
+        lines += tree(branch, depth + 1, name)
+    return lines
+
+
+def _resume(name: str, settings: GatewaySettings) -> list[str]:
+    resume = settings.resumes.get(name)
+    if resume is None:
+        return []
+    stall = "" if resume.stall_ns is None else f", also after {resume.stall_ns / 1e9:g} s without a token"
+    return [f"  a broken answer is continued at another target{stall}"]
+
+
+def _usable(target: str, settings: GatewaySettings) -> bool:
+    try:
+        settings.spec(target)
+    except CallerFault:
+        return False
+    return True
+
+
+def _target(spec: TargetSpec, settings: GatewaySettings) -> str:
+    held = next((name for name in spec.api_key_env if settings.environment.get(name)), "no key")
+    about = settings.about(spec.name)
+    where = "simulated" if spec.base_url.startswith(NO_SIMULATOR) else redacted(spec.base_url)
+    price = _price(about.price) if about.price else _listed(about.like, spec.name.partition("/")[2])
+    said = [where, spec.dialect, held, about.region, price]
+    return f"target {spec.name}: {', '.join(word for word in said if word)}"
+
+
+def _price(price: PriceConfig) -> str:
+    if not (price.input_usd or price.output_usd or price.per_hour_usd):
+        return "free"
+    given = {"in": price.input_usd, "out": price.output_usd, "cached": price.cached_usd, "an hour": price.per_hour_usd}
+    return ", ".join(f"${usd:g} {name}" for name, usd in given.items() if usd is not None)
+
+
+def _listed(like: str, model: str) -> str:
+    """Return the price in the public list or the catalogue, with its day."""
+    price = listing(f"{like}/{model}").price if like else None
+    if price is None:
+        return "no price"
+    if price.per_hour_usd is not None:
+        return f"${price.per_hour_usd:g} an hour (listed {price.as_of})"
+    return f"${price.input_usd:g} in, ${price.output_usd:g} out (listed {price.as_of})"
+
+
+def _client(key: ClientKey) -> str:
+    limits = [
+        f"{counted_as(key.requests_per_minute, 'request')} per minute" if key.requests_per_minute else "",
+        f"{key.usd_per_day:g} USD per day" if key.usd_per_day else "",
+    ]
+    return f"client {key.name}: {'; '.join(filter(None, [', '.join(key.routes), *limits]))}"
+
+
+def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
+    """Return what the gateways of the fleet share, and where."""
+    limited = sum(key.requests_per_minute is not None or key.usd_per_day is not None for key in settings.keys)
+    things = ["what workers learn about targets", "turns of probes"]
+    if limited:
+        things.insert(0, f"the limits of {counted_as(limited, 'key')}")
+    if settings.log is not None and _place(settings.log.url) == _place(shared.url):
+        things.append("the log")
+    return f"shared: {', '.join(things[:-1])} and {things[-1]}, at {_place(shared.url)}"
+
+
+def _place(url: str) -> str:
+    """Return the URL of a database without user, password and options."""
+    if url.startswith("sqlite:"):
+        return url
+    place = urlsplit(url)
+    return f"{place.scheme.partition('+')[0]}://{place.netloc.rpartition('@')[2]}{place.path}"

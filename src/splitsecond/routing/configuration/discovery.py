@@ -1,0 +1,97 @@
+"""Lists of models of servers, and the discovery of servers on this machine by them."""
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.core.errors import PARSER_ERRORS
+
+PORTS = {8000: "vllm", 8080: "llamacpp", 11434: "ollama", 30000: "sglang"}
+"""Ports where servers are looked for, and the catalogue's provider that usually listens there."""
+OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama", "sglang": "sglang"}
+"""Providers by the owner that a server's list gives for its models."""
+PROBE_S = 0.5
+"""Timeout of a server's list of models."""
+LONGEST_LIST = 1 << 20
+MAX_NAME = 300
+"""Characters of a model's name."""
+LIST_ERRORS = (OSError, http.client.HTTPException, *PARSER_ERRORS)
+"""Errors of a server that does not list its models."""
+
+
+class FoundServer(Struct, frozen=True):
+    """A server on this machine that listed its `models`. `provider`: its name in the catalogue; "" if it has none."""
+
+    base_url: str
+    provider: str
+    models: list[str]
+
+    @property
+    def name(self) -> str:
+        """The provider's name in targets."""
+        return self.provider or f"local-{self.base_url.rpartition(':')[2].partition('/')[0]}"
+
+
+class ListedModel(Struct):
+    """One model of a server's list."""
+
+    id: str
+    owned_by: str = ""
+
+
+class _ModelList(Struct):
+    data: list[ListedModel]
+
+
+def listed_models(base_url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> list[ListedModel]:
+    """Return the models that an OpenAI-compatible server lists, without those whose names no target can have.
+
+    Raises one of `LIST_ERRORS`.
+    """
+    body = fetch(f"{base_url.rstrip('/')}/models", timeout_s=timeout_s, headers=headers)
+    listed = msgspec.json.decode(body, type=_ModelList).data
+    return [each for each in listed if 0 < len(each.id) <= MAX_NAME and each.id.isprintable() and " " not in each.id]
+
+
+def fetch(url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> bytes:
+    """Return up to `LONGEST_LIST` bytes of a page, without proxies and redirects. Raises one of `LIST_ERRORS`."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+    request = urllib.request.Request(url, headers=dict(headers or {}))
+    try:
+        with direct.open(request, timeout=timeout_s) as answer:
+            body: bytes = answer.read(LONGEST_LIST)
+            return body
+    except urllib.error.HTTPError as error:
+        error.close()  # the error is also the open response
+        raise
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects, because the request may hold a key."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow nothing, so that the response is an error."""
+
+
+def find_servers(ports: Iterable[int] = tuple(PORTS)) -> list[FoundServer]:
+    """Return the servers on these ports of this machine that list models. Asks all of them at once."""
+    with ThreadPoolExecutor() as pool:
+        return [found for found in pool.map(_server, ports) if found is not None]
+
+
+def _server(port: int) -> FoundServer | None:
+    """Return the server on `port`; None if there is none, or it lists no model within `PROBE_S`."""
+    base_url = f"http://127.0.0.1:{port}/v1"
+    try:
+        data = listed_models(base_url, timeout_s=PROBE_S)
+    except LIST_ERRORS:
+        return None
+    if not data:
+        return None
+    owner = OWNERS.get(data[0].owned_by, "")
+    return FoundServer(base_url, owner if PORTS.get(port) == owner else "", [each.id for each in data])

@@ -1,0 +1,152 @@
+"""Schema of `splitsecond.yaml`: the structs that it is read into, and the JSON schema made from them."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from splitsecond.core.catalog.model import Prefill
+from splitsecond.core.catalog.provider import Auth
+from splitsecond.routing.configuration.settings import Listen
+from splitsecond.routing.router.settings import ModelConfig, PriceConfig, TelemetrySettings
+
+MAX_LIMIT = 1_000_000_000
+"""Largest limit of a key. Shared counters have 64 bits, and count billionths of a dollar."""
+Duration = Annotated[str, Meta(examples=["300ms", "2s"], extra_json_schema={"pattern": r"^[0-9.]+(ms|s|m|h|d)$"})]
+Secret = Annotated[str, Meta(examples=["env:NAME"], extra_json_schema={"pattern": "^(env|file):.+"})]
+
+
+class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A client and what it may use."""
+
+    name: Annotated[str, Meta(min_length=1, description="The client's name in logs and metrics.")]
+    key: Annotated[Secret, Meta(description="Its key: env:NAME or file:PATH.")]
+    routes: Annotated[
+        tuple[str, ...],
+        Meta(description='Routes, "provider/model", "provider/*", a page such as "/metrics", or "*" for everything.'),
+    ] = ("*",)
+    requests_per_minute: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
+    ] = None
+    usd_per_day: Annotated[Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")] = (
+        None
+    )
+
+
+class TimeoutsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Timeouts of each phase of an attempt."""
+
+    connect: Annotated[Duration | None, Meta(description="DNS, TCP and TLS together; 5s by default.")] = None
+    head: Annotated[Duration | None, Meta(description="From the request to the status line; 60s by default.")] = None
+    first_token: Annotated[Duration | None, Meta(description="Up to the first token; 60s by default.")] = None
+    stall: Annotated[Duration | None, Meta(description="Longest silence between two tokens; 30s by default.")] = None
+    total: Annotated[Duration | None, Meta(description="The whole attempt; no limit by default.")] = None
+
+
+class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider. Defaults come from the catalogue's entry of the same name, or the one named by `like`."""
+
+    like: Annotated[str, Meta(description="Name of the catalogue's entry to use.")] = ""
+    base_url: Annotated[str, Meta(description="Required if the catalogue has no such entry.")] = ""
+    dialect: Annotated[str, Meta(description="Its API format; openai by default.")] = ""
+    api_key: Annotated[str, Meta(description="The key for it: env:NAME or file:PATH.")] = ""
+    auth: Annotated[Auth | None, Meta(description="How the key is sent.")] = None
+    region: Annotated[str, Meta(description="Its region, such as eu or us-east.")] = ""
+    account: Annotated[
+        str,
+        Meta(description="Providers of one account share a rejected key. Default: one account for each key at a host."),
+    ] = ""
+    headers: Annotated[
+        dict[str, str], Meta(description="Headers of each request. Keys only as env:NAME or file:PATH.")
+    ] = {}
+    quirks: Annotated[dict[str, Any] | None, Meta(description="Its deviations from the API format.")] = None
+    timeouts: TimeoutsConfig = TimeoutsConfig()
+    stream: Annotated[bool, Meta(description="false: requests without streaming are sent without streaming.")] = True
+    prefill: Annotated[
+        Prefill | None,
+        Meta(
+            description="Whether it continues an answer that is given as the last message, of the assistant: plain, "
+            'or marked with "prefix": true or "partial": true; false: it does not.'
+        ),
+    ] = None
+    trusted: Annotated[
+        bool, Meta(description="Its requests carry traceparent, so that its spans join the trace of the call.")
+    ] = False
+    price: PriceConfig | None = None
+    models: dict[str, ModelConfig] = {}
+
+
+class RouteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A route: a name for `model` in requests, and its policy."""
+
+    policy: Annotated[str, Meta(examples=['fallback("a/x", "b/x", ttft="2s")'], description="A policy over targets.")]
+    resume: Annotated[
+        Literal["replay"] | None,
+        Meta(description="replay: a broken answer is continued at another target that repeats its beginning."),
+    ] = None
+    stall: Annotated[Duration | None, Meta(description="Silence after which an answer counts as broken.")] = None
+
+
+class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The log of calls. It contains no prompt, no answer and no key."""
+
+    url: Annotated[
+        str, Meta(description="sqlite:///FILE or postgresql://...; a URL with a password as env:NAME or file:PATH.")
+    ]
+    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The configuration of `splitsecond serve`."""
+
+    listen: Listen = Listen()
+    keys: Annotated[
+        list[KeyConfig], Meta(description="Clients. Without keys, only this machine may send requests.")
+    ] = []
+    providers: Annotated[
+        dict[str, ProviderConfig],
+        Meta(description="Providers that are not in the catalogue, and changes to those that are."),
+    ] = {}
+    routes: Annotated[dict[str, RouteConfig], Meta(description="By the name that clients use as `model`.")] = {}
+    policies: Annotated[
+        str | None,
+        Meta(
+            examples=["my_policies.py"],
+            description="A Python file with your own policies, for routes. It runs with the gateway's rights.",
+        ),
+    ] = None
+    log: Annotated[
+        str | LogConfig | None, Meta(description="Where calls are logged: a URL, env:NAME or file:PATH. off: no log.")
+    ] = None
+    access_log: Annotated[
+        str | None,
+        Meta(examples=["access.jsonl", "-"], description="File for a line of JSON a request. -: standard output."),
+    ] = None
+    telemetry: Annotated[
+        TelemetrySettings | None, Meta(description="OpenTelemetry's spans and metrics. Default: none.")
+    ] = None
+    shared: Annotated[
+        str | None,
+        Meta(
+            examples=["postgresql://splitsecond@db.internal/splitsecond", "env:SHARED_URL"],
+            description="PostgreSQL that several gateways share their limits by: a URL; one with a password as "
+            "env:NAME or file:PATH. Default: this gateway is alone.",
+        ),
+    ] = None
+    seeds: Annotated[
+        list[str],
+        Meta(examples=[["runs/2026-11-*"]], description="Run folders of a bench for the warm start."),
+    ] = []
+
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema, with which editors complete and check the file."""
+    return {"$schema": DRAFT, "title": "splitsecond.yaml", **msgspec.json.schema(ConfigFile)}
+
+
+def schema_text() -> str:
+    """Return the JSON schema as it is printed."""
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()

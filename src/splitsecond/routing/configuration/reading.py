@@ -1,0 +1,355 @@
+"""Reading of `splitsecond.yaml`. Errors name the place of what is wrong and suggest a correction.
+
+Relative paths, also that of an SQLite log, are relative to the file's folder.
+"""
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import structs
+
+from splitsecond.core.errors import CallerFault, file_faults
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.validation import nearest
+from splitsecond.routing.configuration import target_specs
+from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
+from splitsecond.routing.configuration.file_schema import (
+    ConfigFile,
+    KeyConfig,
+    LogConfig,
+    ProviderConfig,
+    RouteConfig,
+)
+from splitsecond.routing.configuration.secrets import Secrets, is_reference
+from splitsecond.routing.configuration.settings import (
+    STANDARD_OUTPUT,
+    FleetSettings,
+    GatewaySettings,
+    Listen,
+    check_reach,
+)
+from splitsecond.routing.configuration.yaml_text import parsed
+from splitsecond.routing.construction.expression import Expression, parse, targets
+from splitsecond.routing.construction.user_policies import PolicyFile
+from splitsecond.routing.machinery.definition import Policy
+from splitsecond.routing.machinery.settings import Duration
+from splitsecond.routing.router.settings import (
+    NO_SIMULATOR,
+    ClientKey,
+    LogSettings,
+    ProviderSettings,
+    ResumeSettings,
+    TelemetrySettings,
+    simulated,
+)
+
+LEAST_KEY = 16
+"""Least length of a client's key in characters. Shorter keys can be guessed."""
+MAX_LIMITED = 2048
+"""Keys with limits in a fleet: half the places of `shared_counters`. The others are for keys that replace these while
+the gateway runs."""
+_ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
+_SQLITE = "sqlite:///"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+Check = Callable[[GatewaySettings], None]
+"""Raises `CallerFault` for one mistake, or several."""
+
+
+def load(
+    path: Path,
+    environment: Mapping[str, str],
+    *,
+    serving: bool = True,
+    policies: Path | None = None,
+    simulator: str = NO_SIMULATOR,
+    listen: Mapping[str, Any] = NOTHING,
+    checks: Sequence[Check] = (),
+) -> GatewaySettings:
+    """Return the settings in the file at `path`. Raises `CallerFault` with the place of what is wrong; for several
+    mistakes `SeveralMistakes`.
+
+    `policies`: a file of policies, instead of the one that the configuration names. If the settings are not for
+    `serving`, keys may be missing: such settings cannot send requests, and have no client keys. `simulator`: the
+    address of the simulator. `listen`: replaces values of the file's `listen`. `checks`: find more mistakes. They get
+    settings without the parts of the file that are wrong.
+    """
+    with file_faults(f"cannot read {path}", kind="bad_config"):
+        text = path.read_text("utf-8")
+    try:
+        settings = read(
+            text,
+            environment,
+            folder=path.parent,
+            serving=serving,
+            policies=policies,
+            simulator=simulator,
+            listen=listen,
+            checks=checks,
+        )
+        return structs.replace(settings, source=path)
+    except CallerFault as fault:
+        for mistake in (fault, *(fault.mistakes if isinstance(fault, SeveralMistakes) else ())):
+            mistake.message = f"{path}: {mistake.message}"
+        raise
+
+
+def read(
+    text: str,
+    environment: Mapping[str, str],
+    *,
+    folder: Path = Path(),
+    serving: bool = True,
+    policies: Path | None = None,
+    simulator: str = NO_SIMULATOR,
+    listen: Mapping[str, Any] = NOTHING,
+    checks: Sequence[Check] = (),
+) -> GatewaySettings:
+    """Return the settings in `text`, with paths relative to `folder`. For the other arguments see `load`."""
+    mistakes = Mistakes()
+    file = _entries(parsed(text), mistakes)
+    secrets = Secrets(environment, folder, keys=serving)
+    address, log, telemetry, access_log, user_policies, seeds = Listen(), None, None, None, None, list[str]()
+    shared: FleetSettings | None = None
+    with mistakes:
+        address = _listen(file["listen"])
+    providers: dict[str, TargetSpec] = {}
+    known: dict[str, ProviderSettings] = {}
+    for name, entry in file["providers"].items():
+        with mistakes:
+            given = _provider(name, entry)
+            known[name] = target_specs.provider_settings(name, given)
+            providers[name] = target_specs.spec(name, given, secrets)
+    routes: dict[str, Expression] = {}
+    resumes: dict[str, ResumeSettings] = {}
+    with mistakes:
+        user_policies = _policies(policies, file["policies"], folder)
+        own = user_policies.policies() if user_policies else {}
+        for name, entry in file["routes"].items():
+            with mistakes:
+                route = _route(name, entry)
+                with mistakes:
+                    if resume := _resume(name, route):
+                        resumes[name] = resume
+                routes[name] = _policy(name, route, own)
+    with mistakes:
+        log = _log(file["log"], secrets, folder)
+    with mistakes:
+        telemetry = _telemetry(file["telemetry"], secrets)
+    with mistakes:
+        access_log = _access_log(file["access_log"], folder)
+    with mistakes:
+        shared = _shared(file["shared"], secrets)
+    with mistakes:
+        seeds = shaped("seeds", file["seeds"], list[str])
+    simulated_providers, simulated_known = simulated(simulator)
+    settings = GatewaySettings(
+        listen=structs.replace(address, **listen),
+        providers={**simulated_providers, **providers},  # a configured provider of that name comes first
+        known={**simulated_known, **known},
+        routes=routes,
+        resumes=resumes,
+        log=log,
+        telemetry=telemetry,
+        access_log=access_log,
+        shared=shared,
+        seeds=tuple(str(folder / pattern) for pattern in seeds),
+        environment={**environment, **secrets.found},
+        policies=user_policies,
+    )
+    if not serving:
+        mistakes.check()
+        return settings
+    _check_targets(settings, file["providers"].keys() - providers.keys(), mistakes)
+    keys = _keys(file["keys"], secrets, file["routes"], mistakes)
+    with mistakes:
+        _check_number(keys, shared)
+    settings = structs.replace(
+        settings, keys=keys, files=(*secrets.files, *([Path(user_policies.path)] if user_policies else []))
+    )
+    with mistakes:
+        if not file["keys"]:  # if all keys are wrong, there are keys nevertheless
+            check_reach(settings)
+    for check in checks:
+        with mistakes:
+            check(settings)
+    mistakes.check()
+    return settings
+
+
+def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
+    """Return all top-level entries, not yet converted: each is converted by itself, so that errors name it.
+
+    Raises `CallerFault` for a file without entries: an editor may have emptied it before it writes it again.
+    """
+    if found is None:
+        raise bad("the file", "it has no entries", "`splitsecond init` writes a configuration.")
+    entries = shaped("", found, dict[str, Any])
+    for name in entries:
+        with mistakes:
+            if name not in ConfigFile.__struct_fields__:
+                raise bad("the file", f"unknown field `{name}`", nearest(name, ConfigFile.__struct_fields__))
+    given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "seeds": []}
+    given |= {"policies": None, "log": None, "telemetry": None, "access_log": None, "shared": None}
+    given |= {name: value for name, value in entries.items() if value is not None}  # None: its lines are comments
+    for name, shape in (("keys", list[Any]), ("providers", dict[str, Any]), ("routes", dict[str, Any])):
+        entry, given[name] = given[name], shape()
+        with mistakes:
+            given[name] = shaped(name, entry, shape)
+    return given
+
+
+def _listen(entry: Any) -> Listen:
+    listen = shaped("listen", entry, Listen)
+    for number, origin in enumerate(listen.cors):
+        if not _ORIGIN.fullmatch(origin):
+            raise bad(f"listen.cors[{number}]", f"{origin} is not an origin", "Write https://HOST, without a path.")
+    return listen
+
+
+def _provider(name: str, entry: Any) -> ProviderConfig:
+    return shaped(f"providers.{name}", {} if entry is None else entry, ProviderConfig)
+
+
+def _route(name: str, entry: Any) -> RouteConfig:
+    if not target_specs.NAME.fullmatch(name):
+        raise bad(f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64")
+    if isinstance(entry, str):
+        raise bad(f"routes.{name}", "this is a string, expected an object", f"Write it as {name}: {{policy: {entry}}}.")
+    return shaped(f"routes.{name}", entry, RouteConfig)
+
+
+def _policy(name: str, route: RouteConfig, own: Mapping[str, Policy]) -> Expression:
+    try:
+        return parse(route.policy, own)
+    except CallerFault as fault:
+        raise bad(f"routes.{name}.policy", fault.message.removeprefix("policy: "), fault.hint) from None
+
+
+def _policies(given: Path | None, entry: Any, folder: Path) -> PolicyFile | None:
+    """Return the file of policies: the `given` one, or that of the configuration's `entry`; None: there is none."""
+    if given is None and entry is None:
+        return None
+    return PolicyFile.read(given or folder / shaped("policies", entry, str))
+
+
+def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
+    if route.resume is None:
+        if route.stall is not None:
+            raise bad(f"routes.{name}.stall", "stall has no effect without resume", "Add resume: replay.")
+        return None
+    try:
+        return ResumeSettings(None if route.stall is None else Duration.parse("stall", route.stall).ns)
+    except CallerFault as fault:
+        raise bad(f"routes.{name}.stall", fault.message.removeprefix("stall is ")) from None
+
+
+def _check_targets(settings: GatewaySettings, wrong: Collection[str], mistakes: Mistakes) -> None:
+    """Collect the faults of targets that routes name. Targets of the providers `wrong` are not checked."""
+    for name, expression in settings.routes.items():
+        for target in targets(expression):
+            if target.partition("/")[0] not in wrong:
+                with mistakes:
+                    _check_target(name, target, settings)
+
+
+def _check_target(route: str, target: str, settings: GatewaySettings) -> None:
+    try:
+        settings.spec(target)
+    except CallerFault as fault:
+        ours = "" if fault.kind != "unknown_provider" else nearest(target.partition("/")[0], settings.providers)
+        raise bad(f"routes.{route}.policy", fault.message, ours or fault.hint) from None
+
+
+def _log(entry: Any, secrets: Secrets, folder: Path) -> LogSettings | None:
+    if entry is None or entry == "off":
+        return None
+    asked = LogConfig(url=entry) if isinstance(entry, str) else shaped("log", entry, LogConfig)
+    url = _database_url("log" if isinstance(entry, str) else "log.url", asked.url, secrets)
+    if url.startswith(_SQLITE) and url != f"{_SQLITE}:memory:":
+        url = _SQLITE + str((folder / url.removeprefix(_SQLITE)).absolute())
+    return LogSettings(url, asked.keep_days)
+
+
+def _database_url(place: str, url: str, secrets: Secrets) -> str:
+    if is_reference(url):
+        return secrets.take(place, url)
+    if _password(url):
+        raise bad(place, "the file must not contain a password", "Write env:NAME or file:PATH with the whole URL.")
+    return url
+
+
+def _shared(entry: Any, secrets: Secrets) -> FleetSettings | None:
+    if entry is None or entry == "off":
+        return None
+    url = _database_url("shared", shaped("shared", entry, str), secrets)
+    if not re.fullmatch(r"postgres(ql)?(\+psycopg)?://.*", url):
+        raise bad("shared", "this is no URL of a PostgreSQL database", "Write postgresql://USER@HOST/DATABASE.")
+    if importlib.util.find_spec("psycopg") is None:
+        raise bad("shared", "PostgreSQL needs its driver", "pip install 'splitsecond[postgres]'")
+    return FleetSettings(re.sub(r"^[^:]+", "postgresql", url))
+
+
+def _check_number(keys: Sequence[ClientKey], shared: FleetSettings | None) -> None:
+    limited = sum(each.requests_per_minute is not None or each.usd_per_day is not None for each in keys)
+    if shared is not None and limited > MAX_LIMITED:
+        what = f"{limited:,} keys have limits; with `shared` the maximum is {MAX_LIMITED:,}"
+        raise bad("keys", what, "Remove limits, or divide the keys between two fleets.")
+
+
+def _access_log(entry: Any, folder: Path) -> str | None:
+    if entry is None or entry == "off":
+        return None
+    path = shaped("access_log", entry, str)
+    return path if path == STANDARD_OUTPUT else str((folder / path).absolute())
+
+
+def _telemetry(entry: Any, secrets: Secrets) -> TelemetrySettings | None:
+    if entry is None or entry == "off":
+        return None
+    found = shaped("telemetry", entry, TelemetrySettings)
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", found.endpoint):
+        raise bad("telemetry.endpoint", f"{found.endpoint} is not an address", "Write http://HOST:4318.")
+    headers = {name: target_specs.header("telemetry", name, value, secrets) for name, value in found.headers.items()}
+    return structs.replace(found, headers=headers)
+
+
+def _password(url: str) -> bool:
+    try:
+        return urlsplit(url).password is not None or "password=" in url
+    except ValueError:
+        return True  # an invalid URL is not shown either
+
+
+def _keys(entries: list[Any], secrets: Secrets, routes: Collection[str], mistakes: Mistakes) -> tuple[ClientKey, ...]:
+    found: dict[str, ClientKey] = {}
+    for number, entry in enumerate(entries):
+        with mistakes:
+            key = _key(f"keys[{number}]", entry, secrets, routes, found)
+            found[key.name] = key
+    return tuple(found.values())
+
+
+def _key(
+    place: str, entry: Any, secrets: Secrets, routes: Collection[str], others: Mapping[str, ClientKey]
+) -> ClientKey:
+    """Return a client's key. `others`: those before it."""
+    given = shaped(place, entry, KeyConfig)
+    if given.name in others:
+        raise bad(f"{place}.name", f"{given.name} is given twice")
+    key = secrets.take(f"{place}.key", given.key)
+    if len(key) < LEAST_KEY:
+        hint = "Make one with: openssl rand -hex 32"
+        raise bad(f"{place}.key", f"the key has {len(key)} characters, expected {LEAST_KEY} or more", hint)
+    digest = hashlib.sha256(key.encode()).digest()
+    if any(other.digest == digest for other in others.values()):
+        raise bad(f"{place}.key", "another client has the same key")
+    for route in given.routes:
+        if route != "*" and "/" not in route and route not in routes:
+            raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
+    return ClientKey(given.name, digest, given.routes, given.requests_per_minute, given.usd_per_day)

@@ -1,0 +1,101 @@
+"""Warnings about a configuration that is valid, but probably not what the operator wants."""
+
+import glob
+import ipaddress
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from urllib.parse import urlsplit
+
+from splitsecond.core.catalog.prices import PriceLookup, prices, replacements
+from splitsecond.core.catalog.provider import TYPO_RATIO, split_target
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.redaction import redacted
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.construction.expression import targets
+from splitsecond.routing.router.settings import provider
+from splitsecond.routing.router.target_directory import TargetDirectory
+
+
+def problems(settings: GatewaySettings) -> Iterator[str]:
+    """Yield warnings that need no price list."""
+    for name, spec in settings.providers.items():
+        try:
+            settings.spec(f"{name}/any")
+        except CallerFault as fault:
+            yield f"providers.{name}: {fault.message}; it cannot be used."
+        if spec.api_key_env and _in_clear(spec.base_url):
+            yield f"providers.{name}: our key is sent to {redacted(spec.base_url)} unencrypted. Use https."
+    if _has_spending_limits(settings):
+        for name, about in settings.known.items():
+            given = settings.providers.get(name)
+            if not about.like and about.price is None and given is not None and given.api_key_env:
+                yield (
+                    f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
+                    "a price of their own. Set price, also if it is free."
+                )
+    for pattern in settings.seeds:
+        if not glob.glob(pattern):
+            yield f"seeds: no folder matches {pattern}."
+    for route, target, like in _catalogued(settings):
+        known = provider(like).model(settings.split_tier(target)[0])
+        if known.retired:
+            instead = f"; its replacement is {known.replaced_by}" if known.replaced_by else ""
+            yield (
+                f"routes.{route}: the provider of {target} retires it on {known.retired}{instead}. "
+                f"See: splitsecond models {like}"
+            )
+    if not settings.routes:
+        yield 'there are no routes: clients can only name targets as "provider/model".'
+
+
+def misspelt(settings: GatewaySettings) -> Iterator[str]:
+    """Yield warnings about unknown models in routes whose names are similar to a known one.
+
+    Reads the public price list, which takes half a second and much memory.
+    """
+    for route, target, like in _catalogued(settings):
+        name, model = split_target(target)[0], settings.split_tier(target)[0]
+        day, near = replacements(f"{like}/{model}")
+        if day or not near:
+            continue
+        gone = (each for each, about in provider(like).models.items() if about.replaced_by)  # or one of these is near
+        nearest = split_target(near[0])[1]
+        if any(SequenceMatcher(None, model, each).ratio() >= TYPO_RATIO for each in (nearest, *gone)):
+            yield f"routes.{route}: {target} is unknown. Did you mean {name}/{nearest}?"
+
+
+def unpriced(settings: GatewaySettings) -> Iterator[str]:
+    """Yield warnings about targets of routes that keys with `usd_per_day` cannot use. Reads the public price list."""
+    if not _has_spending_limits(settings):
+        return
+    directory = TargetDirectory(settings)
+    listed = (f"{like}/{split_target(target)[1]}" for _, target, like in _catalogued(settings))
+    directory.learn(PriceLookup(prices(listed)))
+    for route, policy in settings.routes.items():
+        for target in targets(policy):
+            if directory.price_state(target) == "missing":
+                yield f"routes.{route}: {target} has no known price. Keys with usd_per_day cannot use it."
+
+
+def _has_spending_limits(settings: GatewaySettings) -> bool:
+    return any(key.usd_per_day is not None for key in settings.keys)
+
+
+def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:
+    """Yield route, target and provider for every target of a route whose provider is in the catalogue."""
+    for route, policy in settings.routes.items():
+        for target in targets(policy):
+            if like := settings.about(target).like:
+                yield route, target, like
+
+
+def _in_clear(url: str) -> bool:
+    """Return whether requests to `url` cross public networks unencrypted."""
+    place = urlsplit(url)
+    if place.scheme != "http":
+        return False
+    host = place.hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." in host and not host.endswith((".local", ".internal"))

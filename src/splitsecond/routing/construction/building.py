@@ -1,0 +1,91 @@
+"""Services from expressions: the policies, their targets behind circuit breakers, and one budget for all of them."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from splitsecond.core.service import Service
+from splitsecond.routing.construction.expression import Expression, TargetName, targets
+from splitsecond.routing.machinery.budget import BudgetedService, ExtraRequestBudget
+from splitsecond.routing.machinery.definition import PolicyContext
+from splitsecond.routing.machinery.replies.resumable import MakeEncoder
+from splitsecond.routing.targets.target_states import TargetStates
+
+
+def build(
+    expression: Expression,
+    target: Callable[[str], Service],
+    states: TargetStates | None = None,
+    *,
+    make_encoder: MakeEncoder | None = None,
+    trim_logprobs: Callable[[bytes], bytes] | None = None,
+    guarded: bool = True,
+) -> Service:
+    """Return the service that `expression` describes.
+
+    `target` returns the service of a target; it is called once for each name. `states`: the states of the targets, by
+    which policies choose and each attempt is guarded; they must observe every observation. None: no attempt is guarded,
+    and policies begin without knowledge. `guarded` False: policies choose by `states`, but attempts are not guarded.
+    `make_encoder` and `trim_logprobs`: see `PolicyContext`.
+    """
+    services = {name: target(name) for name in targets(expression)}
+    known = states or TargetStates()
+    context = PolicyContext(
+        states=known,
+        chance=known.chance,
+        budget=_budget(expression),
+        make_encoder=make_encoder,
+        trim_logprobs=trim_logprobs,
+    )
+
+    def reached(part: Expression) -> frozenset[str]:
+        """Return the targets of `part` that a call can go to."""
+        if isinstance(part, TargetName):
+            return frozenset({part.name})
+        policy = part.definition
+        if policy.reachable is not None:
+            return frozenset(policy.reachable(list(map(targets, part.branches)), known, **dict(part.settings)))
+        return frozenset[str]().union(*map(reached, part.parts))
+
+    def made(part: Expression, others: frozenset[str], needs_stream: bool, continued: bool) -> Service:
+        """Return the service of `part`. `others`: targets outside of it that can answer its calls in its place.
+        `needs_stream`: a policy around it waits for the first token. `continued`: one continues its broken answers."""
+        if isinstance(part, TargetName):
+            service = services[part.name]
+            if states is None or not guarded:
+                return service
+            return states.guard(part.name, service, others | {part.name}, needs_stream=needs_stream)
+        policy = part.definition
+        if policy.alternatives:
+            given = others | reached(part)
+        else:
+            given = others if len(part.parts) == 1 or policy.takes_over else frozenset[str]()
+        later = given.union(*map(reached, part.branches[1:])) if policy.takes_over else given
+        first = reached(part.branches[1]) if policy.backed else given
+        stream = needs_stream or policy.waits_for_token(dict(part.settings))
+        inside = continued or policy.continues(dict(part.settings))
+        named = {name: made(branch, given, stream, inside) for name, branch in part.named}
+        branches = [made(branch, later if n else first, stream, inside) for n, branch in enumerate(part.branches)]
+        names = tuple(map(targets, part.parts))
+        return policy.service(branches, named, dict(part.settings), replace(context, names=names, continued=continued))
+
+    service = made(expression, frozenset(), needs_stream=False, continued=False)
+    return service if context.budget is None else BudgetedService(service, context.budget)
+
+
+def _budget(expression: Expression) -> ExtraRequestBudget | None:
+    """Return the budget of all policies in `expression`: as much as the most generous of them may send alone."""
+    found = list(_extras(expression))
+    if not found:
+        return None
+    return ExtraRequestBudget(max(share for share, _ in found), reserve=max(reserve for _, reserve in found))
+
+
+def _extras(expression: Expression) -> Iterator[tuple[float, int]]:
+    if isinstance(expression, TargetName):
+        return
+    extra = expression.definition.extra_requests(dict(expression.settings))
+    if extra is not None:
+        yield extra
+    for branch in expression.parts:
+        yield from _extras(branch)

@@ -1,0 +1,103 @@
+"""The targets that a policy would ask now, found by running it over probes that never answer.
+
+The policy itself decides, by the present states of the targets, so the preview cannot differ from it. What the policy
+would do after a late or failed answer is not seen, because that depends on the answer. Policies that choose by chance
+are run many times. Nothing is sent, and no target's state changes.
+"""
+
+import asyncio
+from collections import Counter
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault, Overloaded
+from splitsecond.core.service import Call, Notes, Reply, Service
+from splitsecond.routing.construction.building import build
+from splitsecond.routing.construction.expression import Expression, targets
+from splitsecond.routing.targets.target_states import TargetStates
+
+TURNS = 64
+"""Turns of the event loop after which a policy that does not wait has asked all its targets."""
+
+
+class PreviewedChoice(Struct, frozen=True, kw_only=True):
+    """One result of a preview: `calls` calls ask `targets` at once, for the reason `why`.
+
+    `refused`: why no target is asked; "" if one is.
+    """
+
+    calls: int
+    targets: tuple[str, ...] = ()
+    why: str = ""
+    refused: str = ""
+
+
+async def preview(
+    expression: Expression, states: TargetStates, call: Call, *, calls: int = 100
+) -> list[PreviewedChoice]:
+    """Return what would happen to `calls` calls like `call`, the most frequent result first."""
+    asked: list[str] = []
+    names = targets(expression)
+
+    def probe(name: str) -> Service:
+        return _Probe(name, states, names, asked)
+
+    service = build(expression, probe, states, guarded=False)
+    found: Counter[tuple[tuple[str, ...], str]] = Counter()
+    reasons: dict[tuple[str, ...], str] = {}
+    for _ in range(calls):
+        asked.clear()
+        notes = Notes()
+        refused = await _try(service, msgspec.structs.replace(call, notes=notes), asked)
+        found[tuple(asked), refused] += 1
+        reasons.setdefault(tuple(asked), notes.chosen)
+    return [
+        PreviewedChoice(calls=count, targets=which, why=reasons[which], refused=refused)
+        for (which, refused), count in found.most_common()
+    ]
+
+
+async def _try(service: Service, call: Call, asked: list[str]) -> str:
+    """Fill `asked` with the targets that are asked. Return why there are none, "" if there are."""
+    trying = asyncio.ensure_future(service(call))
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+        if trying.done():
+            break
+    trying.cancel()
+    try:
+        await trying
+    except asyncio.CancelledError:
+        return ""
+    except Fault as fault:
+        return "" if asked else str(fault)
+    return ""
+
+
+class _Probe:
+    """A target that records that it was asked, and never answers."""
+
+    def __init__(self, name: str, states: TargetStates, names: list[str], asked: list[str]) -> None:
+        self._name = name
+        self._states = states
+        self._names = names
+        self._asked = asked
+
+    def __repr__(self) -> str:
+        return f'"{self._name}"'
+
+    async def __call__(self, call: Call) -> Reply:
+        states = self._states
+        if not states.available(self._name) and any(map(states.available, self._names)):
+            raise Overloaded(states.unavailable_reason(self._name), kind="ejected", target=self._name)
+        self._asked.append(self._name)
+        await asyncio.get_running_loop().create_future()
+        raise TimeoutError("a probe never answers")
+
+
+def sample(prompt: str) -> Call:
+    """Return a streamed chat call with the user message `prompt`."""
+    body = {"messages": [{"role": "user", "content": prompt}], "stream": True}
+    return Call(id="preview", body=body, start_ns=clock.now_ns())

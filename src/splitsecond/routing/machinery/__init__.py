@@ -1,0 +1,1 @@
+"""Parts that policies share."""

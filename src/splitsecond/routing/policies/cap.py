@@ -1,0 +1,72 @@
+"""`cap(x, max_tokens=500)`: a limit on the length of answers.
+
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply, Service
+from splitsecond.core.wire.client_format import client_format
+from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
+from splitsecond.routing.machinery.prompt import examined
+from splitsecond.routing.machinery.settings import Count
+from splitsecond.routing.targets.prompt_size import PASSED_LIMITS, decoded_fields
+
+
+class Cap(PolicyService):
+    """`service`, whose answers have at most `max_tokens` tokens."""
+
+    def __init__(self, context: PolicyContext, service: Service, *, max_tokens: Count) -> None:
+        super().__init__(context)
+        self._service = service
+        self._most = max_tokens.value
+
+    async def __call__(self, call: Call) -> Reply:
+        if call.operation in WHOLE_OPERATIONS:
+            return await self._service(call)
+        return await self._service(msgspec.structs.replace(call, body=await examined(call, self._capped)))
+
+    def _capped(self, call: Call) -> dict[str, Any]:
+        """Return the body with the limit. Raises `CallerFault` if the client's own is not a whole number."""
+        fields = dict(call.body)
+        names = client_format(call).limit_fields
+        found = False
+        for name in names:
+            limit = _whole_number(name, fields.get(name))
+            if limit is not None:
+                found = True
+                if limit > self._most:
+                    fields[name] = self._most
+        if not found:
+            fields[names[-1]] = self._most
+        for first, *rest in PASSED_LIMITS:
+            if first not in fields:
+                continue
+            if not rest:
+                fields[first] = self._lower(first, fields[first])
+            elif (name := rest[0]) in (inside := decoded_fields(fields[first])):
+                fields[first] = {**inside, name: self._lower(name, inside[name])}
+        return fields
+
+    def _lower(self, name: str, value: Any) -> Any:
+        """Return the limit, at most the cap; zero and below mean "no limit" to some servers."""
+        limit = _whole_number(name, value)
+        return self._most if limit is None or limit <= 0 else min(limit, self._most)
+
+
+def _whole_number(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, Raw):
+            return msgspec.json.decode(value, type=int | None)
+        return msgspec.convert(value, int)
+    except (ValueError, RecursionError) as error:
+        raise CallerFault(f"the request's {name} is wrong: {error}") from error
+
+
+cap = Policy(Cap, example='cap("a/x", max_tokens=500)', needs_stream=())

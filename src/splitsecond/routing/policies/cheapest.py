@@ -1,0 +1,112 @@
+"""`cheapest(a, b, ..., within="voice")`: the cheapest branch that is fast enough.
+
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from splitsecond.core import clock
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.choosing.exploration import Exploration
+from splitsecond.routing.machinery.choosing.speed import SpeedRanking
+from splitsecond.routing.machinery.choosing.ttl_cache import TtlCache, about
+from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
+from splitsecond.routing.machinery.settings import Duration, UseCase
+from splitsecond.routing.policies.race import Race
+from splitsecond.routing.targets.prompt_size import input_tokens, output_tokens
+
+AT = 0.95
+"""The quantile that a limit is compared with."""
+
+
+class PricedBranch:
+    """A branch with the price of one call (`cost` in US dollars, infinite: not known) and its p95 of TTFT."""
+
+    __slots__ = ("age_ns", "branch", "cost", "ttft_ns")
+
+    def __init__(self, branch: Branch, cost: float, ttft_ns: float | None, age_ns: float) -> None:
+        self.branch = branch
+        self.cost = cost
+        self.ttft_ns = ttft_ns
+        self.age_ns = age_ns
+
+    def __str__(self) -> str:
+        return f"{self.branch.label}, " + ("no price" if self.cost == inf else f"{self.cost:.2g} USD")
+
+
+class Cheapest(PolicyService):
+    """Asks the cheapest branch that is fast enough for the use `within`, or for `ttft`."""
+
+    def __init__(
+        self,
+        context: PolicyContext,
+        first: Service,
+        second: Service,
+        /,
+        *others: Service,
+        within: UseCase | None = None,
+        ttft: Duration | None = None,
+    ) -> None:
+        super().__init__(context)
+        self._branches = context.branches((first, second, *others), best=(Race,))
+        self._limit_ns = min(within.ttft_ns if within else inf, ttft.ns if ttft else inf)
+        self._speeds = SpeedRanking(context.states, by="ttft", at=AT)
+        self._exploring = Exploration()
+        self._lately: TtlCache[list[PricedBranch]] = TtlCache()
+
+    async def __call__(self, call: Call) -> Reply:
+        return await ask_in_turn(call, self._choices(call))
+
+    def _choices(self, call: Call) -> Iterator[Choice]:
+        available = [branch for branch in self._branches if branch.available(self._states, call)]
+        if not available:
+            yield from in_order(self._branches, "cheapest, none is available")
+            return
+        now_ns = clock.now_ns()
+        offers = self._offers(call, available, now_ns)
+        fast = [offer for offer in offers if offer.ttft_ns is not None and offer.ttft_ns <= self._limit_ns]
+        unknown = [offer for offer in offers if offer.ttft_ns is None]
+        if self._limit_ns != inf and not fast and not unknown:
+            for prospect in self._speeds.ranked(call, available):
+                yield prospect.branch, f"cheapest, none is fast enough: {prospect}"
+            return
+        if self._limit_ns != inf:
+            explored = self._explored(offers, fast, now_ns)
+            for offer in explored:
+                yield offer.branch, f"cheapest: {offer}, explored"
+            offers = [offer for offer in (*fast, *unknown) if offer not in explored]
+        for offer in offers:
+            yield offer.branch, f"cheapest: {offer}"
+
+    def _explored(
+        self, offers: Sequence[PricedBranch], fast: Sequence[PricedBranch], now_ns: int
+    ) -> list[PricedBranch]:
+        """Return the cheaper offer to explore now, if any."""
+        self._exploring.record_call()
+        cheaper = offers[: offers.index(fast[0])] if fast else []
+        turn = self._exploring.pick(((offer.branch, offer.age_ns) for offer in cheaper), now_ns)
+        return [offer for offer in cheaper if offer.branch is turn]
+
+    def _offers(self, call: Call, among: Sequence[Branch], now_ns: int) -> Sequence[PricedBranch]:
+        """Return an offer of each branch, the cheapest first."""
+        tokens_in = about(input_tokens(call))
+        tokens_out = output_tokens(call, self._speeds.typical_output_tokens(call, among, now_ns))
+        key = call.stream, tokens_in, tokens_out, *among
+        offers = self._lately.get(key, now_ns)
+        if offers is None:
+            offers = [self._offer(branch, tokens_in, tokens_out, stream=call.stream) for branch in among]
+            offers.sort(key=lambda offer: offer.cost)
+            self._lately.put(key, offers)
+        return offers
+
+    def _offer(self, branch: Branch, tokens_in: int, tokens_out: int, *, stream: bool) -> PricedBranch:
+        found = branch.estimates(self._states, stream=stream)
+        cost = branch.cost_usd(self._states, tokens_in, tokens_out)
+        p95 = [(ns, each.age_ns) for each in found if (ns := each.ttft_ns(AT, input_tokens=tokens_in)) is not None]
+        ttft_ns, age_ns = min(p95, default=(None, inf))
+        return PricedBranch(branch, inf if cost is None else cost, ttft_ns, age_ns)
+
+
+cheapest = Policy(Cheapest, example='cheapest("a/x", "b/x", within="voice")', alternatives=True)

@@ -1,0 +1,180 @@
+"""`fallback(a, b, ..., ttft="2s")`: the next branch is asked when one has failed before the client has seen anything.
+
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Literal
+
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.service import Call, RateFloor, Reply, Service
+from splitsecond.routing.machinery.budget import MOST_SAVED, ExtraRequestBudget
+from splitsecond.routing.machinery.choosing.branch import Branch
+from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
+from splitsecond.routing.machinery.fault_handling import (
+    TOO_LONG,
+    TOO_LONG_ANSWER,
+    all_failed,
+    answered,
+    causes,
+    check_time,
+    empty_answer,
+    remedy,
+)
+from splitsecond.routing.machinery.replies.restartable import RestartableReply
+from splitsecond.routing.machinery.settings import Duration, Share, TokenRate
+from splitsecond.routing.machinery.token_deadline import TokenDeadline
+from splitsecond.routing.machinery.usual_wait import UsualWait
+from splitsecond.routing.policies.resume import ResumedService, rate_floor, with_limits
+
+HowOrOff = Literal["replay", "off"]
+SECOND_TRIES = Share.parse("extra_load", 0.1)
+"""The share of a branch's calls that may get a second attempt."""
+
+
+def make_fallback(
+    context: PolicyContext,
+    first: Service,
+    second: Service,
+    /,
+    *others: Service,
+    ttft: Duration | None = None,
+    stall: Duration | None = None,
+    floor: TokenRate | None = None,
+    over: Duration | None = None,
+    resume: HowOrOff | None = None,
+) -> Service:
+    """Return the service that asks the branches in turn.
+
+    `ttft`: the longest wait for one branch's first token. `stall`: the longest silence after it. `floor`: the lowest
+    rate after it, over the last `over`. `resume`: how a broken stream is continued; None: as the context says.
+    """
+    branches = context.branches((first, second, *others))
+    in_turn = _InTurn(branches, ttft, context)
+    streamed: Service = in_turn
+    how = resume or ("off" if context.continued else "replay")
+    if how != "off" and context.make_encoder is not None:
+        names = [name for branch in branches for name in branch.names]
+        streamed = ResumedService(in_turn, [Branch(in_turn, names)], context)
+    return _Limited(context, in_turn, streamed, stall, rate_floor(floor, over))
+
+
+class _Limited(PolicyService):
+    """`whole`, for calls that are streamed `streamed`, with limits on the answer."""
+
+    def __init__(
+        self, context: PolicyContext, whole: Service, streamed: Service, stall: Duration | None, floor: RateFloor | None
+    ) -> None:
+        super().__init__(context)
+        self._whole = whole
+        self._streamed = streamed
+        self._stall = stall
+        self._floor = floor
+
+    def __call__(self, call: Call) -> Coroutine[Any, Any, Reply]:  # saves each call a coroutine
+        service = self._streamed if call.stream else self._whole
+        return service(with_limits(call, self._stall, self._floor))
+
+
+class _InTurn(PolicyService):
+    """Asks `branches` in turn, until one has a first token, or a complete answer if the call is not streamed."""
+
+    def __init__(self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext) -> None:
+        super().__init__(context)
+        twice: list[Service] = [_Twice(branch.service, context.budget) for branch in branches]
+        limits: list[Duration | Callable[[Call], int | None]] = [
+            ttft or UsualWait(branch, branches[place:], context.states) for place, branch in enumerate(branches, 1)
+        ]
+        steps = [TokenDeadline(step, limit) for step, limit in zip(twice, limits, strict=True)]
+        self._steps = tuple(zip(branches, steps, strict=True))
+        self._last = branches[-1]
+        self._restarts = context.make_encoder is not None
+
+    async def __call__(self, call: Call) -> Reply:
+        steps = iter(self._steps)
+        causes: list[Fault] = []
+        reply = await self._next(call, steps, causes)
+        if call.stream or not self._restarts or reply.complete:
+            return reply
+
+        async def restart(broken: Reply, fault: Fault) -> Reply:
+            causes.append(fault)
+            if remedy(fault) == "change" or fault.kind == TOO_LONG_ANSWER:
+                raise fault
+            call.notes.excluded.append(broken.target)
+            reply = await self._next(call, steps, causes)
+            call.notes.chosen += f"{'; ' if call.notes.chosen else ''}asked again at {reply.target}"
+            return reply
+
+        return RestartableReply(reply, restart).reader(watched=call.watched)
+
+    async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
+        """Return the first reply of the remaining `steps`. Raises all `causes` if there is none."""
+        longer_than, notes = -1, call.notes
+        for branch, step in steps:
+            if longer_than >= 0 and not self._takes_more(branch, longer_than):
+                continue
+            if causes and branch is not self._last and len(branch.names) == 1 and branch.names[0] in notes.attempted:
+                continue  # as "a/x" in fallback(fastest("a/x", "b/x"), "a/x", "b/x")
+            try:
+                if call.deadline_ns is not None:
+                    check_time(call, clock.now_ns(), branch.service)
+                return await step(call)
+            except Fault as fault:
+                causes.append(fault.without_traceback())
+                if remedy(fault) == "change":
+                    raise
+                longer_than = max(longer_than, self._context_exceeded(fault, branch))
+        raise all_failed(causes) if len(causes) > 1 else causes[0]
+
+    def _context_exceeded(self, fault: Fault, branch: Branch) -> int:
+        """Return the context length, in tokens, that the prompt exceeds; -1: none, or not known."""
+        refusals = [each for each in causes(fault) if each.kind == TOO_LONG]
+        names = [each.target or branch.names[0] for each in refusals]
+        return max((self._states.info(name).context_tokens or -1 for name in names), default=-1)
+
+    def _takes_more(self, branch: Branch, tokens: int) -> bool:
+        """Whether one of its targets takes a longer prompt than `tokens`, or its limit is not known."""
+        contexts = [self._states.info(name).context_tokens for name in branch.names]
+        return any(context is None or context > tokens for context in contexts)
+
+
+class _Twice:
+    """A branch that gets a second attempt where that can help at once, and the budget allows it."""
+
+    def __init__(self, branch: Service, budget: ExtraRequestBudget | None) -> None:
+        self._branch = branch
+        self._budget = ExtraRequestBudget(SECOND_TRIES.value, reserve=MOST_SAVED, within=budget)
+
+    def __repr__(self) -> str:
+        return repr(self._branch)
+
+    async def __call__(self, call: Call) -> Reply:
+        self._budget.deposit()
+        try:
+            reply = await self._branch(call)  # as in `answered`, without another coroutine for each call
+            if reply.empty:
+                raise await empty_answer(self._branch, reply)
+            return reply
+        except Fault as fault:
+            if remedy(fault) != "again" or not self._budget.withdraw():
+                raise
+            first = fault.without_traceback()
+        try:
+            check_time(call, clock.now_ns(), self._branch)
+            return await answered(self._branch, call)
+        except Fault as fault:
+            if remedy(fault) == "change":
+                raise
+            raise all_failed([first, fault.without_traceback()]) from None
+
+
+fallback = Policy(
+    make_fallback,
+    example='fallback("a/x", "b/x", ttft="2s")',
+    alternatives=True,
+    extra_load=SECOND_TRIES,
+    reserve=MOST_SAVED,
+    needs_stream=("ttft", "stall", "floor"),
+)

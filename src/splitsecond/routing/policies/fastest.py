@@ -1,0 +1,60 @@
+"""`fastest(a, b, ..., by="total", at=0.5)`: the branch that will probably be fastest for this call.
+
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from splitsecond.core.service import Call, Reply, Service
+from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.choosing.speed import SpeedRanking
+from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
+from splitsecond.routing.machinery.settings import Quantile
+from splitsecond.routing.policies.race import Race
+from splitsecond.routing.targets.target_states import TargetStates
+
+Figure = Literal["total", "ttft", "tps"]
+MEDIAN = Quantile.parse("at", 0.5)
+
+
+class SpeedChoice:
+    """Orders branches by their expected speed on behalf of `policy`. `by` and `at`: see `fastest`."""
+
+    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Quantile) -> None:
+        self._policy = policy
+        self._states = states
+        self._speeds = SpeedRanking(states, by=by, at=at.value)
+
+    def choices(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice]:
+        """Return the branches to ask, the fastest first."""
+        available = [branch for branch in among if branch.available(self._states, call)]
+        if not available:
+            yield from in_order(among, f"{self._policy}, none is available")
+            return
+        for prospect in self._speeds.ranked(call, available):
+            yield prospect.branch, f"{self._policy}: {prospect}"
+
+
+class Fastest(PolicyService):
+    """Asks the fastest branch."""
+
+    def __init__(
+        self,
+        context: PolicyContext,
+        first: Service,
+        second: Service,
+        /,
+        *others: Service,
+        by: Figure = "total",
+        at: Quantile = MEDIAN,
+    ) -> None:
+        super().__init__(context)
+        self._branches = context.branches((first, second, *others), best=(Race, Fastest))
+        self._choice = SpeedChoice("fastest", context.states, by, at)
+
+    async def __call__(self, call: Call) -> Reply:
+        return await ask_in_turn(call, self._choice.choices(call, self._branches))
+
+
+fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at=0.5)', alternatives=True)

@@ -1,0 +1,130 @@
+"""`sticky(a, b, ..., ttl="10m")`: a conversation stays with one branch, whose prompt cache holds its beginning.
+
+docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core import clock
+from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply, Service
+from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
+from splitsecond.routing.machinery.prompt import examined
+from splitsecond.routing.machinery.settings import Duration
+from splitsecond.routing.targets.prompt_size import raw_bytes
+
+TTL = Duration.parse("ttl", "10m")
+REMEMBERED = 10_000
+"""Conversations."""
+BEGINNING_BYTES = 1024
+"""The part of a plain prompt that is its beginning. Providers cache from about as many tokens on, but by then prompts
+differ already."""
+_KEY_FIELDS = ("prompt_cache_key", "user")
+
+
+class Sticky(PolicyService):
+    """Keeps each conversation at one branch, until `ttl` after its last call."""
+
+    def __init__(
+        self, context: PolicyContext, first: Service, second: Service, /, *others: Service, ttl: Duration = TTL
+    ) -> None:
+        super().__init__(context)
+        self._branches = context.branches((first, second, *others))
+        self._ttl_ns = ttl.ns
+        self._salts = [f"{place} {branch.label}".encode() for place, branch in enumerate(self._branches)]
+        self._homes: OrderedDict[bytes, tuple[Branch, int]] = OrderedDict()
+        """The branch of each conversation, and until when (ns) it is remembered; the last used one at the end."""
+
+    async def __call__(self, call: Call) -> Reply:
+        key = await examined(call, conversation)
+        if key is None:
+            return await ask_in_turn(call, self._choices(call, _digest(call.id.encode()), None))
+        home, until_ns = self._homes.get(key, (None, 0))
+        if clock.now_ns() >= until_ns:
+            home = None
+        asked: list[Branch] = []
+        reply = await ask_in_turn(call, _noted(self._choices(call, key, home), asked))
+        if home is None or home is asked[-1]:
+            self._remember(key, asked[-1])
+        return reply
+
+    def _choices(self, call: Call, key: bytes, home: Branch | None) -> Iterator[Choice]:
+        """Return the home of the conversation if it is available, then the branches by hash."""
+        ranks = (_digest(key + salt) for salt in self._salts)
+        by_hash = [branch for _, branch in sorted(zip(ranks, self._branches, strict=True), key=itemgetter(0))]
+        available = [branch for branch in by_hash if branch.available(self._states, call)]
+        others = available or by_hash
+        if home in available:
+            yield home, f"sticky: {home.label}, where the conversation is"
+            others = [branch for branch in available if branch is not home]
+        yield from in_order(others, "sticky" if available else "sticky, none is available")
+
+    def _remember(self, key: bytes, branch: Branch) -> None:
+        self._homes[key] = branch, clock.now_ns() + self._ttl_ns
+        self._homes.move_to_end(key)
+        if len(self._homes) > REMEMBERED:
+            self._homes.popitem(last=False)
+
+
+class _Message(Struct, gc=False):
+    role: str = ""
+    content: Raw = Raw()
+
+
+_messages = msgspec.json.Decoder(list[_Message]).decode
+
+
+def conversation(call: Call) -> bytes | None:
+    """Return the hash of the beginning of the conversation; None: it has none."""
+    body = call.body
+    for name in _KEY_FIELDS:
+        if name in body:
+            return _digest(_joined(call.client, name, raw_bytes(body[name])))
+    parts: list[bytes | memoryview] = [
+        raw_bytes(body[name]) for name in ("system", "instructions", "tools") if name in body
+    ]
+    begun = False
+    for name in ("messages", "input", "prompt"):
+        if name in body:
+            parts.extend(_beginning(raw_bytes(body[name])))
+            begun = call.operation not in WHOLE_OPERATIONS
+    return _digest(_joined(call.client, *parts)) if begun else None
+
+
+def _beginning(data: bytes | memoryview) -> list[bytes | memoryview]:
+    """Return the messages up to the first one of a user, or the first bytes of a text."""
+    try:
+        messages = _messages(data)
+    except (ValueError, RecursionError):  # a text, or a form that only the provider knows
+        return [data[:BEGINNING_BYTES]]
+    parts: list[bytes | memoryview] = []
+    for message in messages:
+        parts.append(bytes(message.content))
+        if message.role == "user":
+            break
+    return parts
+
+
+def _joined(*parts: Any) -> bytes:
+    return b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+def _noted(choices: Iterator[Choice], asked: list[Branch]) -> Iterator[Choice]:
+    """Return `choices`, and append the branch of each to `asked` when it is taken."""
+    for choice in choices:
+        asked.append(choice[0])
+        yield choice
+
+
+sticky = Policy(Sticky, example='sticky("a/x", "b/x", ttl="10m")', alternatives=True, needs_stream=())

@@ -1,0 +1,60 @@
+"""The gateway's paths for requests to models: what each path requests, and in which API format."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from splitsecond.core.service import Operation
+from splitsecond.core.wire.client_format import FORMATS, OPENAI_CHAT, ClientFormat, listing_at, listing_format
+
+
+class Endpoint(Struct, frozen=True):
+    """Operation and API format of a path. `counts`: it returns only the number of tokens of the request.
+
+    `model`, `stream`: what the path says instead of the body; "" and None: nothing.
+    """
+
+    operation: Operation
+    format: ClientFormat
+    counts: bool = False
+    model: str = ""
+    stream: bool | None = None
+
+
+ENDPOINTS: dict[str, Endpoint] = {
+    path: Endpoint(operation, form) for form in FORMATS for path, operation in form.paths.items()
+} | {
+    form.counting.path: Endpoint("chat", form, counts=True) for form in FORMATS if form.counting and form.counting.path
+}
+
+
+def endpoint_at(path: str) -> Endpoint | None:
+    """Return the endpoint at `path`; None if the path has no endpoint."""
+    found = ENDPOINTS.get(path)
+    if found is not None or path[-1:] == "/":
+        return found
+    for form in FORMATS:
+        for root in form.method_roots:
+            if path.startswith(root):
+                model, _, method = path[len(root) :].rpartition(":")
+                if model and method in form.methods:
+                    return Endpoint("chat", form, model=model, stream=form.methods[method])
+                if model and form.counting is not None and method == form.counting.method:
+                    return Endpoint("chat", form, counts=True, model=model, stream=False)
+    return None
+
+
+def format_at(path: str, headers: Mapping[bytes, bytes]) -> ClientFormat:
+    """Return the API format of errors at `path`: OpenAI's where no format has a path."""
+    endpoint = endpoint_at(path)
+    if endpoint is not None:
+        return endpoint.format
+    below = next((form for form in FORMATS if form.root and path.startswith(form.root)), None)
+    listing = listing_format(path, headers)
+    return below or (OPENAI_CHAT if listing is None else listing[0])
+
+
+def near_path(path: str) -> str:
+    """Return the existing path that differs from `path` only by ``/v1`` at its beginning; "" if there is none."""
+    near = ("/v1" + path, path.removeprefix("/v1"))
+    return next((each for each in near if each in ENDPOINTS or listing_at(each, {}) is not None), "")

@@ -1,0 +1,270 @@
+"""Calls in flight, and the record of each call when it and all its attempts have ended.
+
+Observations travel with their call: the call's notes carry the observer that receives the observation of each attempt.
+An attempt may end after its call, because the connection of a complete answer is read to its end for a short time. The
+call's notes count the requests that were sent, and each leaves one observation, so the record is written as soon as
+that many have arrived. `flush` writes the records that still wait.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from splitsecond.core import clock
+from splitsecond.core.errors import CLIENT_LEFT, AllFailed, Fault
+from splitsecond.core.internal_errors import contained, report_internal_error
+from splitsecond.core.money.closed_early import BillingRule, CostRange, complete_tokens, cost_range
+from splitsecond.core.observation import Observation, Outcome
+from splitsecond.core.service import Call
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.machinery.call_observation import call_observations
+from splitsecond.routing.machinery.fault_handling import NOT_TRANSLATABLE, ejected
+from splitsecond.routing.router.prompt_tokens import prompt_size
+from splitsecond.routing.router.redaction import redact
+from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS, most_output_tokens
+
+MOST_WAITING = 4096
+"""Ended calls that wait for an observation. Beyond that the oldest is recorded without it."""
+SERVER_ERROR = 500
+CHARACTERS_PER_TOKEN = 4
+"""Estimate for answers whose tokens were not counted."""
+BROKEN_OFF = "broken_off"
+"""Fault of an answer that was not delivered to its end: the process stopped, or has a bug."""
+
+RecordSink = Callable[[CallRecord], None]
+
+
+class OpenCall(Struct, kw_only=True):
+    """One call in flight. Its caller fills in the result.
+
+    `release` is called when the call and its attempts have ended; it releases what was reserved for the call.
+    `charged`: the cost counts against a limit. `target`: the target that answers, "" before that. `fault`: what the
+    client received, or would have. `complete`: the client received everything. `recorded`: the record is written.
+    """
+
+    call: Call
+    route: str
+    first_token_ns: int | None = None
+    target: str = ""
+    fault: Fault | None = None
+    status: int = 0
+    complete: bool = False
+    end_ns: int = 0
+    attempts: list[Observation] = []
+    release: Callable[[], None] | None = None
+    charged: bool = True
+    recorded: bool = False
+
+    @property
+    def has_all_attempts(self) -> bool:
+        """Whether every attempt so far has ended and left its observation."""
+        return len(self.attempts) >= self.call.notes.attempts
+
+
+class CallTracker:
+    """Calls in flight. Each of `sinks` gets the record of a call when it has ended.
+
+    `charge` gets a client's name and an attempt, whose tokens are estimated if they were not counted. `context` returns
+    the context length of a target, None if it is not known.
+    """
+
+    def __init__(
+        self,
+        *sinks: RecordSink,
+        charge: Callable[[str, Observation], None] | None = None,
+        context: Callable[[str], int | None] = lambda target: None,
+    ) -> None:
+        self._sinks = sinks
+        self._charge = charge
+        self._context = context
+        self._waiting: OrderedDict[str, OpenCall] = OrderedDict()
+        self._all_recorded: asyncio.Future[None] | None = None
+
+    def open(
+        self, call: Call, route: str, release: Callable[[], None] | None = None, *, charged: bool = True
+    ) -> OpenCall:
+        """Track a new `call` for the model `route`, and observe its attempts. See `OpenCall`."""
+        open_call = OpenCall(call=call, route=route, release=release, charged=charged)
+        call.notes.observer = partial(self._observe, open_call)
+        return open_call
+
+    def close(self, open_call: OpenCall, status: int, *, complete: bool = True) -> None:
+        """Record the end of a call. `status`: what its client received; 0 if nothing could be sent."""
+        open_call.status = status or SERVER_ERROR
+        open_call.complete = complete
+        open_call.end_ns = clock.now_ns()
+        if open_call.has_all_attempts:
+            self._record(open_call)
+            return
+        self._waiting[open_call.call.id] = open_call
+        if len(self._waiting) > MOST_WAITING:
+            oldest = self._waiting.popitem(last=False)[1]
+            self._record(oldest)
+            oldest.call.notes.observer = partial(self._observe, oldest)  # its last attempts still have to be charged
+
+    async def wait_for_attempts(self) -> None:
+        """Wait until no ended call lacks an observation."""
+        if self._waiting:
+            self._all_recorded = asyncio.get_running_loop().create_future()
+            await self._all_recorded
+
+    def flush(self) -> None:
+        """Write the records that still wait for an observation, because the process ends."""
+        while self._waiting:
+            self._record(self._waiting.popitem(last=False)[1])
+
+    def _observe(self, open_call: OpenCall, attempt: Observation) -> None:
+        if open_call.recorded and open_call.has_all_attempts:
+            return
+        call = open_call.call
+        if attempt.token_source == "estimate":
+            # so that the log, the metrics and the charge agree
+            attempt = with_estimated_tokens(attempt, call, self._context)
+        open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
+        if open_call.charged and self._charge is not None:
+            with contained("observer"):
+                self._charge(call.client, with_estimated_tokens(attempt, call, self._context))
+        if open_call.recorded:
+            if open_call.has_all_attempts:
+                call.notes.observer = None  # see `_record`
+            return
+        if open_call.end_ns and open_call.has_all_attempts:
+            del self._waiting[call.id]
+            with contained("observer"):
+                self._record(open_call)
+            if self._all_recorded is not None and not self._waiting:
+                if not self._all_recorded.done():
+                    self._all_recorded.set_result(None)
+                self._all_recorded = None
+
+    def _record(self, open_call: OpenCall) -> None:
+        open_call.recorded = True
+        open_call.call.notes.observer = None  # it holds the call, which holds the notes: a reference cycle
+        if open_call.release is not None:
+            with contained("observer"):
+                open_call.release()
+        record = call_record(open_call)
+        for sink in self._sinks:
+            try:
+                sink(record)
+            except Exception as error:
+                report_internal_error("observer", error)
+
+
+def with_estimated_tokens(
+    attempt: Observation, call: Call, context: Callable[[str], int | None] = lambda target: None
+) -> Observation:
+    """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none
+    or reports counts that cannot be true.
+
+    Otherwise a client that leaves before the count, which comes last, would not pay for its prompts. `context`: see
+    `CallTracker`.
+    """
+    if attempt.input_tokens is not None and attempt.output_tokens is not None and attempt.token_source == "usage":
+        return attempt
+    failed = attempt.fault is not None and attempt.fault.type != "TimedOut" and attempt.first_token_ns is None
+    if attempt.sent_ns is None or failed:
+        return attempt  # providers do not bill these
+    given = attempt.input_tokens
+    if given is None:
+        estimate = call.notes.estimate
+        prompt = prompt_size(call) if estimate is None else estimate.prompt
+        given = prompt.within(context(attempt.target))
+    made = attempt.output_tokens or 0
+    if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
+        made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)
+    return msgspec.structs.replace(attempt, input_tokens=given, output_tokens=made)
+
+
+def call_cost(
+    open_call: OpenCall, cost: Callable[[Observation], float | None], stops_billing: BillingRule
+) -> CostRange | None:
+    """Return the cost of all attempts of a call, losers included; None if it is not known, or not yet.
+
+    A prompt that was not counted is as long as that of another attempt, as in the metrics and in `splitsecond cost`.
+    """
+    if not open_call.has_all_attempts:
+        return None
+    call, attempts = open_call.call, open_call.attempts
+    total = prompt = None
+    if len(attempts) > 1:
+        prompt = next((each.input_tokens for each in attempts if each.input_tokens is not None), None)
+    for attempt in attempts:
+        if attempt.input_tokens is None and prompt is not None:
+            attempt = msgspec.structs.replace(attempt, input_tokens=prompt)
+        billed = with_estimated_tokens(attempt, call)
+        if attempt.closed_early:
+            whole_tokens = complete_tokens(attempts) or USUAL_OUTPUT_TOKENS
+            own = cost_range(
+                billed,
+                cost,
+                stops_billing(attempt.target),
+                whole_tokens=whole_tokens,
+                most_tokens=most_output_tokens(call) or whole_tokens,
+            )
+            if own is None:
+                return None
+        elif (usd := cost(billed)) is not None:
+            own = CostRange(usd, usd, usd)
+        else:
+            return None
+        total = own if total is None else total.plus(own)
+    return CostRange() if total is None else total
+
+
+def decisive(fault: Fault) -> Fault:
+    """Return the failure that decides what the client receives: the first of a target that was sent a request."""
+    if not isinstance(fault, AllFailed):
+        return fault
+    sent = (cause for cause in fault.causes if not ejected(cause) and cause.kind != NOT_TRANSLATABLE)
+    return next(sent, fault.causes[0])
+
+
+def call_record(open_call: OpenCall) -> CallRecord:
+    """Return the record of an ended call."""
+    call = open_call.call
+    ok = open_call.complete and open_call.fault is None and open_call.status < 400
+    record = CallRecord(  # with more than 15 arguments Python would build a dictionary of them
+        call=call.id,
+        start_ns=call.start_ns,
+        end_ns=open_call.end_ns,
+        first_token_ns=open_call.first_token_ns,
+        route=open_call.route,
+        client=call.client,
+        operation=call.operation,
+        stream=call.stream,
+        status=open_call.status,
+        cache=call.notes.cache,
+        target=open_call.target,
+        outcome="ok" if ok else _outcome(open_call),
+        fault="" if ok else _fault(open_call),
+        traceparent=call.hints.get("traceparent", ""),
+        attempts=_with_roles(open_call),
+    )
+    msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())  # it is new, and nobody has seen it
+    if len(open_call.attempts) > 1:
+        record = msgspec.structs.replace(record, output_limit=most_output_tokens(call))
+    return record
+
+
+def _outcome(open_call: OpenCall) -> Outcome:
+    return "cancelled" if open_call.status == CLIENT_LEFT else "failed"
+
+
+def _fault(open_call: OpenCall) -> str:
+    if open_call.fault is not None:
+        return decisive(open_call.fault).kind
+    return "" if open_call.complete or open_call.status == CLIENT_LEFT else BROKEN_OFF
+
+
+def _with_roles(open_call: OpenCall) -> tuple[Observation, ...]:
+    attempts = open_call.attempts
+    if open_call.target and len(attempts) == 1:
+        return (msgspec.structs.replace(attempts[0], role="winner"),)
+    if open_call.target and attempts:
+        return tuple(call_observations(attempts, target=open_call.route, condition="", role="measured")[:-1])
+    return tuple(msgspec.structs.replace(attempt, role="loser") for attempt in attempts)  # none of them answered

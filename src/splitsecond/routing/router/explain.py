@@ -1,0 +1,44 @@
+"""Explanation of a route: where its calls would go now, why, and the state of each of its targets."""
+
+from msgspec import Struct
+
+from splitsecond.routing.construction.expression import Expression, targets
+from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.routing.targets.target_state import TargetStatus
+from splitsecond.routing.targets.target_states import TargetStates
+
+PROMPT = "Which is faster, light or sound? Answer in one sentence."
+CALLS = 100
+
+
+class TargetExplained(Struct, frozen=True):
+    """One target: its state, and its prices, region and limits."""
+
+    status: TargetStatus
+    facts: TargetInfo
+
+
+class Explained(Struct, frozen=True, kw_only=True):
+    """One route. `choices`: where `calls` calls would go. `source`: the process or the log that this is based on."""
+
+    route: str
+    policy: str
+    calls: int
+    choices: list[PreviewedChoice]
+    targets: list[TargetExplained]
+    source: str = ""
+
+
+async def explained(
+    route: str, expression: Expression, states: TargetStates, *, prompt: str = PROMPT, source: str = ""
+) -> Explained:
+    """Explain `route`, served by the policy `expression`, for a chat with this `prompt`."""
+    return Explained(
+        route=route,
+        policy=repr(expression),
+        calls=CALLS,
+        choices=await preview(expression, states, sample(prompt), calls=CALLS),
+        targets=[TargetExplained(states.status(name), states.info(name)) for name in targets(expression)],
+        source=source,
+    )

@@ -1,0 +1,194 @@
+"""The router: one HTTP client, the states of all targets, the routes, prices, the call tracker and the log.
+
+The gateway, `batch`, `explain` and the public API each build one. Requests go through `service(model)`, or through
+`call`, which also tracks the call from its start to its record.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.service import Service
+from splitsecond.core.transport.client import Client
+from splitsecond.core.upstream.attempt_config import Observer
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.validation import nearest
+from splitsecond.core.wording import counted_as
+from splitsecond.routing.construction.expression import Expression, TargetName, targets
+from splitsecond.routing.router.call_tracker import CallTracker, RecordSink
+from splitsecond.routing.router.explain import PROMPT, Explained, explained
+from splitsecond.routing.router.routes import Routes
+from splitsecond.routing.router.settings import RouterSettings
+from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.router.warm_start import history, open_log
+from splitsecond.routing.targets.target_states import TargetStates
+
+ROUTE = "route"
+"""Name of the only route of a router made from an expression."""
+
+Say = Callable[[str], None]
+
+
+class Router:
+    """Targets, their states, routes and calls. Use it within one event loop, and close it at the end.
+
+    `states`: what is known of each target from its answers. `directory`: prices, regions and limits of the targets.
+    `routes`: the services. `tracker`: the calls in flight. `log`: where their records go, or None.
+    """
+
+    def __init__(
+        self,
+        settings: RouterSettings,
+        *,
+        say: Say = lambda message: None,
+        observe: Observer | None = None,
+        sinks: Iterable[RecordSink] = (),
+        charge: Callable[[str, Observation], None] | None = None,
+        chance: Random | None = None,
+        log_process: Path | None = None,
+        worker: int = 0,
+    ) -> None:
+        """Open the log and build all routes.
+
+        `say` reports problems that do not stop the router. `observe` gets each attempt after the target states did.
+        `sinks` get the record of each ended call, before the log. `charge`: see `CallTracker`. `chance`: source of
+        random choices. `log_process` and `worker`: see `Log.open`. Raises `CallerFault` for settings that cannot be
+        built, or a log that cannot be opened.
+        """
+        self.settings = settings
+        self.directory = TargetDirectory(settings)
+        self.states = TargetStates(self.directory.facts, chance=chance)
+        self._say = say
+        self._observer = observe
+        self._client = Client()
+        self.routes = Routes(settings, self._observe, self._client, self.states)  # may raise: before the log's thread
+        self.log = open_log(settings.log, say, process=log_process, worker=worker)
+        self.tracker = CallTracker(
+            *sinks,
+            *([self.log.put] if self.log is not None else []),
+            charge=charge,
+            context=lambda target: self.directory.context_tokens(target),
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._client)
+
+    def service(self, model: str = ROUTE) -> Service:
+        """Return the service of a route or of "provider/model". Raises `CallerFault` for an unknown one."""
+        return self.routes.service(model)
+
+    def renew(self, settings: RouterSettings) -> None:
+        """Serve by other settings from the next request on. Raises `CallerFault`, and then nothing has changed.
+
+        Requests in flight end with the old settings. Connections and target states are kept. The refusals and the rate
+        limit of a key are forgotten if it has changed; a target whose address has changed is untested. The same
+        settings again mean that something has changed elsewhere: targets that refused our key are tried again.
+        """
+        check_settings(settings)
+        before, self.settings = self.settings, settings
+        self.directory = TargetDirectory(settings, self.directory)
+        again = before == settings
+        self.states.renew(
+            self.directory.facts,
+            lambda target: again or _access(before, target) != _access(settings, target),
+            lambda target: _server(before, target) != _server(settings, target),
+        )
+        self.routes = Routes(settings, self._observe, self._client, self.states, self.routes)
+
+    async def learn_prices(self, asked: Iterable[str]) -> None:
+        """Look up the prices of the targets `asked` in the public list, in a child process; about one second.
+
+        A failure is reported: targets without a configured price cannot be used by keys with a limit in dollars.
+        """
+        try:
+            found = await asyncio.to_thread(self.directory.look_up, list(asked))
+            self.directory.learn(found)  # by now another one may be in use
+        except CallerFault as fault:
+            self._say(f"{fault} Targets without a price in the configuration have none.")
+        self.states.renew(self.directory.facts)
+
+    async def warm_start(self) -> int:
+        """Learn how fast targets were from the log and the seed runs. Return the number of attempts read."""
+        found = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
+        ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
+        self.states.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
+        return len(found)
+
+    def routed(self) -> list[str]:
+        """Return the targets that routes name."""
+        return list(dict.fromkeys(name for each in self.settings.routes.values() for name in targets(each)))
+
+    def price(self, target: str) -> Price | None:
+        """Return the price of `target`; None if it is not known."""
+        return self.directory.price(target)
+
+    def cost_usd(self, attempt: Observation) -> float | None:
+        """Return the token cost of an attempt in US dollars; None if its price or token counts are not known."""
+        return self.directory.cost_usd(attempt)
+
+    async def drain(self) -> None:
+        """Wait until the log process, if there is one, has written all records. Call it before `close`."""
+        self.tracker.flush()
+        if self.log is not None:
+            await self.log.drain()
+
+    def close(self) -> None:
+        """Close the connections to all providers, and write all records to the log."""
+        self._client.close()
+        self.tracker.flush()
+        if self.log is not None:
+            self.log.close()
+
+    def _observe(self, attempt: Observation) -> None:
+        self.states.observe(attempt)
+        if self._observer is not None:
+            self._observer(attempt)
+
+
+def check_settings(settings: RouterSettings) -> None:
+    """Raise `CallerFault` if no router can be built from `settings`. Sends nothing and opens nothing."""
+    client = Client()
+    Routes(settings, lambda _: None, client, TargetStates(TargetDirectory(settings).facts))
+    client.close()
+
+
+async def explained_by_history(settings: RouterSettings, route: str, prompt: str = PROMPT, *, say: Say) -> Explained:
+    """Explain `route` as a gateway that starts now would see it: by its log and seed runs. Takes a second or two.
+
+    Raises `CallerFault` for an unknown route or target, or a log that cannot be opened.
+    """
+    expression: Expression | None = settings.routes.get(route)
+    if expression is None:
+        if "/" not in route:
+            message = f"there is no route {route!r} in {settings.source or 'a gateway without a configuration'}"
+            known = f"Routes: {', '.join(settings.routes)}." if settings.routes else "There are none."
+            raise CallerFault(message, kind="unknown_route", hint=f"{nearest(route, settings.routes)} {known}".lstrip())
+        settings.spec(route)
+        expression = TargetName(route)
+    router = Router(settings, say=say)
+    try:
+        await router.learn_prices(targets(expression))
+        attempts = await router.warm_start()
+        warm = f"{counted_as(attempts, 'attempt is', 'attempts are')} in its log and seeds"
+        source = f"a gateway that starts now: none runs; {warm}"
+        return await explained(route, expression, router.states, prompt=prompt, source=source)
+    finally:
+        router.close()
+
+
+def _access(settings: RouterSettings, target: str) -> tuple[TargetSpec, str] | None:
+    """Return the address and key of `target`; None if it cannot be used any more."""
+    try:
+        return settings.spec(target), settings.credential(target)
+    except CallerFault:
+        return None
+
+
+def _server(settings: RouterSettings, target: str) -> tuple[str, str] | None:
+    """Return the address and API format of `target`; None if it cannot be used any more."""
+    found = _access(settings, target)
+    return None if found is None else (found[0].base_url, found[0].dialect)

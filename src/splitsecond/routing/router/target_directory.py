@@ -1,0 +1,221 @@
+"""Prices, regions and limits of targets, and the names of models at each provider.
+
+The configuration comes first, then the public price list, then the catalogue. Reading the price list takes a second and
+much memory, so a child process reads it while the gateway serves already (`look_up`); until then only the configuration
+is known. The names of models are learned with it, to suggest one for an unknown name.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+from msgspec import structs
+
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.prices import PriceLookup, lookup_in_child, replacements
+from splitsecond.core.catalog.provider import Provider, names, split_target
+from splitsecond.core.catalog.speed_tier import factors
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import cost_usd
+from splitsecond.core.observation import Observation
+from splitsecond.core.wire.reasoning import ReasoningStyle, style_for
+from splitsecond.routing.construction.expression import targets as targets_of
+from splitsecond.routing.router.settings import PriceConfig, ProviderSettings, RouterSettings, provider
+from splitsecond.routing.targets.target_info import TargetInfo
+
+PriceState = Literal["known", "unread", "missing"]
+"""unread: the price list has not been read for it yet. missing: it costs money, and neither the configuration nor the
+list has the whole price. A server that needs no key of a provider in the catalogue is "known": without a price, it is
+free."""
+MOST_PRICES = 4096
+"""Prices kept in memory. Clients can name any number of targets."""
+
+
+class TargetDirectory:
+    """Facts about all targets that `settings` allow."""
+
+    def __init__(self, settings: RouterSettings, listed: "TargetDirectory | None" = None) -> None:
+        """`listed`: the directory that this one replaces; what it learned from the price list stays valid."""
+        self._settings = settings
+        self._prices: dict[str, Price | None] = {}
+        self._likes: dict[str, str] = {}
+        self._instead: dict[str, tuple[str, list[str]]] = {}
+        # By the catalogue's names of targets and of providers.
+        self._listed: dict[str, Price | None] = dict(listed._listed) if listed is not None else {}
+        self._contexts: dict[str, int] = dict(listed._contexts) if listed is not None else {}
+        self._models: dict[str, list[str]] = dict(listed._models) if listed is not None else {}
+
+    def look_up(self, targets: Iterable[str]) -> PriceLookup:
+        """Look up `targets` and the models of all usable providers in the price list, for `learn`. Safe in a thread.
+
+        Blocks for about a second. Raises `CallerFault` if the list cannot be read.
+        """
+        wanted = [like for target in targets if (like := self._like(target)) not in self._listed]
+        return lookup_in_child(wanted[:MOST_PRICES], [name for name in self._askable() if name not in self._models])
+
+    def learn(self, listed: PriceLookup) -> None:
+        """Remember what was looked up. Beyond `MOST_PRICES`, the oldest targets that no route names are forgotten, so
+        that targets named by clients cannot displace others."""
+        self._listed |= listed.prices
+        self._contexts |= listed.context_tokens
+        routed = {self._like(target) for target in self._routed()}
+        named = [like for like in self._listed if like not in routed]
+        for like in named[: max(len(named) - MOST_PRICES, 0)]:
+            del self._listed[like]
+            self._contexts.pop(like, None)
+        self._models |= listed.models
+        self._prices.clear()
+        self._instead.clear()
+
+    def instead_of(self, target: str) -> tuple[str, list[str]]:
+        """Return suggestions for a target that is not served: see `core.catalog.prices.replacements`."""
+        found = self._instead.get(target)
+        if found is None:
+            found = self._look_near(target)
+            if len(self._instead) < MOST_PRICES:
+                self._instead[target] = found
+        return found
+
+    def _look_near(self, target: str) -> tuple[str, list[str]]:
+        name, model = split_target(target)
+        about = self._about(target)
+        if about.like:
+            known = [*self._models.get(about.like, ()), *about.models]
+            day, near = replacements(f"{about.like}/{model}", known)
+            return day, [f"{name}/{split_target(each)[1]}" for each in near]
+        routed = (other for owner, other in map(split_target, self._routed()) if owner == name)
+        near = difflib.get_close_matches(model, {*about.models, *routed} - {model})
+        return "", [f"{name}/{each}" for each in near]
+
+    def _routed(self) -> Iterator[str]:
+        return (target for policy in self._settings.routes.values() for target in targets_of(policy))
+
+    def _askable(self) -> list[str]:
+        """Return the providers of the catalogue that clients can name: configured ones, and those with a key."""
+        given = [known.like for known in self._settings.known.values()]
+        keyed = [name for name in names() if provider(name).key_variable(self._settings.environment)]
+        return sorted({*filter(None, given), *keyed})
+
+    def knows(self, target: str) -> bool:
+        """Return whether the price of `target` is known, or known to be missing."""
+        return self.price_state(target) != "unread"
+
+    def price_state(self, target: str) -> PriceState:
+        """Return whether the price of `target` is known: see `PriceState`."""
+        if self.price(target) is not None:
+            return "known"
+        about = self._about(target)
+        entry = self._entry(about.like)
+        if entry is None or not entry.api_key_env:  # a server of your own is free, unless its price has a gap
+            return "known" if about.price is None else "missing"
+        return "missing" if self._like(target) in self._listed else "unread"
+
+    def price(self, target: str) -> Price | None:
+        """Return the price of `target`; None if it is not known."""
+        try:
+            return self._prices[target]
+        except KeyError:
+            pass
+        listed = self._listed.get(self._like(target))
+        given = self._about(target).price
+        found = listed if given is None else self._configured(target, given, listed)
+        if len(self._prices) < MOST_PRICES:  # a missing price is kept too, until `learn` forgets them all
+            self._prices[target] = found
+        return found
+
+    def _configured(self, target: str, given: PriceConfig, listed: Price | None) -> Price | None:
+        """Return the configured price, completed from the list and with the prices of the provider's speed tiers."""
+        found, like = _price(given, listed), self._about(target).like
+        if found is None or not like:
+            return found
+        entry, (model, tier) = provider(like), self._split_tier(target)
+        return structs.replace(found, by_tier=factors(model, tier, entry.tiers, entry.standard_tiers))
+
+    def cost_usd(self, attempt: Observation) -> float | None:
+        """Return the token cost of an attempt in US dollars; None if its price or token counts are not known."""
+        return cost_usd(attempt, self.price(attempt.target))
+
+    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None:
+        """Return the most that so many tokens of `target` can cost: see `Price.dearest_usd`. None: not known."""
+        price = self.price(target)
+        if price is None or not price.by_token:
+            return None
+        return price.dearest_usd(input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier)
+
+    def closing_stops_billing(self, target: str) -> bool | None:
+        """Return whether closing a request stops the billing of its output; None: not known."""
+        entry = self._entry(self._about(target).like)
+        return entry.closing_stops_billing if entry else None
+
+    def output_tokens(self, target: str) -> int | None:
+        """Return the maximum output of `target` in tokens; None if neither configuration nor catalogue has it."""
+        model, about = self._split_tier(target)[0], self._about(target)
+        entry = self._entry(about.like)
+        return about.output_tokens(model) or (entry.model(model).output_tokens if entry else None)
+
+    def context_tokens(self, target: str) -> int | None:
+        """Return the context length of `target` in tokens, also by the price list; None if it is not known."""
+        return self.facts(target).context_tokens or self._contexts.get(self._like(target))
+
+    def facts(self, target: str) -> TargetInfo:
+        """Return all facts about a target, for policies; empty for a name that is no target."""
+        model, tier = self._split_tier(target)
+        about, price = self._about(target), self.price(target)
+        entry = self._entry(about.like)
+        return TargetInfo(
+            provider=about.like or target.partition("/")[0],
+            tier=tier,
+            account=about.account,
+            region=about.region or (entry.region if entry else ""),
+            context_tokens=about.context_tokens(model) or (entry.model(model).context_tokens if entry else None),
+            input_usd=price.input_usd if price else None,
+            cached_usd=price.cached_usd if price else None,
+            output_usd=price.output_usd if price else None,
+            per_hour_usd=price.per_hour_usd if price else None,
+            priced=price.as_of if price else "",
+            closing_stops_billing=self.closing_stops_billing(target),
+            reasons_silently=entry is not None and _always_reasons(entry, model),
+        )
+
+    def _about(self, target: str) -> ProviderSettings:
+        """Return the settings of a target; empty if it is not allowed any more, as its attempts in flight still end."""
+        try:
+            return self._settings.about(target)
+        except CallerFault:
+            return ProviderSettings()
+
+    def _split_tier(self, target: str) -> tuple[str, str]:
+        """Return the model of a target, and its speed tier or ""."""
+        try:
+            return self._settings.split_tier(target)
+        except CallerFault:  # not a target, or a tier that is not known any more
+            return target.partition("/")[2], ""
+
+    def _like(self, target: str) -> str:
+        """Return the name of the target in the catalogue."""
+        found = self._likes.get(target)
+        if found is None:
+            like = self._about(target).like
+            found = f"{like}/{split_target(target)[1]}" if like else target
+            if len(self._likes) < MOST_PRICES:
+                self._likes[target] = found
+        return found
+
+    def _entry(self, like: str) -> Provider | None:
+        return provider(like) if like else None
+
+
+def _always_reasons(entry: Provider, model: str) -> bool:
+    """Return whether the reasoning of the model cannot be switched off. Its efforts are known, and none is "none"."""
+    style = style_for(msgspec.convert(entry.quirks.get("thinking", ()), tuple[ReasoningStyle, ...]), model)
+    return style is not None and bool(style.efforts) and "none" not in style.efforts
+
+
+def _price(given: PriceConfig, listed: Price | None) -> Price | None:
+    """Return the configured price, completed from the list; None if the input or output price is still missing."""
+    given_usd = {name: usd for name, usd in structs.asdict(given).items() if usd is not None}
+    if listed is None and "per_hour_usd" not in given_usd and not {"input_usd", "output_usd"} <= given_usd.keys():
+        return None
+    tiers = () if "input_usd" in given_usd or "output_usd" in given_usd else (listed.tiers if listed else ())
+    return structs.replace(listed or Price(), **given_usd, tiers=tiers, source="configuration")

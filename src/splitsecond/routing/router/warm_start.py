@@ -1,0 +1,79 @@
+"""Observations from before this process started: from the gateway's own log and from runs of the bench."""
+
+import glob
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.log.store.folder import seeds
+from splitsecond.routing.router.settings import LogSettings
+
+if TYPE_CHECKING:
+    from splitsecond.log.store.log import Log, SpentTokens
+
+Aged = tuple[Observation, int]
+"""An earlier attempt, and its age in nanoseconds."""
+
+REMEMBERED = timedelta(days=1)
+"""How far back the log is read. Older attempts say little about today."""
+
+
+def open_log(
+    given: LogSettings | None, say: Callable[[str], None], *, process: Path | None = None, worker: int = 0
+) -> "Log | None":
+    """Open the log; None if none is configured. Raises `CallerFault` if that fails.
+
+    `process` and `worker`: see `Log.open`. With it, a database that is away is no failure: the log process reports it.
+    """
+    if given is None:
+        return None
+    from splitsecond.log.store.log import Log  # imports SQLAlchemy, which a gateway without a log does not need
+
+    away = None if process is None else lambda why: None
+    return Log.open(given.url, keep_days=given.keep_days, say=say, process=process, worker=worker, away=away)
+
+
+def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:
+    """Return earlier attempts: of the run folders that match `patterns`, then of the log.
+
+    What cannot be read is reported with `say` and left out.
+    """
+    found: list[Aged] = []
+    for folder in (Path(each) for pattern in patterns for each in sorted(glob.glob(pattern))):
+        try:
+            found += of_run(folder)
+        except CallerFault as fault:
+            say(f"seeds: {fault}")
+    if log is not None:
+        try:
+            found += [(attempt, round(age_s * clock.NS_PER_S)) for attempt, age_s in log.recent(REMEMBERED)]
+        except CallerFault as fault:
+            say(str(fault))
+    return found
+
+
+def of_run(folder: Path) -> list[Aged]:
+    """Return the attempts of a bench, without the observations of whole calls of a policy, which are no target.
+
+    Raises `CallerFault` if the folder contains no run.
+    """
+    return [(each, round(age_s * clock.NS_PER_S)) for each, age_s in seeds(folder) if "(" not in each.target]
+
+
+def spent_usd(used: "Mapping[str, SpentTokens]", price: Callable[[str], Price | None]) -> float:
+    """Return what the tokens cost in US dollars; targets without a price count as free."""
+    total = 0.0
+    for target, tokens in used.items():
+        if (found := price(target)) is not None:
+            total += found.cost_usd(
+                input_tokens=tokens.input_tokens,
+                output_tokens=tokens.output_tokens,
+                cached_tokens=tokens.cached_tokens,
+                cache_write_tokens=tokens.cache_write_tokens,
+            )
+    return total

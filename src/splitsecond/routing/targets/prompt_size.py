@@ -1,0 +1,127 @@
+"""Estimates of the length of a call's prompt and of its answer, from the bytes of the request.
+
+Nothing is decoded and no tokenizer runs. Speeds and prices of targets differ by factors, and lengths of prompts by
+orders of magnitude, so an error of a fifth in the number of tokens decides nothing, and counting them would cost more
+than most routing decisions save.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from splitsecond.core.service import WHOLE_OPERATIONS, Call
+from splitsecond.core.validation import plain_value
+from splitsecond.core.wire.client_format import client_format
+
+BYTES_PER_TOKEN = 4
+"""About right for English prose in JSON. In other languages and code a token has fewer characters, but more bytes."""
+PICTURE_TOKENS = 1000
+"""Tokens of an inline picture of any size: between what large providers count for a small and for a large one."""
+
+MAX_TOKENS = 10**9
+"""Larger numbers of tokens or answers in a request are read as this one, so that every product of them fits in the
+counters and in the log."""
+USUAL_OUTPUT_TOKENS = 256
+"""The assumed length of an answer while no answer has been observed."""
+
+_PROMPT = frozenset({"messages", "prompt", "input", "system", "instructions", "tools", "query", "documents"})
+PASSED_LIMITS = (
+    ("maxOutputTokens",),
+    ("num_predict",),
+    ("generationConfig", "maxOutputTokens"),
+    ("generation_config", "max_output_tokens"),
+    ("options", "num_predict"),
+)
+"""Paths of limits on output tokens in the words of single API formats; they pass through to the targets."""
+_MAY_HOLD_PICTURES = 16_384
+_LEAST_PICTURE = 2048
+"""Bytes. A shorter run of base64 counts as text; in real text, spaces or escapes end every run much earlier."""
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_match_base64 = re.compile(rb"[A-Za-z0-9+/]*").match
+
+
+def input_tokens(call: Call) -> int:
+    """Return the estimated number of tokens of the prompt, at least 1.
+
+    Policies compare targets with it, several times for one call: it is a typical value, and nothing is decoded for it.
+    For limits and charges see `routing.router.prompt_tokens.conservative_input_tokens`.
+    """
+    size = 0
+    for name, value in call.body.items():
+        if name in _PROMPT:
+            data = raw_bytes(value)
+            size += len(data)
+            if len(data) > _MAY_HOLD_PICTURES:
+                for picture in _picture_sizes(data):
+                    size += PICTURE_TOKENS * BYTES_PER_TOKEN - picture
+    return max(size // BYTES_PER_TOKEN, 1)
+
+
+def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:
+    """Yield the length of each run of base64 in `data` that is long enough for a picture.
+
+    Such a run covers at least one multiple of `_LEAST_PICTURE`, so only the runs around these positions are measured,
+    and each byte is examined at most twice. A regular expression with a least length would start again at each byte of
+    a run that is too short.
+    """
+    done = 0
+    for place in range(0, len(data), _LEAST_PICTURE):
+        if place < done or data[place] not in _BASE64:
+            continue
+        before = bytes(data[max(done, place - _LEAST_PICTURE) : place])
+        begin = place - (len(before) - len(before.rstrip(_BASE64)))
+        found = _match_base64(data, place)
+        done = place if found is None else found.end()
+        if done - begin >= _LEAST_PICTURE:
+            yield done - begin
+
+
+def most_output_tokens(call: Call) -> int | None:
+    """Return the client's limit on output tokens, by the fields of its API format, else by those that pass through.
+
+    None if there is none, or it is not a positive whole number.
+    """
+    body = call.body
+    for name in client_format(call).limit_fields:
+        if name in body and (found := _limit(body[name])) is not None:
+            return found
+    for first, *rest in PASSED_LIMITS:
+        if first in body:
+            value = decoded_fields(body[first]).get(rest[0]) if rest else body[first]
+            if (found := _limit(value)) is not None:
+                return found
+    return None
+
+
+def _limit(value: Any) -> int | None:
+    if isinstance(value, Raw):
+        text = bytes(value)
+        if not text.isdigit():
+            return None
+        value = int(text) if len(text) < 10 else MAX_TOKENS
+    return min(value, MAX_TOKENS) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def decoded_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a JSON object in a body; none for anything else."""
+    fields = plain_value(value)
+    return fields if isinstance(fields, dict) else {}
+
+
+def output_tokens(call: Call, usual: Sequence[float]) -> int:
+    """Return the expected length of the answer in tokens: the mean of the `usual` lengths at the targets in question,
+    at most the client's limit. 0 for embeddings.
+    """
+    if call.operation in WHOLE_OPERATIONS:
+        return 0
+    mean = round(sum(usual) / len(usual)) if usual else USUAL_OUTPUT_TOKENS
+    most = most_output_tokens(call)
+    return max(mean if most is None else min(mean, most), 1)
+
+
+def raw_bytes(value: Raw | Any) -> bytes | memoryview:
+    """Return the JSON of a field of a body, without a copy if it is the client's bytes."""
+    return memoryview(value) if isinstance(value, Raw) else msgspec.json.encode(value)

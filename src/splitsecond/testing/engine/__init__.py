@@ -1,9 +1,0 @@
-"""A real inference engine for tests and demonstrations: llama.cpp's C++ server with a small generated model.
-
-`EngineProcess` starts and stops it; ``python -m splitsecond.testing.engine`` starts it from a shell. It needs the extra
-``splitsecond[engine]``; `available` tells whether that is installed.
-"""
-
-from splitsecond.testing.engine.process import EngineProcess, available
-
-__all__ = ["EngineProcess", "available"]
