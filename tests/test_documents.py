@@ -23,7 +23,10 @@ BLOCK = re.compile(r"^```(?:sh|console)?(?: [^\n]*)?\n(.*?)^```", re.MULTILINE |
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 MODULE = re.compile(r"`((?:[a-z_]+/)+[a-z_*]*(?:\.[a-z]+)?)`")
 """A path of lower-case names, such as `routing/targets` or `benchmarks/instrument.py`."""
-ROOMS = {path.name for path in (ROOT / "src/splitsecond").iterdir() if path.is_dir()} | {"benchmarks", "tests", "docs"}
+SOURCE = ROOT / "src/splitsecond"
+PACKAGES = [path.parent for path in SOURCE.glob("*/__init__.py")]
+ROOMS = [path.parent for path in SOURCE.glob("*/*/__init__.py")]
+FOLDERS = {path.name for path in (*PACKAGES, *ROOMS)} | {"benchmarks", "tests", "docs"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -34,15 +37,15 @@ def test_links_lead_to_files(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_modules_that_are_named_exist(document: Path) -> None:
-    named = [name for name in MODULE.findall(document.read_text("utf-8")) if name.split("/")[0] in ROOMS]
+    named = [name for name in MODULE.findall(document.read_text("utf-8")) if name.split("/")[0] in FOLDERS]
     assert [name for name in named if not _exists(name)] == []
 
 
 def test_the_architecture_names_each_room() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    packages = [path.parent.name for path in (ROOT / "src/splitsecond").glob("*/__init__.py")]
-    assert len(packages) > 10
-    assert [room for room in packages if f"`{room}/`" not in text] == []
+    assert len(ROOMS) > 20
+    assert [room.name for room in ROOMS if not re.search(rf"\b{room.name}/`", text)] == []
+    assert [package.name for package in PACKAGES if not re.search(rf"\b{package.name}[/`]", text)] == []
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
@@ -53,7 +56,7 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
 
 
 def _exists(name: str) -> bool:
-    for folder in (ROOT / "src/splitsecond", ROOT):
+    for folder in (SOURCE, *PACKAGES, ROOT):
         if any(folder.glob(name.rstrip("/"))) or any(folder.glob(f"{name}.py")):
             return True
     return False

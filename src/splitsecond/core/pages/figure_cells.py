@@ -49,7 +49,7 @@ class Remark(Struct, frozen=True, kw_only=True):
 Interval = tuple[float | None, float | None]
 
 
-class Spread(Protocol):
+class Summarised(Protocol):
     """Percentiles of a sample with their intervals, as `log.statistics.summary.Summary` has them."""
 
     needs: dict[str, int]
@@ -57,7 +57,7 @@ class Spread(Protocol):
     def interval(self, percentile: str) -> Interval: ...
 
 
-def cell(spread: Spread, percentile: str) -> FigureCell:
+def cell(spread: Summarised, percentile: str) -> FigureCell:
     """Return the cell of `percentile` ("p50", "p95", "p99") with its interval; a bound that n cannot give is "?"."""
     value: float | None = getattr(spread, percentile)
     if value is None:
