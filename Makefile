@@ -52,7 +52,7 @@ clients-newest: $(BIN)/python
 	@$(PYTHON) -m venv $(NEWEST)/vendors
 	@$(NEWEST)/vendors/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[dev]'
 	@SPLITSECOND_CLIENTS=$(CURDIR)/$(NEWEST) $(NEWEST)/vendors/bin/pytest -q tests/clients/test_clients.py \
-	  tests/gateway/dialects tests/gateway/test_openai_library.py tests/gateway/test_anthropic_library.py
+	  tests/gateway/api_formats tests/gateway/test_openai_library.py tests/gateway/test_anthropic_library.py
 
 # Check the style, the import contract and the types.
 lint: style types

@@ -28,7 +28,7 @@ from splitsecond.log.store.log_process import LogProcessSettings
 GATEWAYS, RATE = 20, 500
 STEADY_S, FULL_S = 60.0, 20.0
 TICK_S = 0.05
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 """Calls of each gateway that wait for its log process while the limit is measured."""
 START_S, END_S = 120.0, 30.0
 
@@ -44,7 +44,7 @@ async def log(folder: Path, server: Server) -> list[str]:
         print(f"{GATEWAYS} gateways × {RATE} calls/s for {STEADY_S:g} s:")
         longest = await _measure(logs, numbers, pids, server, STEADY_S, RATE)
         print(f"  a call is in the log after {longest:.2f} s at most")
-        print(f"as fast as possible for {FULL_S:g} s, {MOST_WAITING:,} calls of each gateway waiting:")
+        print(f"as fast as possible for {FULL_S:g} s, {MAX_WAITING:,} calls of each gateway waiting:")
         await _measure(logs, numbers, pids, server, FULL_S, None)
         await _until_written(logs, numbers, END_S)
         dropped = sum(each.dropped for each in logs)
@@ -81,7 +81,7 @@ async def _measure(
     begin_ns, put, longest_s, most_late_s = clock.now_ns(), 0, 0.0, 0.0
     while (now_s := (clock.now_ns() - begin_ns) / clock.NS_PER_S) < duration_s:
         for each in logs:
-            wanted = MOST_WAITING - each.waiting if rate is None else round(now_s * rate) - put
+            wanted = MAX_WAITING - each.waiting if rate is None else round(now_s * rate) - put
             for _ in range(wanted):
                 each.put(a_call(next(numbers)))
             await asyncio.sleep(0)

@@ -16,7 +16,7 @@ import uvloop
 
 from splitsecond.core.events import Usage
 from splitsecond.core.wire import openai
-from splitsecond.core.wire.dialect import ServerAnswer
+from splitsecond.core.wire.api_format import ServerAnswer
 
 EVENTS = 64
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n%s\r\n\r\n"

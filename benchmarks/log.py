@@ -45,7 +45,7 @@ GOAL_US = 15.0
 PART = 20_000
 US_PER_DAY = 86_400_000_000
 FORTNIGHT_US = 14 * US_PER_DAY
-MOST_WAITING = 2000
+MAX_WAITING = 2000
 """Calls that wait for the thread, as in a busy gateway."""
 PARTITIONS = """
 SELECT relname, pg_total_relation_size(oid), pg_indexes_size(oid) FROM pg_class WHERE relispartition AND relkind = 'r'
@@ -217,7 +217,7 @@ def write_days(url: str, calls: int) -> None:
         for number in range(calls):
             later_us = clock.wall_offset_us() + (US_PER_DAY if number >= calls // 2 else 0)
             log.put_rows(rows(a_call(number), later_us))
-            while log.waiting > MOST_WAITING:
+            while log.waiting > MAX_WAITING:
                 time.sleep(0.01)
         while log.waiting:
             time.sleep(0.01)

@@ -66,7 +66,7 @@ SAMPLE_S = 1.0
 SETTLE_S = 5.0
 WARM_S = 180.0
 """Memory grows until then: deadlines stay on their lists until they expire after two minutes."""
-MOST_GROWTH_MB = 2.0
+MAX_GROWTH_MB = 2.0
 """Allowed in two thirds of the time, for the allocator and a database's cache."""
 MAX_MEMORY_MB = 1200.0
 """Of all processes: the 16 unfinished bodies of 31 MiB that the hostile clients send at a time, and as much again."""
@@ -306,7 +306,7 @@ def _memory_faults(samples: list[tuple[float, bool]]) -> Iterator[str]:
         f"{growth:+.2f} by a regression line through the last {len(late)} samples of calm windows"
         f"{'' if late else ' (too short to judge)'}; at most {peak:.0f}."
     )
-    if growth > MOST_GROWTH_MB:
+    if growth > MAX_GROWTH_MB:
         yield f"memory grew by {growth:.1f} MB"
     if peak > MAX_MEMORY_MB:
         yield f"memory reached {peak:.0f} MB"

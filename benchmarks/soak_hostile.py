@@ -30,7 +30,7 @@ LARGE_BODIES = 4
 PROBE_PAUSE_S = 0.05
 GIVE_UP_S = 20.0
 """How long one hostile act may take before its connection is closed."""
-MOST_RATIO = 2.0
+MAX_RATIO = 2.0
 """Largest p99 of the honest probes in hostile windows, as a multiple of the p99 in calm windows."""
 HEAD = "POST {path} HTTP/1.1\r\nhost: soak\r\ncontent-type: application/json\r\n"
 
@@ -53,7 +53,7 @@ class Probes(msgspec.Struct):
         )
         if self.failed:
             return f"honest probes failed: {dict(self.failed)}"
-        return f"honest probes wait {hostile / calm:.1f} times as long" if hostile > MOST_RATIO * calm else ""
+        return f"honest probes wait {hostile / calm:.1f} times as long" if hostile > MAX_RATIO * calm else ""
 
 
 def is_hostile(now_s: float, began_s: float) -> bool:

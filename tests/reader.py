@@ -81,7 +81,7 @@ def with_providers(folder: Path, provider: RunningProvider, guide: list[Block]) 
         texts["example.toml"] = "\n".join(block.text for block in guide if block.kind == "toml")
     (package / "catalog/providers").mkdir()
     for name, text in texts.items():
-        address = rf'"{provider.origin}\1"' if "\ndialect" in text else f'"{provider.base_url}"'
+        address = rf'"{provider.origin}\1"' if "\napi_format" in text else f'"{provider.base_url}"'
         (package / "catalog/providers" / name).write_text(re.sub(r'"https://[^/"]+(/[^"]*)"', address, text))
     return folder
 

@@ -310,7 +310,7 @@ def _provider(entry: Provider) -> str:
     keys = " or ".join(f"`{name}`" for name in entry.api_key_env) or "none"
     title = f"[{entry.title}]({entry.source})" if entry.source else entry.title
     checked = entry.checked or "not checked"
-    return f"| `{entry.name}` | {title} | {entry.dialect} | {keys} | {regions} | {checked} |\n"
+    return f"| `{entry.name}` | {title} | {entry.api_format} | {keys} | {regions} | {checked} |\n"
 
 
 PAGES: dict[str, Callable[[], str]] = {

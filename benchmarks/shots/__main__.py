@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 SHOTS, PICTURES = ROOT / "build/shots", ROOT / "docs/pictures"
 DATA = SHOTS / "data"
 """The folder in which commands run. It stays, so that single pictures can be made again."""
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 """Largest size of a picture in the repository."""
 SHOWN_LINES = 36
 """Lines of the terminal in README and documents: the beginning."""
@@ -190,8 +190,8 @@ def save(path: Path, data: bytes) -> None:
     """Write a picture. Raises `SystemExit` if it is too large for the repository."""
     path.write_bytes(data)
     print(f"{path.relative_to(ROOT)}: {len(data) / 1000:,.0f} kB", flush=True)
-    if path.parent == PICTURES and len(data) > MOST_BYTES:
-        sys.exit(f"{path.name} has {len(data):,} bytes; the maximum is {MOST_BYTES:,}.")
+    if path.parent == PICTURES and len(data) > MAX_BYTES:
+        sys.exit(f"{path.name} has {len(data):,} bytes; the maximum is {MAX_BYTES:,}.")
 
 
 if __name__ == "__main__":

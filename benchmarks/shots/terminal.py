@@ -29,7 +29,7 @@ SAMPLE_S = 0.5
 """Time between two looks at the terminal."""
 TYPED_S, PLAYED_S, LAST_S = 1.5, 12.0, 10.0
 """Seconds of the animation: the command is typed, the run passes in fast motion, the last screen stays."""
-MOST_FRAMES = 40
+MAX_FRAMES = 40
 CELL_W, CELL_H, FONT = 7.8, 16.5, 13
 COLOURS = {  # pyte's names: on light, on dark
     "default": ("#24292f", "#d6dbe1"),
@@ -74,7 +74,7 @@ def recorded(command: str, folder: Path, columns: int = COLUMNS) -> Frames:
             stream.feed(DIM.sub(_grey, data))
             passed.append(copied(screen))
         process.wait(60)
-    last, passed = passed[-1], passed[:: math.ceil(len(passed) / MOST_FRAMES)]
+    last, passed = passed[-1], passed[:: math.ceil(len(passed) / MAX_FRAMES)]
     return [
         *((TYPED_S / len(typed), screen) for screen in typed),
         *((PLAYED_S / len(passed), screen) for screen in passed),

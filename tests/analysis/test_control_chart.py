@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from splitsecond.bench.statistics.control_chart import (
     HOURS_KNOWN_AFTER,
-    LEAST,
+    MIN,
     SETTLES,
     ControlChart,
     JudgedRound,
@@ -40,10 +40,10 @@ def states(values: Sequence[float]) -> list[str]:
 
 def test_what_is_usual_is_unknown_at_first_and_the_hours_of_the_day_for_two_days() -> None:
     _, found = judged([100.0] * 80)
-    assert [each.state for each in found] == ["learning"] * LEAST + ["usual"] * (80 - LEAST)
-    assert found[LEAST - 1].usual is None
-    early = [each.usual.early for each in found[LEAST:] if each.usual]
-    assert HOURS_KNOWN_AFTER <= LEAST + early.index(False) <= HOURS_KNOWN_AFTER + 3
+    assert [each.state for each in found] == ["learning"] * MIN + ["usual"] * (80 - MIN)
+    assert found[MIN - 1].usual is None
+    early = [each.usual.early for each in found[MIN:] if each.usual]
+    assert HOURS_KNOWN_AFTER <= MIN + early.index(False) <= HOURS_KNOWN_AFTER + 3
     assert not any(early[early.index(False) :])
 
 
@@ -208,7 +208,7 @@ def test_the_limit_of_errors_is_that_of_an_urn(failed: int, past: int, requests:
         chances = chances * (1 - fails) + np.concatenate(([0.0], (chances * fails)[:-1]))
     more = 1 - np.cumsum(chances)
     model = ErrorShareModel()
-    for _ in range(LEAST - 1):
+    for _ in range(MIN - 1):
         model.learn(0.0, ErrorCount(0, 0))
     model.learn(0.0, ErrorCount(failed, past))
     usual = model.expect(0.0, ErrorCount(0, requests))

@@ -84,7 +84,7 @@ def test_one_large_batch_among_small_ones_is_not_enough() -> None:
 
 
 def test_millions_of_values_fit_and_move_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_counts, "MOST_VALUES", 2000)
+    monkeypatch.setattr(value_counts, "MAX_VALUES", 2000)
     monkeypatch.setattr(value_counts, "PENDING", 5000)
     values, cells = some(60_000), np.arange(60_000) % 6
     counts = ValueCounts()

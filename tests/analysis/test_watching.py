@@ -9,7 +9,7 @@ from tests.analysis.made import row
 from splitsecond.bench.findings.findings import ConditionFindings, Run
 from splitsecond.bench.findings.gate import parse_gate
 from splitsecond.bench.findings.watching import RoundNews, WatchHistory, WatchRound
-from splitsecond.bench.statistics.control_chart import LEAST
+from splitsecond.bench.statistics.control_chart import MIN
 from splitsecond.log.statistics.summary import Summary
 
 JITTER = (1.0, 1.03, 0.98, 1.01, 0.96, 1.02, 0.99, 1.04, 0.97, 1.0)
@@ -45,8 +45,8 @@ def words(found: dict[str, list[RoundNews]], condition: str = "c") -> str:
 def test_the_first_rounds_are_counted() -> None:
     _, told = watched(usual(60))
     assert words(told[0]) == "learning what is usual: round 1 of 8."
-    assert words(told[LEAST - 1]).endswith("round 8 of 8.")
-    assert {words(each) for each in told[LEAST:48]} == {"as usual, by the wide limits of the first days."}
+    assert words(told[MIN - 1]).endswith("round 8 of 8.")
+    assert {words(each) for each in told[MIN:48]} == {"as usual, by the wide limits of the first days."}
     assert words(told[-1]) == "as usual."
 
 
@@ -178,7 +178,7 @@ def test_a_gate_compares_with_what_is_usual() -> None:
 
 
 def test_nothing_is_usual_before_there_are_rounds_enough() -> None:
-    assert watched(usual(LEAST - 1))[0].usual([measured()]) == []
+    assert watched(usual(MIN - 1))[0].usual([measured()]) == []
     assert WatchHistory().usual([measured()]) == []
     empty = WatchHistory().findings(60)
     assert (empty.rounds, empty.first, empty.lines, empty.statements) == (0, "", [], [])

@@ -146,7 +146,8 @@ def test_nobody_knows_the_price_of_a_server_of_one_s_own() -> None:
 )
 @pytest.mark.system
 def test_one_name_in_the_list_for_several_addresses(name: str, makers: set[str]) -> None:
-    """Google's models and Anthropic's at Google stand there side by side, and are asked for in different dialects."""
+    """Google's models and Anthropic's at Google stand there side by side, and are asked for in different API
+    formats."""
     assert {model.partition("-")[0] for model in provider_models(provider(name))} == makers
     assert {model.partition("-")[0] for model in lookup_in_child([], [name]).models[name]} == makers
 

@@ -15,8 +15,8 @@ from splitsecond.core.catalog.provider import (
     split_target,
 )
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.upstream.target import DIALECTS
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.upstream.target import API_FORMATS
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.reasoning import style_for
 
 ADDRESS = re.compile(r"https://\S+|http://localhost:\d+\S*|\{[A-Z_]+_ENDPOINT(_[A-Z]+)?\}/\S+")
@@ -162,7 +162,7 @@ def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
 def test_what_the_catalogue_cannot_check_is_known_elsewhere(name: str) -> None:
     found = provider(name)
     msgspec.convert(found.quirks, Quirks)
-    assert found.dialect in DIALECTS
+    assert found.api_format in API_FORMATS
     assert not found.prices or price_list.models(found.prices)
 
 

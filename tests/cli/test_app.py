@@ -18,11 +18,11 @@ from typer.main import get_command
 from splitsecond import __version__
 from splitsecond.cli.app import COMMANDS as COMMANDS_BY_HEADING
 from splitsecond.cli.app import app, main, without_tracebacks
-from splitsecond.cli.options import API_FORMATS
+from splitsecond.cli.options import API_FORMATS as API_FORMAT_NAMES
 from splitsecond.cli.options import USES as USE_NAMES
 from splitsecond.core.errors import CallerFault, NetworkFault
 from splitsecond.core.timing.uses import USES
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 
 NAMES = [command.__name__.removesuffix("_") for listed in COMMANDS_BY_HEADING.values() for command in listed]
 COMMANDS = ("bench", "watch", "demo", "compare", "report", "doctor", "simulate")
@@ -175,5 +175,5 @@ def test_every_command_has_an_example(split: Split, command: str) -> None:
 
 
 def test_help_names_all_allowed_values() -> None:
-    for words, known in ((API_FORMATS, DIALECTS), (USE_NAMES, USES)):
+    for words, known in ((API_FORMAT_NAMES, API_FORMATS), (USE_NAMES, USES)):
         assert words.replace(" or ", ", ").split(", ") == list(known)

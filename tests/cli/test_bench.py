@@ -89,14 +89,14 @@ def test_the_folder_of_a_run(kept_run: Path) -> None:
     assert roles == {"calibration", "warmup", "measured", "cooldown"}
 
 
-@pytest.mark.parametrize(("dialect", "path"), [("anthropic", "/v1"), ("responses", "/v1"), ("gemini", "/v1beta")])
-def test_a_target_of_another_dialect_is_measured_by_the_same_counts(
-    split: Split, simulated: RunningProvider, dialect: str, path: str
+@pytest.mark.parametrize(("api_format", "path"), [("anthropic", "/v1"), ("responses", "/v1"), ("gemini", "/v1beta")])
+def test_a_target_of_another_api_format_is_measured_by_the_same_counts(
+    split: Split, simulated: RunningProvider, api_format: str, path: str
 ) -> None:
-    at = ("--base-url", simulated.origin + path, "--model", simulated.model, "--dialect", dialect)
+    at = ("--base-url", simulated.origin + path, "--model", simulated.model, "--api-format", api_format)
     ended = split("bench", *at, "-c", "1,4", "-n", 4, *FEW, "--out", "run", "--json", "-")
     assert ended.code == 0
-    assert ended.json["asked"]["targets"][0]["dialect"] == dialect
+    assert ended.json["asked"]["targets"][0]["api_format"] == api_format
     for row in ended.json["conditions"]:
         assert (row["errors"], row["token_source"], row["output_tokens"]) == (0, "usage", 20)
         assert row["input_tokens"] == pytest.approx(64, abs=4)  # of 8 prompts, each within a few words

@@ -157,7 +157,7 @@ def test_a_provider_that_caches_nothing(providers: list[RunningProvider], tmp_pa
 
 def test_where_a_prompt_must_be_marked_it_is(providers: list[RunningProvider], tmp_path: Path) -> None:
     ended = bench(
-        providers[0], "--dialect", "anthropic", "--price", "10,20,1,12.5", "--out", tmp_path / "run", "--no-html",
+        providers[0], "--api-format", "anthropic", "--price", "10,20,1,12.5", "--out", tmp_path / "run", "--no-html",
         "--json", "-",
     )  # fmt: skip
     (saving,) = ended.json["cache_savings"]

@@ -22,19 +22,19 @@ def test_a_target_that_works(split: Split, endpoint: list[str]) -> None:
     assert warm["reused"] is True
 
 
-def test_a_target_of_another_dialect(split: Split, simulated: RunningProvider) -> None:
+def test_a_target_of_another_api_format(split: Split, simulated: RunningProvider) -> None:
     at = ("--base-url", simulated.base_url, "--model", simulated.model)
-    ended = split("doctor", *at, "--dialect", "anthropic", "--json", "-")
+    ended = split("doctor", *at, "--api-format", "anthropic", "--json", "-")
     assert ended.code == 0
     assert [seen["finish_reason"] for seen in ended.json["targets"][0]["observations"]] == ["max_tokens"] * 2
 
 
-def test_the_key_goes_where_the_dialect_wants_it(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_goes_where_the_api_format_wants_it(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "my-secret-key")
     refusal = answer(401, '{"type": "error", "error": {"type": "authentication_error", "message": "no"}}')
     with Peer(lambda asked: refusal) as peer:
         at = ("--base-url", peer.base_url, "--model", "m", "--api-key-env", "MY_KEY")
-        assert split("doctor", *at, "--dialect", "anthropic").code == 1
+        assert split("doctor", *at, "--api-format", "anthropic").code == 1
         assert split("doctor", *at).code == 1
     messages, chat = peer.asked
     assert messages.headers["anthropic-version"] == "2023-06-01"

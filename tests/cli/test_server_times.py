@@ -14,12 +14,12 @@ FEW = ("-c", 2, "-n", 6, "--input-tokens", 64, "--output-tokens", 20, "--no-html
 GAPS = 19
 
 
-@pytest.mark.parametrize(("form", "dialect"), [("groq", "openai"), ("", "ollama")])
-def test_theirs_stands_beside_ours(split: Split, tmp_path: Path, form: str, dialect: str) -> None:
+@pytest.mark.parametrize(("form", "api_format"), [("groq", "openai"), ("", "ollama")])
+def test_theirs_stands_beside_ours(split: Split, tmp_path: Path, form: str, api_format: str) -> None:
     (tmp_path / "says.toml").write_text(f'server_timings = "{form}"\n{QUICK}')
     with run_simulator(str(tmp_path / "says.toml")) as (simulated,):
-        base_url = simulated.origin if dialect == "ollama" else simulated.base_url
-        ended = split("bench", "--base-url", base_url, "--model", simulated.model, "--dialect", dialect, *FEW)
+        base_url = simulated.origin if api_format == "ollama" else simulated.base_url
+        ended = split("bench", "--base-url", base_url, "--model", simulated.model, "--api-format", api_format, *FEW)
     assert ended.code == 0
     (row,) = ended.json["conditions"]
     said = row["server_ms"]

@@ -10,7 +10,7 @@ from tests.waiting import WITHIN_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.core.service import Call, Operation
-from splitsecond.core.wire.dialect import Decoder, Quirks
+from splitsecond.core.wire.api_format import Decoder, Quirks
 from splitsecond.core.wire.openai import decoder, encode, fault_from_response
 from splitsecond.simulator.llama_cpp import EngineProcess
 

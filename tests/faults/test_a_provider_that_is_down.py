@@ -21,8 +21,8 @@ from splitsecond.routing.construction.catalogue_of_policies import POLICIES
 from splitsecond.simulator.content.faults import InjectedFault
 
 PER_S = 1
-MOST_A_MINUTE = 6
-MOST_SEEN_LATE = 10
+MAX_A_MINUTE = 6
+MAX_SEEN_LATE = 10
 """Where an answer goes wrong only after seconds: until then it looks well, and others are let through."""
 MINUTE_NS = 60 * clock.NS_PER_S
 FOUND_OUT_S = DEADLINE_S + 10
@@ -97,7 +97,7 @@ def test_it_is_left_alone(policy: str, fault: str, stall: str, seconds: int, tmp
     assert at, "nobody asked it"
     known_ns = at[0] + round(FOUND_OUT_S * clock.NS_PER_S)
     later = [moment for moment in at if moment > known_ns]
-    most = MOST_SEEN_LATE if fault in IN_SECONDS else MOST_A_MINUTE
+    most = MAX_SEEN_LATE if fault in IN_SECONDS else MAX_A_MINUTE
     assert all(sum(begin <= each < begin + MINUTE_NS for each in later) <= most for begin in later)
     assert sum(began_ns > known_ns for began_ns in unserved) <= len(later)
     if fault in AT_THE_HEAD:

@@ -20,7 +20,7 @@ from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 ABSURD = [b"1000000000000000", b"-1", b"12.5", b'"12"', b"true", b"{}", b"1" + b"0" * 400, b"1e400"]
 MESSAGES = [{"role": "user", "content": "hi"}]
 ESTIMATED_INPUT = conservative_input_tokens(Call(id="c", body={"messages": MESSAGES}))
-MOST_INPUT = 10 * ESTIMATED_INPUT
+MAX_INPUT = 10 * ESTIMATED_INPUT
 """A generous bound of the estimate: other API formats have a few more bytes."""
 
 CHAT = {"model": "fast", "messages": MESSAGES}
@@ -36,22 +36,22 @@ CLIENTS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
 TARGETS = ["openai", "anthropic", "responses", "gemini", "ollama", "cohere"]
 
 
-def served_as(dialect: str, usd_per_day: float = 5, price: float = 1) -> Any:
+def served_as(api_format: str, usd_per_day: float = 5, price: float = 1) -> Any:
     """Return the edit of a configuration with target "a" in this format, and a limit of the client's key."""
 
     def edit(text: str) -> str:
         text = text.replace("key: env:CLIENT_KEY}", f"key: env:CLIENT_KEY, usd_per_day: {usd_per_day}}}")
         text = text.replace("{input_usd: 1, output_usd: 1}", f"{{input_usd: {price}, output_usd: {price}}}")
-        return text.replace("api_key: env:KEY_A,", f"api_key: env:KEY_A, dialect: {dialect},")
+        return text.replace("api_key: env:KEY_A,", f"api_key: env:KEY_A, api_format: {api_format},")
 
     return edit
 
 
-def says(dialect: str, kind: str, odd: bytes, number: int = OUTPUT) -> Says:
+def says(api_format: str, kind: str, odd: bytes, number: int = OUTPUT) -> Says:
     """Return a provider whose answers have `odd` in the place of one of their counts, and 1 in that of the other."""
-    body = BODIES[f"{dialect}-{kind}"].replace(str(number).encode(), odd)
+    body = BODIES[f"{api_format}-{kind}"].replace(str(number).encode(), odd)
     body = body.replace(str(INPUT + OUTPUT - number).encode(), b"1")
-    streamed = b"application/x-ndjson" if dialect == "ollama" else b"text/event-stream"
+    streamed = b"application/x-ndjson" if api_format == "ollama" else b"text/event-stream"
     return Says([body], streamed if kind == "stream" else b"application/json", ends=True)
 
 
@@ -91,7 +91,7 @@ def test_every_format_delivers_and_charges_the_estimate(client: str, target: str
             before_usd = limits.spent_usd("web")
             answers.append(await ask(world, client, stream=stream))
             await world.settled()
-            assert 0 < limits.spent_usd("web") - before_usd <= (MOST_INPUT + 1) * 1e-6
+            assert 0 < limits.spent_usd("web") - before_usd <= (MAX_INPUT + 1) * 1e-6
             assert limits.reserved_usd("web") == 0
 
     play('"a/m"', tmp_path, story, a=provider, edit=served_as(target))
@@ -105,7 +105,7 @@ def test_every_format_delivers_and_charges_the_estimate(client: str, target: str
     attempts = logged(tmp_path)
     assert len(attempts) == len(cases)
     for input_tokens, output_tokens, cached, reasoning, source in attempts:
-        assert 0 < input_tokens <= MOST_INPUT
+        assert 0 < input_tokens <= MAX_INPUT
         assert (output_tokens, cached or 0, reasoning or 0, source) == (1, 0, 0, "estimate")
 
 
@@ -123,7 +123,7 @@ def test_absurd_usage_makes_no_call_free(stream: bool, kind: str, odd: bytes, tm
         spent_usd = world.worker._limits.spent_usd("web")
         estimate_usd = statuses.count(200) * (ESTIMATED_INPUT + 1) * 0.05
         assert spent_usd == pytest.approx(estimate_usd)
-        assert spent_usd < 5 + (MOST_INPUT + 1) * 0.05
+        assert spent_usd < 5 + (MAX_INPUT + 1) * 0.05
 
     play('"a/m"', tmp_path, story, a=says("openai", kind, odd), edit=served_as("openai", price=50_000))
     admitted = statuses.count(200)

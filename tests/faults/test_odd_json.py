@@ -26,7 +26,7 @@ REQUESTS: list[tuple[str, Any]] = SEEDS["requests"]
 TARGETS = ("openai", "anthropic", "responses", "gemini", "ollama", "cohere")
 CONFIG = "keys: [{name: web, key: env:CLIENT_KEY, usd_per_day: 100000, requests_per_minute: 100000}]\nproviders:\n" + (
     "".join(
-        f"  {name}: {{base_url: 'http://127.0.0.1:{port}/v1', dialect: {name}, api_key: env:KEY_A, "
+        f"  {name}: {{base_url: 'http://127.0.0.1:{port}/v1', api_format: {name}, api_key: env:KEY_A, "
         "price: {input_usd: 1, output_usd: 1}}\n"
         for port, name in enumerate(TARGETS, 1)
     )
@@ -96,8 +96,8 @@ def encoded(value: Any) -> bytes:
 class Odd:
     """A provider that answers with a stream or a whole answer, as it is asked, or with an error."""
 
-    def __init__(self, dialect: str, stream: list[Any], whole: Any, error: tuple[int, Any] | None = None) -> None:
-        self.dialect = dialect
+    def __init__(self, api_format: str, stream: list[Any], whole: Any, error: tuple[int, Any] | None = None) -> None:
+        self.api_format = api_format
         self.stream = stream
         self.whole = whole
         self.error = error
@@ -117,7 +117,7 @@ class Odd:
 
     def _event(self, event: Any) -> bytes:
         data = b"[DONE]" if event == "[DONE]" else encoded(event)
-        if self.dialect == "ollama":
+        if self.api_format == "ollama":
             return data + b"\n"
         name = event.get("type") if isinstance(event, dict) else None
         return (
@@ -162,20 +162,20 @@ def played(provider: Odd, path: str, body: Any) -> Visitor:
 
     with tempfile.TemporaryDirectory() as folder:
         providers: dict[str, Any] = dict.fromkeys(TARGETS, provider)
-        play(f'"{provider.dialect}/m"', Path(folder), story, edit=configured, **providers)
+        play(f'"{provider.api_format}/m"', Path(folder), story, edit=configured, **providers)
     return found[0]
 
 
-def usual(dialect: str) -> Odd:
-    return Odd(dialect, SEEDS["streams"][dialect], SEEDS["wholes"][dialect])
+def usual(api_format: str) -> Odd:
+    return Odd(api_format, SEEDS["streams"][api_format], SEEDS["wholes"][api_format])
 
 
-def odd_answers(dialect: str, choose: Choose) -> Odd:
+def odd_answers(api_format: str, choose: Choose) -> Odd:
     error = choose([*[None] * 20, *SEEDS["errors"]])
     return Odd(
-        dialect,
-        odd(SEEDS["streams"][dialect], choose),
-        odd(SEEDS["wholes"][dialect], choose),
+        api_format,
+        odd(SEEDS["streams"][api_format], choose),
+        odd(SEEDS["wholes"][api_format], choose),
         None if error is None else (error[0], odd(error[1], choose)),
     )
 
@@ -199,19 +199,19 @@ def plain(path: str) -> dict[str, Any]:
 @examples(60)
 @given(st.sampled_from(REQUESTS), st.sampled_from(TARGETS), st.data())
 def test_an_odd_request_is_answered_in_the_clients_format(
-    request: tuple[str, Any], dialect: str, data: st.DataObject
+    request: tuple[str, Any], api_format: str, data: st.DataObject
 ) -> None:
     path, body = request
-    played(usual(dialect), path, odd(body, lambda among: data.draw(st.sampled_from(among))))
+    played(usual(api_format), path, odd(body, lambda among: data.draw(st.sampled_from(among))))
 
 
 @examples(60)
 @given(st.sampled_from(REQUESTS), st.booleans(), st.sampled_from(TARGETS), st.data())
 def test_an_odd_answer_is_passed_on_in_the_clients_format(
-    request: tuple[str, Any], stream: bool, dialect: str, data: st.DataObject
+    request: tuple[str, Any], stream: bool, api_format: str, data: st.DataObject
 ) -> None:
     path, _ = request
-    answers = odd_answers(dialect, lambda among: data.draw(st.sampled_from(among)))
+    answers = odd_answers(api_format, lambda among: data.draw(st.sampled_from(among)))
     played(answers, path, plain(path) | {"stream": stream})
 
 
@@ -251,10 +251,10 @@ def test_a_client_whose_format_has_one_choice_gets_the_first(stream: bool) -> No
     assert client.body.count(b'"name":"f"') == client.body.count(b'"content":"hi"') == 1
 
 
-@pytest.mark.parametrize("dialect", ["anthropic", "responses"])
-def test_a_count_of_tokens_that_is_no_object_is_estimated(dialect: str) -> None:
-    path = "/v1/messages/count_tokens" if dialect == "anthropic" else "/v1/responses/input_tokens"
-    client = played(Odd(dialect, [], [1, 2]), path, plain(path))
+@pytest.mark.parametrize("api_format", ["anthropic", "responses"])
+def test_a_count_of_tokens_that_is_no_object_is_estimated(api_format: str) -> None:
+    path = "/v1/messages/count_tokens" if api_format == "anthropic" else "/v1/responses/input_tokens"
+    client = played(Odd(api_format, [], [1, 2]), path, plain(path))
     assert (client.status, client.headers["x-splitsecond-estimated"]) == (200, "input_tokens")
 
 

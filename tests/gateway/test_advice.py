@@ -12,7 +12,7 @@ from tests.gateway.visitor import visits
 from splitsecond.core.catalog.prices import PriceLookup
 from splitsecond.core.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault
 from splitsecond.core.timing.timeline import record_fault
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.gateway.http.advice import NOT_YOURS, Advice
 from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.routing.configuration.reading import read
@@ -107,16 +107,16 @@ DOORS: dict[str, dict[str, Any]] = {
 }
 PATHS = {"gemini": "/v1beta", "cohere": "/v2", "ollama": ""}
 PROVIDER = """
-  {name}-well: {{dialect: {name}, base_url: {url}, api_key: env:{name}}}
-  {name}-locked: {{dialect: {name}, base_url: {url}, api_key: env:{name}-2, headers: {{x-splitsecond-fault: "401"}}}}
+  {name}-well: {{api_format: {name}, base_url: {url}, api_key: env:{name}}}
+  {name}-locked: {{api_format: {name}, base_url: {url}, api_key: env:{name}-2, headers: {{x-splitsecond-fault: "401"}}}}
 """
 
 
 @pytest.mark.parametrize("path", DOORS)
 def test_every_client_is_told_so_of_every_provider(configured: Configured, path: str) -> None:  # noqa: F811
-    """Refusals as the simulator's dialects say them: of a model that it has not, and of a key."""
+    """Refusals as the simulator's API formats say them: of a model that it has not, and of a key."""
     base = configured("").providers["sim"].base_url.removesuffix("/v1")
-    spoken = {name: f"{base}{PATHS.get(name, '/v1')}" for name in DIALECTS if name != "replicate"}
+    spoken = {name: f"{base}{PATHS.get(name, '/v1')}" for name in API_FORMATS if name != "replicate"}
     providers = "".join(PROVIDER.format(name=name, url=url) for name, url in spoken.items())
     routes = "".join(f"  {name}: {{policy: '\"{name}-well/quick\"'}}\n" for name in spoken)
     keys = {variable: f"a-key-for-{variable}" for name in spoken for variable in (name, f"{name}-2")}

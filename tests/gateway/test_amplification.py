@@ -12,7 +12,7 @@ from tests.upstream.scripted_client import ScriptedExchange
 from splitsecond.core.transport.client import Client
 from splitsecond.core.transport.exchange import Origin, Receiver, Request
 from splitsecond.core.upstream.spec import TargetSpec
-from splitsecond.core.upstream.target import DIALECTS, connect
+from splitsecond.core.upstream.target import API_FORMATS, connect
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -104,20 +104,20 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 
 class Calling(Answering):
-    """A provider of the API format `dialect` that calls every function of a request many times."""
+    """A provider of the API format `api_format` that calls every function of a request many times."""
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, api_format: str) -> None:
         super().__init__()
-        self._dialect = dialect
+        self._api_format = api_format
 
     async def send(
         self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int
     ) -> ScriptedExchange:
         names = list(function_names(msgspec.json.decode(request.body).get("tools")))
-        dialect: Any = DIALECTS[self._dialect]
-        writer = dialect.StreamWriter("chat", "m", id="x", created=1)
+        api_format: Any = API_FORMATS[self._api_format]
+        writer = api_format.StreamWriter("chat", "m", id="x", created=1)
         parts = [writer.opening(), *(writer.token("Hi. ") for _ in range(TIMES))]
-        for number, name in enumerate(names * TIMES if self._dialect != "replicate" else []):
+        for number, name in enumerate(names * TIMES if self._api_format != "replicate" else []):
             parts += [writer.tool_call(name, f"call_{number}"), writer.token('{"input":"a"}', "tool")]
         self.parts = (b"".join([*parts, writer.finish("stop"), writer.done()]),)
         return await super().send(origin, request, receiver, connect_deadline_ns=connect_deadline_ns)
@@ -163,12 +163,12 @@ def lengthened(value: Any, word: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("dialect", [dialect for dialect in DIALECTS if dialect != "replicate"])
+@pytest.mark.parametrize("api_format", [api_format for api_format in API_FORMATS if api_format != "replicate"])
 @pytest.mark.parametrize("path", REQUESTS)
-def test_no_text_of_a_client_is_copied_often(path: str, dialect: str) -> None:
+def test_no_text_of_a_client_is_copied_often(path: str, api_format: str) -> None:
     async def main() -> None:
-        spec = TargetSpec(name="fake/model", base_url="http://x.test/v1", model="m", dialect=dialect)
-        transport = Calling(dialect)
+        spec = TargetSpec(name="fake/model", base_url="http://x.test/v1", model="m", api_format=api_format)
+        transport = Calling(api_format)
         target = connect(spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True)
         routes: Any = OneRoute(target)
         gateway = Gateway(routes)

@@ -16,7 +16,7 @@ from splitsecond.core.service import Call, Service
 from splitsecond.core.upstream import transcoding
 from splitsecond.core.upstream.target import Target
 from splitsecond.core.wire import cohere
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.routing.batch.batch_file import read, result_ids
 from splitsecond.routing.construction.building import build
@@ -60,7 +60,7 @@ BODY_BYTES = 32 << 20
 class Routes(OneRoute):
     """A single model whose provider counts no tokens for others."""
 
-    def counting(self, model: str, dialect: str) -> Target | None:
+    def counting(self, model: str, api_format: str) -> Target | None:
         return None
 
 
@@ -138,7 +138,7 @@ def test_a_body_of_millions_of_values_takes_memory_in_proportion_to_its_bytes(
 
     def call(values: bytes) -> Call:
         body = {"model": Raw(b'"m"'), "messages": Raw(b'[{"role":"user","content":"a"}]'), field: Raw(values)}
-        return Call(id="c", body=body, dialect="responses" if field == "input" else "openai")
+        return Call(id="c", body=body, api_format="responses" if field == "input" else "openai")
 
     def translate(values: bytes) -> None:
         with pytest.raises(CallerFault, match="more than 500,000 values") as caught:

@@ -136,7 +136,7 @@ keys:
   - {name: other, key: env:NOT_SET}
 providers:
   grok: {api_key: env:X}
-  ours: {base_url: "ftp://x", dialect: opnai, headers: {Host: x}, timeouts: {connect: fast}}
+  ours: {base_url: "ftp://x", api_format: opnai, headers: {Host: x}, timeouts: {connect: fast}}
   spaced: {base_url: "http://h h/v1"}
 routes:
   fast: {policy: 'race("groq/m", "ours/x")'}
@@ -154,7 +154,7 @@ def test_all_mistakes_are_found_at_once() -> None:
         "the file",
         "listen",
         "providers.grok",
-        "providers.ours.dialect",
+        "providers.ours.api_format",
         "providers.ours.base_url",
         "providers.ours.headers.Host",
         "providers.ours.timeouts",

@@ -17,6 +17,7 @@ from splitsecond.core.events import Broken, Done, Event, Token, Usage
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream.target import Target
 from splitsecond.core.wire import anthropic, responses
+from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
 from splitsecond.core.wire.assembly import Assembly
 from splitsecond.core.wire.client_format import (
     ANTHROPIC_MESSAGES,
@@ -25,7 +26,6 @@ from splitsecond.core.wire.client_format import (
     OLLAMA_CHAT,
     OPENAI_RESPONSES,
 )
-from splitsecond.core.wire.dialect import CalledTool, ServerAnswer
 from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.gateway.http.counting import count_tokens
 from splitsecond.routing.requests.endpoints import ENDPOINTS, Endpoint, endpoint_at, format_at
@@ -39,20 +39,20 @@ COUNTS = Usage(0, 9, 5)
 END = {"stop_reason": "max_tokens"}
 
 
-def call(dialect: Spoken) -> Call:
-    return Call(id="req-1", body={}, dialect=dialect)
+def call(api_format: Spoken) -> Call:
+    return Call(id="req-1", body={}, api_format=api_format)
 
 
-def new_relay(dialect: Spoken) -> StreamRelay:
-    return CLIENT_FORMATS[dialect].relay(call(dialect), "x/m", usage=False)
+def new_relay(api_format: Spoken) -> StreamRelay:
+    return CLIENT_FORMATS[api_format].relay(call(api_format), "x/m", usage=False)
 
 
-def new_assembly(dialect: Spoken) -> Assembly:
-    return CLIENT_FORMATS[dialect].assembly()
+def new_assembly(api_format: Spoken) -> Assembly:
+    return CLIENT_FORMATS[api_format].assembly()
 
 
-def streamed(dialect: Spoken) -> bytes:
-    writer = WIRES[dialect].StreamWriter("chat", "m", id="id_1", created=1)
+def streamed(api_format: Spoken) -> bytes:
+    writer = WIRES[api_format].StreamWriter("chat", "m", id="id_1", created=1)
     parts = [
         writer.opening(),
         writer.token("H", "reasoning"),
@@ -69,13 +69,13 @@ def streamed(dialect: Spoken) -> bytes:
     return b": ping\n\n".join(parts)
 
 
-def whole(dialect: Spoken) -> bytes:
-    data: bytes = WIRES[dialect].StreamWriter("chat", "m", id="id_1", created=1).whole([ANSWER], COUNTS)
+def whole(api_format: Spoken) -> bytes:
+    data: bytes = WIRES[api_format].StreamWriter("chat", "m", id="id_1", created=1).whole([ANSWER], COUNTS)
     return data
 
 
-def events(dialect: Spoken, data: bytes) -> list[Event]:
-    decoder = WIRES[dialect].decoder("chat")
+def events(api_format: Spoken, data: bytes) -> list[Event]:
+    decoder = WIRES[api_format].decoder("chat")
     return [*decoder.feed(data, 1), *decoder.close(1)]
 
 
@@ -92,16 +92,16 @@ def without_ids(value: Any) -> Any:
 
 
 @given(st.lists(st.integers(0, 4000)), st.sampled_from(["anthropic", "responses"]))
-def test_an_assembled_stream_is_the_whole_answer(cuts: list[int], dialect: Spoken) -> None:
-    made = new_assembly(dialect)
-    for piece in cut(streamed(dialect), cuts):
+def test_an_assembled_stream_is_the_whole_answer(cuts: list[int], api_format: Spoken) -> None:
+    made = new_assembly(api_format)
+    for piece in cut(streamed(api_format), cuts):
         made.feed(piece)
-    assert without_ids(json.loads(made.answer())) == without_ids(json.loads(whole(dialect)))
+    assert without_ids(json.loads(made.answer())) == without_ids(json.loads(whole(api_format)))
 
 
-@pytest.mark.parametrize("dialect", WIRES)
-def test_a_json_answer_stays_as_it_came(dialect: Spoken) -> None:
-    made = new_assembly(dialect)
+@pytest.mark.parametrize("api_format", WIRES)
+def test_a_json_answer_stays_as_it_came(api_format: Spoken) -> None:
+    made = new_assembly(api_format)
     data = b' {"odd": 1.50}'
     made.feed(data)
     assert made.answer() == data.strip()
@@ -164,8 +164,8 @@ TYPES = st.sampled_from(
 
 @given(st.lists(st.tuples(TYPES, st.dictionaries(st.sampled_from(["index", "delta", "usage", "message"]), JSON))), JSON)
 def test_any_events_are_assembled_or_refused(happened: list[Any], odd: Any) -> None:
-    for dialect in WIRES:
-        made = new_assembly(dialect)
+    for api_format in WIRES:
+        made = new_assembly(api_format)
         for kind, fields in happened:
             data = {"content_block": {"text": odd, "citations": odd}, "response": {"a": odd}, "index": 0, **fields}
             made.feed(b"data: " + json.dumps({**data, "type": kind}).encode() + b"\n\n")
@@ -183,37 +183,37 @@ def test_a_response_without_its_last_event_is_refused() -> None:
 
 
 @given(st.lists(st.integers(0, 4000)), st.sampled_from(["anthropic", "responses"]), st.booleans())
-def test_bytes_pass_unchanged_in_any_split(cuts: list[int], dialect: Spoken, ended: bool) -> None:
-    data = streamed(dialect)
+def test_bytes_pass_unchanged_in_any_split(cuts: list[int], api_format: Spoken, ended: bool) -> None:
+    data = streamed(api_format)
     data = data if ended else data.rstrip(b"\n")
-    relay = new_relay(dialect)
-    assert b"".join([*map(relay.feed, cut(data, cuts)), relay.rest()]) == streamed(dialect)
+    relay = new_relay(api_format)
+    assert b"".join([*map(relay.feed, cut(data, cuts)), relay.rest()]) == streamed(api_format)
 
 
-@pytest.mark.parametrize("dialect", WIRES)
-def test_a_json_answer_becomes_a_stream(dialect: Spoken) -> None:
-    relay = new_relay(dialect)
+@pytest.mark.parametrize("api_format", WIRES)
+def test_a_json_answer_becomes_a_stream(api_format: Spoken) -> None:
+    relay = new_relay(api_format)
     assert not relay.feed(b" \n")
-    assert not relay.feed(whole(dialect)[:20])
-    assert not relay.feed(whole(dialect)[20:])
-    found = events(dialect, relay.rest())
+    assert not relay.feed(whole(api_format)[:20])
+    assert not relay.feed(whole(api_format)[20:])
+    found = events(api_format, relay.rest())
     assert [(event.kind, event.text) for event in found if isinstance(event, Token)][:2] == [
         ("reasoning", "Hm."),
         ("text", "It snows."),
     ]
     assert isinstance(found[-1], Done)
-    broken = new_relay(dialect)
+    broken = new_relay(api_format)
     broken.feed(b'{"error":{"message":"no"}}')
     with pytest.raises(ProviderFault, match="no"):
         broken.rest()
 
 
-@pytest.mark.parametrize("dialect", WIRES)
+@pytest.mark.parametrize("api_format", WIRES)
 @pytest.mark.parametrize("size", [0, 300, 900])
-def test_an_error_is_an_event_of_its_own(dialect: Spoken, size: int) -> None:
-    relay = new_relay(dialect)
-    no = error_response(ProviderFault("it broke", kind="reset", phase="between tokens"), CLIENT_FORMATS[dialect])
-    found = events(dialect, relay.feed(streamed(dialect)[:size]) + relay.error(no.body))
+def test_an_error_is_an_event_of_its_own(api_format: Spoken, size: int) -> None:
+    relay = new_relay(api_format)
+    no = error_response(ProviderFault("it broke", kind="reset", phase="between tokens"), CLIENT_FORMATS[api_format])
+    found = events(api_format, relay.feed(streamed(api_format)[:size]) + relay.error(no.body))
     assert isinstance(found[-1], Broken)
     assert "it broke" in found[-1].fault.message
 
@@ -271,14 +271,14 @@ def test_a_count_that_no_target_gives_is_estimated_and_marked(said: Any, estimat
                 raise said
             return bytes(said)
 
-    asked = Call(id="1", body={"messages": [{"role": "user", "content": "four " * 100}]}, dialect="anthropic")
+    asked = Call(id="1", body={"messages": [{"role": "user", "content": "four " * 100}]}, api_format="anthropic")
     body, headers = asyncio.run(count_tokens(cast(Target, Counts()), asked, ANTHROPIC_MESSAGES))
     assert bool(headers) == estimated
     assert json.loads(body)["input_tokens"] == (132 if estimated else 7)
 
 
 def test_a_count_for_responses_is_in_their_form() -> None:
-    asked = Call(id="1", body={"input": "four " * 100}, dialect="responses")
+    asked = Call(id="1", body={"input": "four " * 100}, api_format="responses")
     body, headers = asyncio.run(count_tokens(None, asked, OPENAI_RESPONSES))
     assert json.loads(body) == {"object": "response.input_tokens", "input_tokens": 125}
     assert headers
@@ -315,7 +315,7 @@ def test_endpoints() -> None:
 
 
 def test_the_gateway_and_the_policies_compare_no_names_of_formats() -> None:
-    comparison = re.compile(r'dialect\s*(==|!=|in|not in)\s*[("\[{]|case "(openai|anthropic|responses)"')
+    comparison = re.compile(r'api_format\s*(==|!=|in|not in)\s*[("\[{]|case "(openai|anthropic|responses)"')
     source = Path(splitsecond.__file__).parent
     files = [path for room in ("gateway", "router", "policy") for path in source.joinpath(room).rglob("*.py")]
     assert files

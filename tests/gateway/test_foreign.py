@@ -10,7 +10,7 @@ from splitsecond.core.events import Done, Event, Finish, Token, ToolPart
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.wire import anthropic, responses
 from splitsecond.core.wire.anthropic.client_side import MessageAssembly
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.responses.client_side import ResponseAssembly
 from splitsecond.core.wire.transcoder import Transcoder
 
@@ -29,11 +29,11 @@ def answered(assembly: Any, writer: Any) -> Any:
     return json.loads(assembly.answer())
 
 
-def passed_on(dialect: Spoken, **fields: Any) -> Any:
+def passed_on(api_format: Spoken, **fields: Any) -> Any:
     """Return the fields of the request that reach the target."""
     raw = {name: Raw(json.dumps(value).encode()) for name, value in fields.items()}
-    spoken = anthropic if dialect == "anthropic" else responses
-    return json.loads(spoken.pass_on(Call(id="1", body=raw, dialect=dialect), "m", Quirks()).body)
+    spoken = anthropic if api_format == "anthropic" else responses
+    return json.loads(spoken.pass_on(Call(id="1", body=raw, api_format=api_format), "m", Quirks()).body)
 
 
 def test_unsigned_reasoning_does_not_reach_anthropic() -> None:
@@ -59,19 +59,19 @@ def test_items_of_other_targets_lose_their_ids() -> None:
     assert [item["type"] for item in kept[2:]] == ["message", "function_call"]
     assert not any("id" in item for item in kept[2:])
     assert kept[3]["call_id"] == "call_1"
-    call = Call(id="1", body={"input": Raw(json.dumps(output).encode())}, dialect="responses")
+    call = Call(id="1", body={"input": Raw(json.dumps(output).encode())}, api_format="responses")
     responses.pass_on(call, "m", Quirks())
     assert call.notes.dropped == ["reasoning items"]
 
 
-@pytest.mark.parametrize("dialect", ["anthropic", "responses"])
-def test_everything_else_passes_byte_for_byte(dialect: Spoken) -> None:
-    name = "messages" if dialect == "anthropic" else "input"
+@pytest.mark.parametrize("api_format", ["anthropic", "responses"])
+def test_everything_else_passes_byte_for_byte(api_format: Spoken) -> None:
+    name = "messages" if api_format == "anthropic" else "input"
     for text in (
         b'[ {"role":"user", "content":"\\"signature\\":\\"\\" 1.50"} ]',
         b'"id:rs_resp_"',
         b'[{"signature":""]',
     ):
-        spoken = anthropic if dialect == "anthropic" else responses
-        request = spoken.pass_on(Call(id="1", body={name: Raw(text)}, dialect=dialect), "m", Quirks())
+        spoken = anthropic if api_format == "anthropic" else responses
+        request = spoken.pass_on(Call(id="1", body={name: Raw(text)}, api_format=api_format), "m", Quirks())
         assert text in request.body

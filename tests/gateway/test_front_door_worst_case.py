@@ -18,7 +18,7 @@ KEY = "a-key-of-a-client-of-ours"
 READ_BYTES = 256 * 1024
 """What uvloop reads at once."""
 PIECES = (100, READ_BYTES)
-MOST_TURNS = 2_000
+MAX_TURNS = 2_000
 """Turns of the loop that a connection may take until it reads again: for the answers to all pipelined requests."""
 GET = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n"
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
@@ -88,7 +88,7 @@ def reader(piece_bytes: int) -> Callable[[bytes], None]:
             transport = Transport("192.0.2.1")
             connection = connected(gateway, transport)
             for piece in in_pieces(text, piece_bytes):
-                for _ in range(MOST_TURNS):
+                for _ in range(MAX_TURNS):
                     if transport.closed or not transport.reading_paused:
                         break
                     await asyncio.sleep(0)

@@ -178,7 +178,7 @@ def test_whole_answers_have_no_time_to_first_token() -> None:
 
 
 def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_room, "MOST_TARGETS", 3)
+    monkeypatch.setattr(metrics_room, "MAX_TARGETS", 3)
     metrics = Metrics()
     for number in range(20):
         metrics.took(record(attempt(f"groq/model-{number}"), route=f"groq/model-{number}"))
@@ -190,7 +190,7 @@ def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_invented_names_leave_the_targets_of_routes_their_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_room, "MOST_TARGETS", 3)
+    monkeypatch.setattr(metrics_room, "MAX_TARGETS", 3)
     metrics = Metrics(available=lambda: {"a/x": True})
     for number in range(20):
         metrics.took(record(attempt(f"groq/model-{number}")))

@@ -40,16 +40,16 @@ FAULTS: list[Fault] = [
 ]
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic", "responses"])
+@pytest.mark.parametrize("api_format", ["openai", "anthropic", "responses"])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind} {fault.phase}")
-def test_no_client_learns_the_addresses_of_targets(fault: Fault, dialect: Spoken) -> None:
+def test_no_client_learns_the_addresses_of_targets(fault: Fault, api_format: Spoken) -> None:
     before = str(fault)
-    no = error_response(fault, CLIENT_FORMATS[dialect])
+    no = error_response(fault, CLIENT_FORMATS[api_format])
     said: dict[str, Any] = json.loads(no.body)["error"]
     assert not [word for word in OURS if word in no.body.decode()]
     assert "ours/m: " in said["message"]
     assert no.status == (504 if isinstance(fault, TimedOut) else 502)
-    if dialect == "openai":
+    if api_format == "openai":
         assert said["code"] == decisive(fault).kind
     assert str(fault) == before  # the log has it all
 

@@ -230,7 +230,7 @@ def test_text_like_a_picture_is_text() -> None:
     assert conservative_input_tokens(text) >= len(LETTERS) // 4
     block = {"type": "tool_use", "id": "t", "name": "f", "input": {"data": LETTERS, "url": LETTERS}}
     body = {"messages": [{"role": "assistant", "content": [block]}]}
-    assert conservative_input_tokens(Call(id="c", dialect="anthropic", body=body)) >= len(LETTERS) // 2
+    assert conservative_input_tokens(Call(id="c", api_format="anthropic", body=body)) >= len(LETTERS) // 2
 
 
 def test_content_of_unknown_length_reserves_the_context() -> None:

@@ -128,10 +128,10 @@ class OneByOne(Answering):
         return exchange
 
 
-def answered(dialect: str, answer: bytes, *keys: ClientKey, **quirks: Any) -> tuple[Gateway, Answering]:
+def answered(api_format: str, answer: bytes, *keys: ClientKey, **quirks: Any) -> tuple[Gateway, Answering]:
     """A gateway with one target that always gives `answer`, and its transport."""
     transport = OneByOne(answer)
-    spec = TargetSpec(name="fake/model", base_url="http://x.test/v1", model="m", dialect=dialect, quirks=quirks)
+    spec = TargetSpec(name="fake/model", base_url="http://x.test/v1", model="m", api_format=api_format, quirks=quirks)
     target = connect(spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True)
     routes: Any = OneRoute(target)
     return Gateway(routes, keys), transport
@@ -209,7 +209,7 @@ def test_an_answered_response_is_continued_where_it_began(stream: bool) -> None:
             def service(self, model: str, key: ClientKey | None = None, preferences: Any = None) -> Service:
                 self.calls += 1
                 name = model if model != "fast" else "b/m" if self.calls == 1 else "a/m"
-                spec = TargetSpec(name=name, base_url="http://x.test/v1", model="m", dialect="responses")
+                spec = TargetSpec(name=name, base_url="http://x.test/v1", model="m", api_format="responses")
                 return connect(spec, lambda attempt: None, environment={}, client=transport, raw=True)
 
         routes: Any = Alternating()

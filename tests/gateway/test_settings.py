@@ -80,7 +80,7 @@ keys:
   - {name: web, key: env:WEB_KEY, routes: [fast, smart], requests_per_minute: 600, usd_per_day: 50}
 providers:
   groq: {api_key: env:GROQ_API_KEY}
-  ours: {dialect: openai, base_url: http://10.0.0.5:8000/v1, price: {per_hour_usd: 2.69}}
+  ours: {api_format: openai, base_url: http://10.0.0.5:8000/v1, price: {per_hour_usd: 2.69}}
   groq-2: {like: groq, api_key: env:OURS, account: second, region: eu}
   tuned:
     base_url: http://10.0.0.6/v1
@@ -114,7 +114,7 @@ keys:
   - {name: web, key: env:WEB_KEY, routes: [fast, smart], requests_per_minute: 600, usd_per_day: 50}
 providers:
   groq: {api_key: env:GROQ_API_KEY}
-  ours: {dialect: openai, base_url: http://10.0.0.5:8000/v1, price: {per_hour_usd: 2.69}}
+  ours: {api_format: openai, base_url: http://10.0.0.5:8000/v1, price: {per_hour_usd: 2.69}}
 routes:
   fast:
     policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"), "together/llama-3.3-70b", ttft="2s")
@@ -155,8 +155,8 @@ def test_an_answer_wanted_whole_may_be_asked_for_whole() -> None:
             },
         ),
         ("quirks: {stream_options: true}", {"usage": "last_chunk", "stream_options": True}),
-        ("dialect: anthropic, quirks: {rate_limits: none}", {"rate_limits": "none"}),
-        ("dialect: anthropic", {}),
+        ("api_format: anthropic, quirks: {rate_limits: none}", {"rate_limits": "none"}),
+        ("api_format: anthropic", {}),
     ],
 )
 def test_quirks_that_are_given_count_before_the_catalogue_s(given: str, quirks: dict[str, object]) -> None:
@@ -206,8 +206,8 @@ def test_what_is_said_of_targets() -> None:
     assert [settings.about("tuned/big").context_tokens(model) for model in ("big", "small")] == [131072, None]
 
 
-def test_a_provider_of_another_dialect_takes_its_key_as_the_makers_of_that_dialect_do() -> None:
-    text = "providers: {x: {base_url: 'http://x/v1', dialect: anthropic, api_key: 'env:OURS'}}"
+def test_a_provider_of_another_api_format_takes_its_key_as_the_makers_of_that_api_format_do() -> None:
+    text = "providers: {x: {base_url: 'http://x/v1', api_format: anthropic, api_key: 'env:OURS'}}"
     assert read(text, ENVIRONMENT).spec("x/m").auth == "x-api-key"
 
 
@@ -270,7 +270,7 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("providers: {groq: {api_key: 'env:GROQ_KEY'}}", "GROQ_KEY is not set.* GROQ_API_KEY is set: is it that?"),
         ("providers: {'a b': {base_url: 'http://x'}}", "providers.a b: a provider's name"),
         ("providers: {x: {base_url: 'ftp://x'}}", "providers.x.base_url: .*ftp"),
-        ("providers: {x: {base_url: 'http://x', dialect: opnai}}", "x.dialect: got opnai.* Did you mean openai?"),
+        ("providers: {x: {base_url: 'http://x', api_format: opnai}}", "x.api_format: got opnai.* Did you mean openai?"),
         (
             "providers: {x: {base_url: 'http://x', api_key: sk-12345678}}",
             "providers.x.api_key: the file must not contain a secret",

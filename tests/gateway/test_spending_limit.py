@@ -95,8 +95,8 @@ def limits(**settings: Any) -> KeyLimits:
     return KeyLimits([KEY], costs, Targets(costs), **settings)
 
 
-def made(dialect: Spoken = "openai", **fields: Any) -> Call:
-    return Call(id="r", client="web", dialect=dialect, body={"max_tokens": 1, **fields})
+def made(api_format: Spoken = "openai", **fields: Any) -> Call:
+    return Call(id="r", client="web", api_format=api_format, body={"max_tokens": 1, **fields})
 
 
 def reserved(allowance: KeyLimits, **fields: Any) -> OpenReservation:
@@ -107,12 +107,12 @@ def reserved(allowance: KeyLimits, **fields: Any) -> OpenReservation:
 
 @pytest.mark.parametrize("trick", TRICKS)
 def test_parallel_calls_pass_the_limit_by_one_call_at_most(trick: str) -> None:
-    dialect, fields, tokens = TRICKS[trick]
+    api_format, fields, tokens = TRICKS[trick]
     allowance, admitted = limits(), 0
     with contextlib.suppress(LimitReached):
         for _ in range(30):
             allowance.admit(KEY)
-            allowance.reserve(made(dialect, **fields), "fast", TARGET)
+            allowance.reserve(made(api_format, **fields), "fast", TARGET)
             admitted += 1
     assert 1 <= admitted < 30
     assert (admitted - 1) * PRICE.cost_usd(input_tokens=tokens, output_tokens=1) < LIMIT_USD

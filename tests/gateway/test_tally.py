@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.gateway.records.shared_counters import MOST_NAMES, SharedCounters
+from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounters
 
 WORKERS = 3
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=60)
@@ -102,9 +102,9 @@ def test_what_was_spent_before_counts_once(workers: list[SharedCounters]) -> Non
 
 def test_more_names_than_places_are_still_counted() -> None:
     tally = SharedCounters()
-    for number in range(MOST_NAMES + 10):
+    for number in range(MAX_NAMES + 10):
         tally.request(f"key-{number}", 1)
-    assert all(tally.requests(f"key-{number}", 1)[0] >= 1 for number in range(MOST_NAMES + 10))
+    assert all(tally.requests(f"key-{number}", 1)[0] >= 1 for number in range(MAX_NAMES + 10))
 
 
 @pytest.mark.parametrize(("workers", "number"), [(1, 1), (2, -1)])

@@ -111,12 +111,12 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_only_the_first_prompts_of_a_large_file_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_files, "MOST_PROMPTS", 2)
+    monkeypatch.setattr(prompt_files, "MAX_PROMPTS", 2)
     for text in ("a\nb\nc\n\x00", '[{"prompt": "a"}, {"prompt": "b"}, {"prompt": "c"}, nonsense'):
         found = parsed(text)
         assert found.prompts == [user("a"), user("b")]
         assert "the first 2 prompts" in found.in_words("f")
-    monkeypatch.setattr(prompt_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(prompt_files, "MAX_BYTES", 10)
     assert (len(parsed("a\nb").prompts), parsed("a\nb").complete) == (1, False)
 
 

@@ -122,7 +122,7 @@ def test_a_missing_file_and_bytes(file: Path) -> None:
 
 def test_a_trace_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(MOONCAKE * 5)
-    for name, most, words in (("MOST_REQUESTS", 4, "more than 4 requests"), ("MOST_BLOCKS", 9, "more than 9 blocks")):
+    for name, most, words in (("MAX_REQUESTS", 4, "more than 4 requests"), ("MAX_BLOCKS", 9, "more than 9 blocks")):
         with monkeypatch.context() as patch:
             patch.setattr(traces, name, most)
             with pytest.raises(CallerFault, match=words):

@@ -13,11 +13,11 @@ from splitsecond.routing.targets.circuit_breaker import (
     DISTRUST_NS,
     FIRST_OPEN_NS,
     IN_A_ROW,
-    LEAST_RAMP,
     LONGEST_ASKED_NS,
     LONGEST_COOL_NS,
     LONGEST_OPEN_NS,
     LONGEST_QUICK_NS,
+    MIN_RAMP,
     RAMP_ANSWERS,
     RAMP_NS,
     RECEIVED_OPEN_NS,
@@ -235,9 +235,9 @@ def test_an_answer_that_goes_on_lets_a_tenth_come_back_and_one_that_has_ended_th
     clocked.breaker.record_progress(clocked.now_ns, clocked.now_ns)
     assert not clocked.is_down()
     clocked.passes(60)
-    assert clocked.breaker.traffic_share(clocked.now_ns) == LEAST_RAMP
+    assert clocked.breaker.traffic_share(clocked.now_ns) == MIN_RAMP
     clocked.answers(RAMP_ANSWERS, ago_s=120)  # these began before it was down
-    assert clocked.breaker.traffic_share(clocked.now_ns) == LEAST_RAMP
+    assert clocked.breaker.traffic_share(clocked.now_ns) == MIN_RAMP
     clocked.answers(ago_s=60)
     clocked.passes(RAMP_NS / NS_PER_S)
     assert clocked.breaker.traffic_share(clocked.now_ns) == 1

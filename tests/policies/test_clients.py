@@ -31,42 +31,42 @@ from splitsecond.routing.policies.sticky import conversation
 from splitsecond.routing.targets.prompt_size import input_tokens, most_output_tokens
 from splitsecond.testing.fake_service import FakeService, Script
 
-DIALECTS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
+API_FORMATS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
 WIRES: dict[Spoken, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses}
 PROVE = "Prove that it halts, and compare the complexity of both."
 
 
-def call(dialect: Spoken, **fields: Any) -> Call:
+def call(api_format: Spoken, **fields: Any) -> Call:
     body = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()}
-    return Call(id="1", body=body, dialect=dialect)
+    return Call(id="1", body=body, api_format=api_format)
 
 
-def asked(dialect: Spoken, question: str, /, **more: Any) -> Call:
+def asked(api_format: Spoken, question: str, /, **more: Any) -> Call:
     """Return a conversation of a system message and three others, of which `question` is the last."""
     turns: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Yes?"}]
-    match dialect:
+    match api_format:
         case "openai":
             said = [{"role": "system", "content": "Be brief."}, *turns, {"role": "user", "content": question}]
-            return call(dialect, messages=said, **more)
+            return call(api_format, messages=said, **more)
         case "anthropic":
             last = {"role": "user", "content": [{"type": "text", "text": question}]}
-            return call(dialect, messages=[*turns, last], system="Be brief.", **more)
+            return call(api_format, messages=[*turns, last], system="Be brief.", **more)
         case "responses":
             last = {"role": "user", "content": [{"type": "input_text", "text": question}]}
-            return call(dialect, input=[*turns, last], instructions="Be brief.", **more)
+            return call(api_format, input=[*turns, last], instructions="Be brief.", **more)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_messages(dialect: Spoken) -> None:
-    said = messages(asked(dialect, PROVE))
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_messages(api_format: Spoken) -> None:
+    said = messages(asked(api_format, PROVE))
     assert said is not None
     assert last_user_text(said) == PROVE
     assert not any(message.has_media for message in said)
-    level, why = complexity(asked(dialect, PROVE))
+    level, why = complexity(asked(api_format, PROVE))
     assert (level, why) == ("complex", "words such as compare")
-    assert complexity(asked(dialect, "hi"))[0] == "simple"
-    assert conversation(asked(dialect, "a")) == conversation(asked(dialect, "b"))
-    assert abs(input_tokens(asked(dialect, PROVE * 20)) - len(PROVE) * 5) < 60
+    assert complexity(asked(api_format, "hi"))[0] == "simple"
+    assert conversation(asked(api_format, "a")) == conversation(asked(api_format, "b"))
+    assert abs(input_tokens(asked(api_format, PROVE * 20)) - len(PROVE) * 5) < 60
 
 
 def test_tool_results_are_neither_questions_nor_media() -> None:
@@ -97,15 +97,15 @@ FORMS: list[tuple[Spoken, dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "more", "wanted"), FORMS)
-def test_the_response_format(dialect: Spoken, more: dict[str, Any], wanted: bool) -> None:
-    asking = asked(dialect, "hi", **more)
+@pytest.mark.parametrize(("api_format", "more", "wanted"), FORMS)
+def test_the_response_format(api_format: Spoken, more: dict[str, Any], wanted: bool) -> None:
+    asking = asked(api_format, "hi", **more)
     assert (wanted_form(asking) is not None) == wanted
     assert (_with_marker(asking) is None) == wanted
 
 
 @pytest.mark.parametrize(
-    ("dialect", "choice", "must"),
+    ("api_format", "choice", "must"),
     [
         ("openai", "auto", False),
         ("openai", "required", True),
@@ -117,34 +117,34 @@ def test_the_response_format(dialect: Spoken, more: dict[str, Any], wanted: bool
         ("responses", {"type": "function", "name": "f"}, True),
     ],
 )
-def test_a_required_tool_call(dialect: Spoken, choice: Any, must: bool) -> None:
-    asking = asked(dialect, "hi", tool_choice=choice)
+def test_a_required_tool_call(api_format: Spoken, choice: Any, must: bool) -> None:
+    asking = asked(api_format, "hi", tool_choice=choice)
     assert must_call(asking) == must
     assert (_with_marker(asking) is None) == must
 
 
 @pytest.mark.parametrize(
-    ("dialect", "more"),
+    ("api_format", "more"),
     [
         ("openai", {"reasoning_effort": "high"}),
         ("anthropic", {"output_config": {"effort": "high"}}),
         ("responses", {"reasoning": {"effort": "high"}}),
     ],
 )
-def test_reasoning_effort(dialect: Spoken, more: dict[str, Any]) -> None:
-    assert wanted_effort(asked(dialect, "hi", **more)) == "high"
-    assert complexity(asked(dialect, "hi", **more)) == ("complex", "reasoning effort")
-    assert not wanted_effort(asked(dialect, "hi"))
+def test_reasoning_effort(api_format: Spoken, more: dict[str, Any]) -> None:
+    assert wanted_effort(asked(api_format, "hi", **more)) == "high"
+    assert complexity(asked(api_format, "hi", **more)) == ("complex", "reasoning effort")
+    assert not wanted_effort(asked(api_format, "hi"))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_instruction_in_the_system_prompt(dialect: Spoken) -> None:
-    told = _with_marker(asked(dialect, "hi"))
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_an_instruction_in_the_system_prompt(api_format: Spoken) -> None:
+    told = _with_marker(asked(api_format, "hi"))
     assert told is not None
     assert told.watched
-    where = {"openai": "messages", "anthropic": "system", "responses": "instructions"}[dialect]
+    where = {"openai": "messages", "anthropic": "system", "responses": "instructions"}[api_format]
     words = field_value(told, where)
-    assert (words[0]["content"] if dialect == "openai" else words) == f"Be brief.\n\n{INSTRUCTION}"
+    assert (words[0]["content"] if api_format == "openai" else words) == f"Be brief.\n\n{INSTRUCTION}"
 
 
 def test_an_instruction_without_a_system_prompt_and_beside_blocks() -> None:
@@ -162,15 +162,15 @@ def test_an_instruction_without_a_system_prompt_and_beside_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "name"), [("openai", "max_tokens"), ("anthropic", "max_tokens"), ("responses", "max_output_tokens")]
+    ("api_format", "name"), [("openai", "max_tokens"), ("anthropic", "max_tokens"), ("responses", "max_output_tokens")]
 )
-def test_the_output_limit_has_the_name_of_the_format(dialect: Spoken, name: str) -> None:
+def test_the_output_limit_has_the_name_of_the_format(api_format: Spoken, name: str) -> None:
     fake = FakeService(script=lambda _: Script(tokens=1))
 
     async def main() -> None:
         service = cap(fake, max_tokens=9)
         for more in ({}, {name: 5}, {name: 99}):
-            async with await service(asked(dialect, "hi", **more)) as reply:
+            async with await service(asked(api_format, "hi", **more)) as reply:
                 await reply.finished()
 
     play(main)
@@ -179,15 +179,15 @@ def test_the_output_limit_has_the_name_of_the_format(dialect: Spoken, name: str)
 
 
 def test_a_judge_is_asked_in_openais_format() -> None:
-    for dialect in DIALECTS:
-        asking = _judge_call(asked(dialect, PROVE), "Done.")
-        assert asking.dialect == "openai"
+    for api_format in API_FORMATS:
+        asking = _judge_call(asked(api_format, PROVE), "Done.")
+        assert asking.api_format == "openai"
         assert PROVE in bytes(asking.body["messages"]).decode()
 
 
 def test_answers_are_kept_for_each_format() -> None:
     same: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "temperature": 0}
-    keys = [_key(call(dialect, **same), sampled=False) for dialect in ("openai", "anthropic")]
+    keys = [_key(call(api_format, **same), sampled=False) for api_format in ("openai", "anthropic")]
     with_betas = msgspec.structs.replace(call("anthropic", **same), hints={"betas": "x"})
     assert len({*keys, _key(with_betas, sampled=False)}) == 3
     assert None not in keys
@@ -197,7 +197,7 @@ def test_answers_are_kept_for_each_format() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "more"),
+    ("api_format", "more"),
     [
         ("anthropic", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
         ("anthropic", {"odd": [{"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}]}),
@@ -206,8 +206,8 @@ def test_answers_are_kept_for_each_format() -> None:
         ("responses", {"metadata": {}, "prompt": {"image_url": "https://x/a.png"}}),
     ],
 )
-def test_answers_that_depend_on_more_than_the_request_are_not_kept(dialect: Spoken, more: dict[str, Any]) -> None:
-    asking = asked(dialect, "hi", temperature=0, store=False, **more)
+def test_answers_that_depend_on_more_than_the_request_are_not_kept(api_format: Spoken, more: dict[str, Any]) -> None:
+    asking = asked(api_format, "hi", temperature=0, store=False, **more)
     assert _key(asking, sampled=True) is None
 
 
@@ -222,19 +222,19 @@ POLICIES: list[Callable[[Service, Service], Service]] = [
 ]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_client_reads_its_own_format(dialect: Spoken, policy: Callable[[Service, Service], Service]) -> None:
+def test_a_client_reads_its_own_format(api_format: Spoken, policy: Callable[[Service, Service], Service]) -> None:
     said = Script(tokens=3, texts=("It ", "snows", "."), input_tokens=5)
     service = policy(FakeService(script=lambda _: said), FakeService(script=lambda _: Script(ttft=9)))
 
     async def main() -> None:
         for _ in range(2):  # the second call is a hit of the cache
             data = b""
-            async with await service(asked(dialect, "hi", store=False)) as reply:
+            async with await service(asked(api_format, "hi", store=False)) as reply:
                 while part := await reply.read():
                     data += part
-            decoder = WIRES[dialect].decoder("chat")
+            decoder = WIRES[api_format].decoder("chat")
             events = [*decoder.feed(data, 1), *decoder.close(1)]
             assert "".join(event.text for event in events if isinstance(event, Token)) == "It snows."
             assert isinstance(events[-1], Done)

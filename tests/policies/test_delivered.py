@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.routing.machinery.replies.delivered import (
-    MOST_WAITING,
+    MAX_WAITING,
     DeliveredText,
     ReplayDiff,
     ReplayMismatch,
@@ -105,7 +105,7 @@ DIFFERENT: list[tuple[list[Event], list[Event], str]] = [
     (tool("f", "{}"), tool("g", "{}"), "it calls another tool"),
     (tool("f", "x"), tool("fx", ""), "it calls another tool"),
     (tool("f", "x"), tool("f", "x", number=1), "tool instead of tool"),
-    ([*text("a"), *text("x", index=1)], text("a" * MOST_WAITING, "bc"), "far behind another"),
+    ([*text("a"), *text("x", index=1)], text("a" * MAX_WAITING, "bc"), "far behind another"),
 ]
 
 

@@ -41,7 +41,7 @@ from splitsecond.routing.policies.fallback import HowOrOff
 from splitsecond.routing.policies.fastest import Figure
 from splitsecond.routing.policies.pipeline import EarlyStart
 from splitsecond.routing.policies.race import RaceFigure
-from splitsecond.routing.policies.resume import LEAST_TOKENS
+from splitsecond.routing.policies.resume import MIN_TOKENS
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService
@@ -88,7 +88,7 @@ def rules(draw: st.DrawFn, branches: st.SearchStrategy[Expression]) -> PolicyExp
         assume(set(targets(drawn[0])) != set(targets(drawn[1])))
     if "over" in form.settings:  # a time without a floor is refused, and a floor of less than four tokens
         rate, over = (dict(settings).get(name) for name in ("floor", "over"))
-        assume(over is None or (rate is not None and _tokens(rate, over) >= LEAST_TOKENS))
+        assume(over is None or (rate is not None and _tokens(rate, over) >= MIN_TOKENS))
     given = [name for name in draw(st.permutations(possible)) if name == must or draw(st.booleans())]
     if not drawn and not given:
         given = [possible[0]]

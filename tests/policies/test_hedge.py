@@ -16,7 +16,7 @@ from splitsecond.core.errors import AllFailed, CallerFault, TimedOut
 from splitsecond.core.service import Service
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.machinery.budget import MOST_SAVED, ExtraRequestBudget
+from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
 from splitsecond.routing.policies.hedge import REMEMBERED, LatencyWindow, hedge
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
@@ -284,7 +284,7 @@ def test_together_they_send_no_more_than_the_most_generous_may(policy: str, scri
     """Whatever the targets do: what is sent beyond the first request of each step is paid from one budget."""
     fakes = {name: scripted(*each, target=name) for name, each in zip(NAMES, scripts, strict=True)}
     share = max([float(found) for found in re.findall(r"extra_load=([\d.]+)", policy)], default=0.1)
-    reserve = MOST_SAVED if "fallback" in policy or "retry" in policy else 0
+    reserve = MAX_SAVED if "fallback" in policy or "retry" in policy else 0
 
     async def main() -> None:
         service = build(parse(policy), fakes.__getitem__)
@@ -304,7 +304,7 @@ def test_a_budget_saves_only_so_much() -> None:
     budget = ExtraRequestBudget(0.5)
     for _ in range(1000):
         budget.deposit()
-    assert sum(budget.withdraw() for _ in range(1000)) == MOST_SAVED
+    assert sum(budget.withdraw() for _ in range(1000)) == MAX_SAVED
     assert repr(budget) == "<ExtraRequestBudget 0.00 of 10, 50.0% of calls>"
 
 

@@ -9,7 +9,7 @@ from tests.policies.world import GOOD, World
 
 from splitsecond.core.errors import AllFailed, CallerFault, Fault, TimedOut
 from splitsecond.routing.targets.target_info import TargetInfo
-from splitsecond.routing.targets.target_state import LEAST_PROBE_TIMEOUT_NS
+from splitsecond.routing.targets.target_state import MIN_PROBE_TIMEOUT_NS
 from splitsecond.testing.fake_service import Script
 
 POLICIES = [
@@ -32,7 +32,7 @@ FACTS = {
     "a/x": TargetInfo(provider="a", region="eu", input_usd=1.0, output_usd=1.0),
     "b/x": TargetInfo(provider="b", region="eu", input_usd=2.0, output_usd=2.0),
 }
-PATIENCE_MS = LEAST_PROBE_TIMEOUT_NS / 1e6
+PATIENCE_MS = MIN_PROBE_TIMEOUT_NS / 1e6
 
 
 def ill(policy: str, *names: str, known: bool = False, **scripts: Script) -> World:

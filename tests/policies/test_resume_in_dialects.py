@@ -21,7 +21,7 @@ from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.targets.target_states import TargetStates
 
-DIALECTS: list[Spoken] = ["anthropic", "responses"]
+API_FORMATS: list[Spoken] = ["anthropic", "responses"]
 BOTH = 'resume("a", "b")'
 BODIES: dict[str, dict[str, Any]] = {
     "anthropic": {"messages": [{"role": "user", "content": "Tell me."}], "max_tokens": 100},
@@ -31,8 +31,8 @@ Part = tuple[str, str, str]
 """Its kind, the name of the tool that is called, and its text."""
 
 
-def asked(dialect: Spoken, identity: str = "req-1", **fields: Any) -> Call:
-    return Call(id=identity, dialect=dialect, body=BODIES[dialect] | fields)
+def asked(api_format: Spoken, identity: str = "req-1", **fields: Any) -> Call:
+    return Call(id=identity, api_format=api_format, body=BODIES[api_format] | fields)
 
 
 def tokens(parts: Sequence[Part], data: st.DataObject | None = None) -> list[Event]:
@@ -50,9 +50,9 @@ def tokens(parts: Sequence[Part], data: st.DataObject | None = None) -> list[Eve
     return events
 
 
-def stream(dialect: Spoken, name: str, said: Sequence[Event], reason: str = "stop") -> bytes:
+def stream(api_format: Spoken, name: str, said: Sequence[Event], reason: str = "stop") -> bytes:
     end: list[Event] = [Finish(0, reason), Usage(0, 11, 22), Done(0, marker=True)]
-    return transcoder(asked(dialect, name), name).encode([*said, *end])
+    return transcoder(asked(api_format, name), name).encode([*said, *end])
 
 
 def begun(data: bytes, *, newline: bytes = b"\n") -> int:
@@ -64,7 +64,7 @@ def begun(data: bytes, *, newline: bytes = b"\n") -> int:
 class Read:
     """What a client makes of a stream, strictly: `parts` as far as they came, `over` where the answer ended."""
 
-    def __init__(self, dialect: Spoken, data: bytes) -> None:
+    def __init__(self, api_format: Spoken, data: bytes) -> None:
         self.parts: list[list[str]] = []
         self.ids: set[str] = set()
         self.signatures: list[str] = []
@@ -77,7 +77,7 @@ class Read:
             line = next(line for line in block.split(b"\n") if line.startswith(b"data: "))
             event = json.loads(line.removeprefix(b"data: "))
             assert not self.over
-            (self._message if dialect == "anthropic" else self._response)(event)
+            (self._message if api_format == "anthropic" else self._response)(event)
             self._count += 1
 
     def _message(self, event: dict[str, Any]) -> None:
@@ -202,43 +202,43 @@ ANSWERS = st.lists(
 ).map(lambda parts: [part for n, part in enumerate(parts) if part[0] == "tool" or n == 0 or part[0] != parts[n - 1][0]])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @given(parts=ANSWERS, data=st.data())
-def test_all_of_it_is_told_once_wherever_it_broke(dialect: Spoken, parts: list[Part], data: st.DataObject) -> None:
+def test_all_of_it_is_told_once_wherever_it_broke(api_format: Spoken, parts: list[Part], data: st.DataObject) -> None:
     """Cut at any byte, told on in any tokens by any of the two that come after, of which one may break too."""
     newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
-    first = stream(dialect, "a", tokens(parts, data)).replace(b"\n", newline)
+    first = stream(api_format, "a", tokens(parts, data)).replace(b"\n", newline)
     cut = data.draw(st.integers(begun(first, newline=newline), first.rindex(b"event: ")))
-    again = stream(dialect, "b", tokens(parts, data), "length")
+    again = stream(api_format, "b", tokens(parts, data), "length")
     until = data.draw(st.none() | st.integers(1, len(again)))
-    last = stream(dialect, "c", tokens(parts, data), "length")
+    last = stream(api_format, "c", tokens(parts, data), "length")
     received = carried(
-        asked(dialect),
+        asked(api_format),
         Stream("a", chunked(first[:cut], data), CUT),
         Stream("b", chunked(again[:until], data), CUT if until else None),
         Stream("c", chunked(last, data)),
     )
     assert received.fault is None
-    read = Read(dialect, received.data)
+    read = Read(api_format, received.data)
     assert read.is_whole(parts)
     assert len(read.ids) == 1
     assert read.output_tokens == 22
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @given(parts=ANSWERS, others=st.tuples(ANSWERS, ANSWERS), data=st.data())
 def test_else_it_is_a_beginning_and_an_error(
-    dialect: Spoken, parts: list[Part], others: tuple[list[Part], list[Part]], data: st.DataObject
+    api_format: Spoken, parts: list[Part], others: tuple[list[Part], list[Part]], data: st.DataObject
 ) -> None:
-    first = stream(dialect, "a", tokens(parts, data))
+    first = stream(api_format, "a", tokens(parts, data))
     cut = data.draw(st.integers(begun(first), len(first)))
     targets = [Stream("a", chunked(first[:cut], data), CUT)]
     for name, other in zip("bc", others, strict=True):
-        sent = stream(dialect, name, tokens(other, data))
+        sent = stream(api_format, name, tokens(other, data))
         until = data.draw(st.none() | st.integers(1, len(sent)))
         targets.append(Stream(name, chunked(sent[:until], data), CUT if until else None))
-    received = carried(asked(dialect), *targets)
-    read = Read(dialect, received.data)
+    received = carried(asked(api_format), *targets)
+    read = Read(api_format, received.data)
     if received.fault is None:
         assert any(read.is_whole(answer) for answer in (parts, *others))
         assert len(read.ids) == 1
@@ -317,7 +317,7 @@ def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "fields"),
+    ("api_format", "fields"),
     [
         ("anthropic", {"tools": [{"name": "f"}, {"type": "web_search_20250305", "name": "web_search"}]}),
         ("responses", {"tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]}),
@@ -327,28 +327,28 @@ def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
         ("responses", {"top_logprobs": 2}),
     ],
 )
-def test_what_only_its_provider_can_tell_breaks_as_it_is(dialect: Spoken, fields: dict[str, Any]) -> None:
-    first = stream(dialect, "a", tokens(WHOLE[1:2]))
+def test_what_only_its_provider_can_tell_breaks_as_it_is(api_format: Spoken, fields: dict[str, Any]) -> None:
+    first = stream(api_format, "a", tokens(WHOLE[1:2]))
     cut = Stream("a", [first[: begun(first)]], CUT)
-    received = carried(asked(dialect, **fields), cut, Stream("b", [first]), policy=BOTH)
+    received = carried(asked(api_format, **fields), cut, Stream("b", [first]), policy=BOTH)
     assert received.fault is CUT
     assert received.data == first[: begun(first)]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_tools_that_the_client_answers_are_told(dialect: Spoken) -> None:
-    tools = [{"name": "f"}, {"type": "custom", "name": "g"}] if dialect == "anthropic" else [{"type": "function"}]
-    first = stream(dialect, "a", tokens(WHOLE[-1:]))
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_tools_that_the_client_answers_are_told(api_format: Spoken) -> None:
+    tools = [{"name": "f"}, {"type": "custom", "name": "g"}] if api_format == "anthropic" else [{"type": "function"}]
+    first = stream(api_format, "a", tokens(WHOLE[-1:]))
     cut = Stream("a", [first[: begun(first)]], CUT)
     raw = msgspec.Raw(msgspec.json.encode(tools))
-    received = carried(asked(dialect, tools=raw), cut, Stream("b", [first]), policy=BOTH)
-    assert Read(dialect, received.data).is_whole(WHOLE[-1:])
+    received = carried(asked(api_format, tools=raw), cut, Stream("b", [first]), policy=BOTH)
+    assert Read(api_format, received.data).is_whole(WHOLE[-1:])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_answer_that_nobody_watches_come_is_asked_for_anew(dialect: Spoken) -> None:
-    first, again = stream(dialect, "a", tokens(WHOLE[1:2])), stream(dialect, "b", tokens([("text", "", "Else")]))
-    whole = msgspec.structs.replace(asked(dialect), stream=False)
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_an_answer_that_nobody_watches_come_is_asked_for_anew(api_format: Spoken) -> None:
+    first, again = stream(api_format, "a", tokens(WHOLE[1:2])), stream(api_format, "b", tokens([("text", "", "Else")]))
+    whole = msgspec.structs.replace(asked(api_format), stream=False)
     received = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
     assert received.data == again
 
@@ -425,12 +425,12 @@ EVENTS = {
 FIELDS = ["index", "output_index", "content_index", "sequence_number", "item", "part", "delta", "content_block"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @given(data=st.data())
-def test_whatever_was_told_it_goes_on_or_says_that_it_cannot(dialect: Spoken, data: st.DataObject) -> None:
-    telling = continuation_encoder(asked(dialect))
+def test_whatever_was_told_it_goes_on_or_says_that_it_cannot(api_format: Spoken, data: st.DataObject) -> None:
+    telling = continuation_encoder(asked(api_format))
     assert telling is not None
-    for kind in data.draw(st.lists(st.sampled_from(EVENTS[dialect]), max_size=6)):
+    for kind in data.draw(st.lists(st.sampled_from(EVENTS[api_format]), max_size=6)):
         event = {"type": kind, **data.draw(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4))}
         telling.decode(telling.cut(b"data: " + msgspec.json.encode(event) + b"\n\n"), 0)
     events: list[Event] = [Token(0, "a"), Finish(0, "stop"), Usage(0, 1, 2), Done(0, marker=True)]

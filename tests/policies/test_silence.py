@@ -11,7 +11,7 @@ from tests.policies.world import Told, World
 
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.routing.targets.estimate import SpeedEstimate
-from splitsecond.routing.targets.silence_detector import LEAST_RACES, SilenceDetector
+from splitsecond.routing.targets.silence_detector import MIN_RACES, SilenceDetector
 from splitsecond.testing.fake_service import Script
 
 
@@ -159,7 +159,7 @@ def races(found: SpeedEstimate, waited_ms: float) -> int:
 
 @pytest.mark.parametrize(
     ("waited_ms", "expected"),
-    [(99, 1000), (120, 1000), (150, 20), (175, 10), (198, LEAST_RACES), (5000, LEAST_RACES)],
+    [(99, 1000), (120, 1000), (150, 20), (175, 10), (198, MIN_RACES), (5000, MIN_RACES)],
 )
 def test_the_later_it_was_closed_the_fewer_races_tell(waited_ms: float, expected: int) -> None:
     async def main() -> None:

@@ -66,7 +66,7 @@ def test_each_attempt_of_a_call_counts_at_a_target_that_the_call_asks_twice() ->
 
 
 async def _untranslatable(call: Call) -> Reply:
-    raise CallerFault("it cannot be written in this dialect")
+    raise CallerFault("it cannot be written in this api_format")
 
 
 def test_a_race_of_a_target_with_itself_has_two_attempts_in_flight() -> None:

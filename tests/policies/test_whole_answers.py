@@ -15,7 +15,7 @@ from splitsecond.core.service import Call
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse, targets
 from splitsecond.routing.targets.target_states import TargetStates
-from splitsecond.routing.targets.whole_answers import LEAST_SAMPLES, SAMPLED
+from splitsecond.routing.targets.whole_answers import MIN_SAMPLES, SAMPLED
 from splitsecond.testing.fake_service import FakeService, Script
 
 FEW = {"max_tokens": 100}
@@ -60,7 +60,7 @@ def share(policy: str, times: int = 200, *, script: Script = GOOD, **fields: Any
 
     async def main() -> None:
         world = Whole(policy, script)
-        assert await world.ask(int(LEAST_SAMPLES)) == 0
+        assert await world.ask(int(MIN_SAMPLES)) == 0
         shares.append(await world.ask(times, **fields) / times)
 
     play(main)

@@ -29,7 +29,7 @@ FIELDS = (
     "messages", "input", "prompt", "system", "instructions", "tools", "max_tokens", "response_format", "output_config",
     "output_format", "text", "reasoning", "reasoning_effort", "tool_choice", "temperature", "store",
 )  # fmt: skip
-DIALECTS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
+API_FORMATS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
 KINDS = {
     **JSON_KINDS,
     "runs of base64": repeated(b"A" * 2_047 + b" ", b'{"data":"', b'"}'),
@@ -47,8 +47,8 @@ def test_each_reader_is_linear(reader: str, kind: str) -> None:
 
     def feed(text: bytes) -> None:
         value = Raw(text)
-        for dialect in DIALECTS:
-            READERS[reader](Call(id="c", dialect=dialect, body=dict.fromkeys(FIELDS, value)))
+        for api_format in API_FORMATS:
+            READERS[reader](Call(id="c", api_format=api_format, body=dict.fromkeys(FIELDS, value)))
 
     check_linear(feed, KINDS[kind], size=1 << 15)
 

@@ -198,7 +198,7 @@ def test_who_leaves_before_the_count_pays_for_the_prompt(known: dict[str, Any], 
 
 
 def test_what_never_comes_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker_module, "MOST_WAITING", 2)
+    monkeypatch.setattr(tracker_module, "MAX_WAITING", 2)
     kept = Kept()
     for number in range(1, 6):
         made = call(number)
@@ -210,7 +210,7 @@ def test_what_never_comes_is_not_waited_for_without_end(monkeypatch: pytest.Monk
 
 
 def test_attempts_of_a_call_that_was_not_waited_for_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker_module, "MOST_WAITING", 0)
+    monkeypatch.setattr(tracker_module, "MAX_WAITING", 0)
     charged: list[str] = []
     records: list[CallRecord] = []
     tracker = CallTracker(records.append, charge=lambda client, attempt: charged.append(attempt.id))

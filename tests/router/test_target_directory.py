@@ -8,7 +8,7 @@ from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.catalog.prices import PriceLookup
 from splitsecond.core.catalog.provider import provider
 from splitsecond.routing.configuration.reading import read
-from splitsecond.routing.router.target_directory import MOST_PRICES, TargetDirectory
+from splitsecond.routing.router.target_directory import MAX_PRICES, TargetDirectory
 from splitsecond.routing.targets.target_info import TargetInfo
 
 TEXT = """
@@ -94,7 +94,7 @@ def test_the_context_length_is_in_the_configuration_catalogue_or_list() -> None:
 def test_names_that_clients_invent_do_not_keep_prices_from_being_looked_up() -> None:
     facts = TargetDirectory(read(TEXT + "routes: {one: {policy: '\"groq/routed\"'}}\n", ENVIRONMENT))
     facts.learn(PriceLookup({"groq/routed": LISTED, "groq/oldest": LISTED}))
-    facts.learn(PriceLookup({f"groq/{number}": None for number in range(MOST_PRICES)}))
+    facts.learn(PriceLookup({f"groq/{number}": None for number in range(MAX_PRICES)}))
     assert not facts.knows("groq/real")
     assert not facts.knows("groq/oldest"), "it is looked up anew"
     assert facts.price("groq/routed") == LISTED

@@ -16,11 +16,11 @@ from splitsecond.core.serving.connection import (
 from splitsecond.core.serving.request_cycle import Application, RequestCycle, ServerState
 from splitsecond.testing.virtual_time import run_virtual
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 async def answers(cycle: RequestCycle) -> None:
-    await cycle.body(MOST_BYTES)
+    await cycle.body(MAX_BYTES)
     await cycle.answer(200, b"")
 
 
@@ -94,7 +94,7 @@ def test_a_long_body_does_not_count_as_headers_and_the_next_request_is_served() 
 
 async def echoes(cycle: RequestCycle) -> None:
     """Answer with the path and the body, after a second."""
-    body = await cycle.body(MOST_BYTES)
+    body = await cycle.body(MAX_BYTES)
     await asyncio.sleep(1)
     await cycle.answer(200, cycle.path.encode() + b"?" + cycle.query + b" " + body)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.serving.fake_client import Transport, connected
 
-from splitsecond.core.serving.known_heads import LONGEST_HEAD, MOST_HEADS, KnownHeads
+from splitsecond.core.serving.known_heads import LONGEST_HEAD, MAX_HEADS, KnownHeads
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -93,7 +93,7 @@ def test_only_a_whole_request_is_known() -> None:
 
 def test_many_heads_are_forgotten() -> None:
     heads = KnownHeads()
-    for number in range(2 * MOST_HEADS):
+    for number in range(2 * MAX_HEADS):
         heads.learn(post(b"{}", b"X: %d" % number), ("/", b""), {b"host": b"x", b"x": b"", b"content-length": b"2"})
-    assert len(heads._heads) <= MOST_HEADS
-    assert heads.request(post(b"{}", b"X: %d" % (2 * MOST_HEADS - 1))) is not None
+    assert len(heads._heads) <= MAX_HEADS
+    assert heads.request(post(b"{}", b"X: %d" % (2 * MAX_HEADS - 1))) is not None

@@ -81,7 +81,7 @@ def test_another_model_is_not_there(name: str) -> None:
 
 @each
 @pytest.mark.parametrize("wrong", [[], 3, None])
-def test_what_is_no_request_is_refused_in_the_dialects_form(name: str, wrong: Any) -> None:
+def test_what_is_no_request_is_refused_in_the_api_formats_form(name: str, wrong: Any) -> None:
     field = {"anthropic": "messages", "responses": "input", "gemini": "contents"}[name]
     ((exchange,), _) = posted((ASKED[name][0], {field: {} if name == "responses" and wrong == [] else wrong}))
     assert exchange.status == 400

@@ -1,4 +1,4 @@
-"""Every dialect's path in virtual time: the same answer at the same moments, and errors in the dialect's form."""
+"""Every API format's path in virtual time: the same answer at the same moments, and errors in the API format's form."""
 
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ CHAT_TOOLS = {"tools": [{"type": "function", "function": FUNCTION}]}
 class Played(NamedTuple):
     """An API format: the paths for a stream and a whole response, the body, and the fields that force a tool call."""
 
-    dialect: ModuleType
+    api_format: ModuleType
     stream_path: str
     whole_path: str
     body: dict[str, Any]
@@ -79,7 +79,7 @@ PLAYED = {
     "ollama": Played(ollama, "/api/chat", "/api/chat", MESSAGES, CHAT_TOOLS),
 }
 ENDS_WITH_WORDS = {"cohere", "responses", "ollama"}
-"""Dialects in which reason and counts come with the last event."""
+"""ApiFormats in which reason and counts come with the last event."""
 
 played = pytest.mark.parametrize("name", PLAYED)
 
@@ -87,7 +87,7 @@ played = pytest.mark.parametrize("name", PLAYED)
 def asked(
     name: str, *, on: Profile = STEADY, stream: bool = True, fault: str = "", path: str = "", **fields: Any
 ) -> tuple[Exchange, list[TruthRecord]]:
-    """One request in that dialect, and what the simulator knows of it."""
+    """One request in that API format, and what the simulator knows of it."""
     one = PLAYED[name]
     headers = {"x-splitsecond-fault": fault} if fault else {}
     given = path or (one.stream_path if stream else one.whole_path)
@@ -103,7 +103,7 @@ def asked(
 
 def events_of(name: str, exchange: Exchange) -> list[Event]:
     """What our own decoder makes of an answer, each event at the time at which it was written."""
-    decoder = PLAYED[name].dialect.decoder("chat")
+    decoder = PLAYED[name].api_format.decoder("chat")
     events = [event for at, data in exchange.written for event in decoder.feed(data, at)]
     return [*events, *decoder.close(0)]
 
@@ -164,7 +164,7 @@ def test_a_thought_is_never_all_of_an_answer(name: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "kind"), [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")]
 )
-def test_faults_between_tokens_have_the_dialects_form(name: str, fault: str, kind: str) -> None:
+def test_faults_between_tokens_have_the_api_formats_form(name: str, fault: str, kind: str) -> None:
     exchange, _ = asked(name, fault=fault)
     events = events_of(name, exchange)
     assert len(tokens_of(events)) == 3
@@ -183,9 +183,9 @@ def test_without_its_end_mark(name: str) -> None:
 
 @played
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
-def test_errors_of_the_head_have_the_dialects_form(name: str, status: int) -> None:
+def test_errors_of_the_head_have_the_api_formats_form(name: str, status: int) -> None:
     exchange, _ = asked(name, fault=str(status))
-    fault = PLAYED[name].dialect.fault_from_response(exchange.status, {}, exchange.body)
+    fault = PLAYED[name].api_format.fault_from_response(exchange.status, {}, exchange.body)
     assert isinstance(fault, CallerFault if status == 400 else ProviderFault)
     assert fault.message == f"HTTP {status}: a simulated error {status}"
 

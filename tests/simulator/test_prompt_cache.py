@@ -108,7 +108,7 @@ def marked(text: str, mark: bool = True) -> dict[str, Any]:
 
 
 def messages(*requests: dict[str, Any]) -> list[tuple[dict[str, int], TruthRecord]]:
-    """What Anthropic's dialect counts of each."""
+    """What Anthropic's API format counts of each."""
 
     async def play() -> list[tuple[dict[str, int], TruthRecord]]:
         client = Client(cached())
@@ -173,7 +173,7 @@ WAYS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("path", WAYS)
-def test_each_dialect_says_it_in_its_own_field(path: str) -> None:
+def test_each_api_format_says_it_in_its_own_field(path: str) -> None:
     fields, place = WAYS[path]
 
     async def play() -> list[Any]:
@@ -188,7 +188,7 @@ def test_each_dialect_says_it_in_its_own_field(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/chat", "/v1/models/simulated/m/predictions"])
-def test_a_dialect_that_has_no_word_for_it_answers_sooner_without_one(path: str) -> None:
+def test_a_api_format_that_has_no_word_for_it_answers_sooner_without_one(path: str) -> None:
     async def play() -> tuple[list[float], bytes]:
         client = Client(cached())
         asked: dict[str, Any] = {"messages": [{"role": "user", "content": LONG}], "input": {"prompt": LONG}}

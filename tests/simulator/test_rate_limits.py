@@ -42,7 +42,7 @@ def limited(requests: int | None = None, tokens: int | None = None) -> Profile:
 
 
 def asked(profile: Profile, name: str, times: int, *, pause_s: float = 0.0, stream: bool = False) -> list[Exchange]:
-    """So many requests in one dialect, each after the pause."""
+    """So many requests in one API format, each after the pause."""
     _, path, body = WAYS[name]
     fields: dict[str, Any] = {**body, **({} if name == "gemini" else {"stream": stream})}
 
@@ -62,7 +62,7 @@ def headers_of(exchange: Exchange) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_what_is_too_much_is_refused_in_the_dialects_words(name: str) -> None:
+def test_what_is_too_much_is_refused_in_the_api_formats_words(name: str) -> None:
     first, second, third = asked(limited(requests=2), name, 3)
     assert (first.status, second.status, third.status) == (200, 200, 429)
     fault = WAYS[name][0].fault_from_response(429, headers_of(third), third.body)
@@ -114,7 +114,7 @@ async def _date() -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in WAYS if name not in WITH_HEADERS])
-def test_a_dialect_that_has_no_headers_for_it_sends_none(name: str) -> None:
+def test_a_api_format_that_has_no_headers_for_it_sends_none(name: str) -> None:
     for exchange in asked(limited(requests=1), name, 2):
         assert rate_limits(headers_of(exchange)) is None
 

@@ -9,7 +9,7 @@ from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond.core import clock
 from splitsecond.core.wire import ollama, openai
-from splitsecond.core.wire.dialect import TimesForm
+from splitsecond.core.wire.api_format import TimesForm
 from splitsecond.core.wire.server_times import processing_times
 from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow, TimingsForm
 from splitsecond.simulator.truth import TruthRecord

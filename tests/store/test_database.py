@@ -279,7 +279,7 @@ def test_a_current_log_from_before_alembic_gets_its_table(tmp_path: Path) -> Non
 def test_a_log_of_version_6_gets_the_index_that_contains_the_packed_numbers_if_it_is_not_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, indexed: list[str]
 ) -> None:
-    monkeypatch.setattr(tables, "MOST_INDEXED", most)
+    monkeypatch.setattr(tables, "MAX_INDEXED", most)
     url = of_version_6(tmp_path)
     connection = sqlite3.connect(tmp_path / "log.db")
     with Log.open(url) as log:

@@ -27,7 +27,7 @@ RECORDS = 60
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records in memory, small blocks, and a database that says soon that it is locked."""
-    monkeypatch.setattr(log_process, "MOST_UNSETTLED", 8)
+    monkeypatch.setattr(log_process, "MAX_UNSETTLED", 8)
     monkeypatch.setattr(log_process, "SAVE_S", 0.05)
     monkeypatch.setattr(recovery, "BLOCK", 25)
     monkeypatch.setattr(recovery, "LOOK_S", 0.05)

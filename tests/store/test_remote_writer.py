@@ -211,7 +211,7 @@ def test_a_process_that_ends_keeps_more_records_than_it_can_queue(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway is killed while the database is away: its workers have sent more than the process reads at once."""
-    monkeypatch.setattr(log_process, "MOST_UNSETTLED", 4)
+    monkeypatch.setattr(log_process, "MAX_UNSETTLED", 4)
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     monkeypatch.setattr(writer, "CLOSE_S", 0.1)
     frames = [LENGTH.pack(len(data)) + data for data in map(msgspec.msgpack.encode, map(answered, range(20)))]

@@ -34,9 +34,9 @@ from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
 from splitsecond.core.transport.exchange import Connected, Exchange, Origin
 from splitsecond.core.transport.packets import (
     FRAME_BYTES,
-    MOST_PORTS,
-    MOST_UNCLAIMED,
-    MOST_UNCLAIMED_PACKETS,
+    MAX_PORTS,
+    MAX_UNCLAIMED,
+    MAX_UNCLAIMED_PACKETS,
     SNAP_BYTES,
     PacketRing,
     PacketStreams,
@@ -140,7 +140,7 @@ def passes(program: bytes, packet: bytes, protocol: int) -> int:
                 raise AssertionError(f"unknown operation {operation:#x}")
 
 
-@pytest.mark.parametrize("ports", [[36487, 37213], [1, 36487, 37213, 2], [*range(36400, 36399 + MOST_PORTS), 37213]])
+@pytest.mark.parametrize("ports", [[36487, 37213], [1, 36487, 37213, 2], [*range(36400, 36399 + MAX_PORTS), 37213]])
 def test_the_filter_passes_tcp_from_known_ports(ports: list[int]) -> None:
     program = filter_program(ports)
     assert passes(program, DATA_4, IPV4) == SNAP_BYTES
@@ -152,13 +152,13 @@ def test_the_filter_passes_tcp_from_known_ports(ports: list[int]) -> None:
 
 
 def test_the_filter_drops_other_ports() -> None:
-    for ports in ([], [36486, 36488], list(range(1000, 1000 + MOST_PORTS))):
+    for ports in ([], [36486, 36488], list(range(1000, 1000 + MAX_PORTS))):
         assert passes(filter_program(ports), DATA_4, IPV4) == 0
         assert passes(filter_program(ports), DATA_6, IPV6) == 0
 
 
 def test_with_too_many_ports_all_pass() -> None:
-    program = filter_program(range(1000, 1001 + MOST_PORTS))
+    program = filter_program(range(1000, 1001 + MAX_PORTS))
     assert passes(program, DATA_4, IPV4) == passes(program, DATA_6, IPV6) == SNAP_BYTES
 
 
@@ -252,11 +252,11 @@ def test_a_stream_with_bytes_that_were_read_but_not_seen_is_not_claimed() -> Non
 
 def test_streams_of_other_programs_are_bounded() -> None:
     streams = PacketStreams()
-    keys = [number.to_bytes(12) for number in range(MOST_UNCLAIMED + 1)]
+    keys = [number.to_bytes(12) for number in range(MAX_UNCLAIMED + 1)]
     for key in keys:
         streams.add((key, 0, 0, 0x12), 1)
     assert streams.claim(keys[0], 0) is None
-    for number in range(MOST_UNCLAIMED_PACKETS + 1):
+    for number in range(MAX_UNCLAIMED_PACKETS + 1):
         streams.add((keys[1], 1 + number, 1, 0x18), 1)
     assert streams.claim(keys[1], 0) is None
     assert streams.claim(keys[2], 0) is not None

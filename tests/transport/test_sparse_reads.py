@@ -21,8 +21,8 @@ from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
 from splitsecond.core.transport.exchange import Connected, Exchange, Origin, TimeLeft
 from splitsecond.core.transport.polling import TICK_NS, BatchedPoller
 from splitsecond.core.transport.sparse_reads import (
-    LEAST_REST_NS,
-    MOST_REFUSALS,
+    MAX_REFUSALS,
+    MIN_REST_NS,
     OBSERVED_READS,
     PASSED_PACKETS,
     READS_BEFORE_TRIAL,
@@ -102,7 +102,7 @@ def test_a_server_that_sends_on_without_an_acknowledgement_is_read_sparsely(stre
 
 
 def test_a_server_that_waits_is_read_promptly_after_a_few_trials(stream: Stream) -> None:
-    for _ in range(MOST_REFUSALS):
+    for _ in range(MAX_REFUSALS):
         stream.promptly(READS_BEFORE_TRIAL - 1)
         assert stream.read() == TRIAL_PACKETS * GAP_NS
         assert stream.read(gap_ns=stream.rest, packets=PASSED_PACKETS - 1) == 0
@@ -131,7 +131,7 @@ def test_slow_streams_and_few_streams_are_read_promptly(stream: Stream) -> None:
 def test_fast_streams_rest_for_a_least_time(stream: Stream) -> None:
     stream.trial.passed = True
     stream.promptly(OBSERVED_READS - 1, gap_ns=NS_PER_MS)
-    assert stream.read(gap_ns=NS_PER_MS) == LEAST_REST_NS
+    assert stream.read(gap_ns=NS_PER_MS) == MIN_REST_NS
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_trial_in_which_the_stream_paused_proves_nothing(stream: Stream, late:
 
 
 def test_a_trial_that_a_deadline_cuts_short_proves_nothing(stream: Stream) -> None:
-    for _ in range(2 * MOST_REFUSALS):
+    for _ in range(2 * MAX_REFUSALS):
         stream.promptly(READS_BEFORE_TRIAL - 1)
         assert stream.read() == TRIAL_PACKETS * GAP_NS
         assert stream.read(gap_ns=stream.rest // 2, packets=1) == 0
@@ -216,7 +216,7 @@ def test_with_the_packet_clock_a_rest_ends_when_the_end_is_expected(stream: Stre
     stream.promptly(OBSERVED_READS - 1)
     assert stream.read() == UNKNOWN_END_REST_NS
     longest_ns = REST_BY_PACKETS_NS
-    for left_ns, rest_ns in ((10 * longest_ns, longest_ns), (longest_ns // 2, longest_ns // 2), (-1, LEAST_REST_NS)):
+    for left_ns, rest_ns in ((10 * longest_ns, longest_ns), (longest_ns // 2, longest_ns // 2), (-1, MIN_REST_NS)):
         stream.left_ns = left_ns
         assert stream.read(gap_ns=stream.rest) == rest_ns
 

@@ -65,17 +65,17 @@ def test_the_catalogue_s_addresses(target: str, environment: dict[str, str], url
     assert asked(from_catalog(target, environment), environment) == url
 
 
-def test_a_query_goes_beside_the_dialect_s_own() -> None:
-    spec = TargetSpec(name="x/m", base_url="http://x.test/v1beta/?tenant=7", model="m", dialect="gemini")
+def test_a_query_goes_beside_the_api_format_s_own() -> None:
+    spec = TargetSpec(name="x/m", base_url="http://x.test/v1beta/?tenant=7", model="m", api_format="gemini")
     assert asked(spec, {}) == "http://x.test/v1beta/models/m:streamGenerateContent?alt=sse&tenant=7"
 
 
 def test_the_query_of_an_address_is_part_of_a_count_of_tokens_too() -> None:
     async def main() -> None:
         client = ScriptedClient()
-        spec = TargetSpec(name="a/m", base_url="http://a.test/v1?api-version=1", model="m", dialect="anthropic")
+        spec = TargetSpec(name="a/m", base_url="http://a.test/v1?api-version=1", model="m", api_format="anthropic")
         target = connect(spec, lambda _: None, environment={}, client=client.as_client())
-        call = Call(id="c", body={"messages": [{"role": "user", "content": "x"}]}, dialect="anthropic")
+        call = Call(id="c", body={"messages": [{"role": "user", "content": "x"}]}, api_format="anthropic")
         counting = asyncio.get_running_loop().create_task(target.count_tokens(call, NS_PER_S))
         await client.exchange()
         counting.cancel()

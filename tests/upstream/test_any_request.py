@@ -1,4 +1,4 @@
-"""Requests of every client's dialect that are nearly right, for targets of every dialect: written, or refused."""
+"""Requests of every client's API format that are nearly right, for targets of every api_format: written, or refused."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream import transcoding
-from splitsecond.core.upstream.target import DIALECTS
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.upstream.target import API_FORMATS
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.reasoning import ReasoningStyle
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -176,12 +176,12 @@ def changed(value: Any, way: tuple[Any, ...], change: Any) -> Any:
     return made
 
 
-def tried(client: Spoken, asked: dict[str, Any], dialect: str, quirks: Quirks, prefill: Any) -> None:
+def tried(client: Spoken, asked: dict[str, Any], api_format: str, quirks: Quirks, prefill: Any) -> None:
     body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
-    call = Call(id="1", dialect=client, body=body, stream=bool(asked.get("stream")))
-    encode = DIALECTS[dialect].encode
+    call = Call(id="1", api_format=client, body=body, stream=bool(asked.get("stream")))
+    encode = API_FORMATS[api_format].encode
     try:
-        encoded = transcoding.request(call, dialect, encode, "gemini-2.5-pro", quirks, prefill=prefill)
+        encoded = transcoding.request(call, api_format, encode, "gemini-2.5-pro", quirks, prefill=prefill)
     except CallerFault:
         pass  # and nothing else may be raised
     else:
@@ -191,10 +191,10 @@ def tried(client: Spoken, asked: dict[str, Any], dialect: str, quirks: Quirks, p
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("client", ["openai", "anthropic", "responses"])
 @given(data=st.data())
-def test_it_is_written_or_refused(client: Spoken, dialect: str, data: st.DataObject) -> None:
+def test_it_is_written_or_refused(client: Spoken, api_format: str, data: st.DataObject) -> None:
     asked = ASKED[client]
     for _ in range(data.draw(st.integers(1, 3))):
         way = data.draw(st.sampled_from(PLACES[client]))
@@ -203,14 +203,14 @@ def test_it_is_written_or_refused(client: Spoken, dialect: str, data: st.DataObj
         except (KeyError, IndexError, TypeError):
             continue  # what was changed before has left nothing there
     quirks, prefill = data.draw(st.sampled_from(QUIRKS)), data.draw(st.sampled_from([None, True, "prefix"]))
-    tried(client, asked, dialect, quirks, prefill)
+    tried(client, asked, api_format, quirks, prefill)
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("client", ["openai", "anthropic", "responses"])
-def test_with_anything_in_any_one_place(client: Spoken, dialect: str) -> None:
+def test_with_anything_in_any_one_place(client: Spoken, api_format: str) -> None:
     junks: list[Any] = [None, (None,), (5,), ("x",), ([],), ({},), ([5],), ([{}],), ({"type": 5},), ([{"type": {}}],)]
     for way in PLACES[client]:
         for junk in junks:
-            tried(client, changed(ASKED[client], way, junk), dialect, QUIRKS[0], True)
+            tried(client, changed(ASKED[client], way, junk), api_format, QUIRKS[0], True)

@@ -188,7 +188,7 @@ def test_a_missing_key_names_its_variable() -> None:
 
 
 def test_wrong_specs_are_refused() -> None:
-    for change, words in (({"dialect": "klingon"}, "unknown dialect"), ({"quirks": {"x": 1}}, "quirks: .*`x`")):
+    for change, words in (({"api_format": "klingon"}, "unknown api_format"), ({"quirks": {"x": 1}}, "quirks: .*`x`")):
         with pytest.raises(CallerFault, match=words):
             connect(msgspec.structs.replace(SPEC, **change), _ignore, client=ScriptedClient().as_client())
 

@@ -8,8 +8,8 @@ import pytest
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream import transcoding
-from splitsecond.core.upstream.target import DIALECTS
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.upstream.target import API_FORMATS
+from splitsecond.core.wire.api_format import Quirks
 
 HI = {"role": "user", "content": "hi"}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
@@ -26,7 +26,7 @@ def turn(*blocks: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("client", "body", "dialect", "words"),
+    ("client", "body", "api_format", "words"),
     [
         ("anthropic", {"messages": [HI], "stop_sequences": ["END"]}, "responses", 'stop_sequences ["END"] cannot'),
         ("anthropic", {"messages": [turn(PDF)]}, "cohere", "messages[0], a part of type 'document', cannot"),
@@ -61,10 +61,10 @@ def turn(*blocks: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("raw", [True, False])
-def test_the_name_is_the_clients(client: Spoken, body: dict[str, Any], dialect: str, words: str, raw: bool) -> None:
+def test_the_name_is_the_clients(client: Spoken, body: dict[str, Any], api_format: str, words: str, raw: bool) -> None:
     given = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()} if raw else body
-    call = Call(id="c", body=given, dialect=client)
+    call = Call(id="c", body=given, api_format=client)
     with pytest.raises(CallerFault) as no:
-        transcoding.request(call, dialect, DIALECTS[dialect].encode, "m", Quirks())
+        transcoding.request(call, api_format, API_FORMATS[api_format].encode, "m", Quirks())
     assert no.value.message.startswith(words)
     assert not call.notes.dropped

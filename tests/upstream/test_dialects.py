@@ -1,4 +1,4 @@
-"""A target of every dialect, over sockets, against simulated providers that play it: timed, whole, and refused."""
+"""A target of every API format, over sockets, against simulated providers that play it: timed, whole, and refused."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call
 from splitsecond.core.transport.client import Client
 from splitsecond.core.upstream.spec import TargetSpec
-from splitsecond.core.upstream.target import DIALECTS, connect
+from splitsecond.core.upstream.target import API_FORMATS, connect
 from splitsecond.simulator.process import RunningProvider
 
 PATHS: Mapping[str, str] = {
@@ -35,17 +35,17 @@ def quick(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 
 
 def ask(
-    quick: RunningProvider, dialect: str, *, whole: bool = False, fault: str = ""
+    quick: RunningProvider, api_format: str, *, whole: bool = False, fault: str = ""
 ) -> tuple[list[Event], list[Observation]]:
     """The events of one answer, and what was observed. Raises the fault of a refusal."""
     seen: list[Observation] = []
 
     async def play() -> list[Event]:
         spec = TargetSpec(
-            name=dialect,
-            base_url=quick.origin + PATHS[dialect],
-            model=("simulated/" if dialect == "replicate" else "") + quick.model,
-            dialect=dialect,
+            name=api_format,
+            base_url=quick.origin + PATHS[api_format],
+            model=("simulated/" if api_format == "replicate" else "") + quick.model,
+            api_format=api_format,
             headers={"x-splitsecond-fault": fault} if fault else {},
             quirks={"stream_whole": False} if whole else {},
         )
@@ -61,14 +61,14 @@ def ask(
     return asyncio.run(play()), seen
 
 
-def test_every_dialect_is_played() -> None:
-    assert PATHS.keys() == DIALECTS.keys()
+def test_every_api_format_is_played() -> None:
+    assert PATHS.keys() == API_FORMATS.keys()
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("dialect", PATHS)
-def test_an_answer(quick: RunningProvider, dialect: str, whole: bool) -> None:
-    events, (seen,) = ask(quick, dialect, whole=whole)
+@pytest.mark.parametrize("api_format", PATHS)
+def test_an_answer(quick: RunningProvider, api_format: str, whole: bool) -> None:
+    events, (seen,) = ask(quick, api_format, whole=whole)
     tokens = [event for event in events if isinstance(event, Token)]
     assert "".join(token.text for token in tokens) == SAID
     assert len(tokens) == (1 if whole else 8)
@@ -79,16 +79,16 @@ def test_an_answer(quick: RunningProvider, dialect: str, whole: bool) -> None:
     assert seen.token_at == sorted(seen.token_at)
 
 
-@pytest.mark.parametrize("dialect", PATHS)
-def test_a_refusal(quick: RunningProvider, dialect: str) -> None:
+@pytest.mark.parametrize("api_format", PATHS)
+def test_a_refusal(quick: RunningProvider, api_format: str) -> None:
     with pytest.raises(ProviderFault, match="HTTP 429: a simulated error 429") as caught:
-        ask(quick, dialect, fault="429; retry_after=3")
+        ask(quick, api_format, fault="429; retry_after=3")
     assert caught.value.retry_after_ns == 3 * clock.NS_PER_S
 
 
-@pytest.mark.parametrize("dialect", PATHS)
-def test_an_answer_that_breaks(quick: RunningProvider, dialect: str) -> None:
-    events, (seen,) = ask(quick, dialect, fault="error_event; after=3")
+@pytest.mark.parametrize("api_format", PATHS)
+def test_an_answer_that_breaks(quick: RunningProvider, api_format: str) -> None:
+    events, (seen,) = ask(quick, api_format, fault="error_event; after=3")
     assert len([event for event in events if isinstance(event, Token)]) == 3
     assert seen.fault is not None
     assert (seen.fault.kind, seen.fault.phase) == ("in_band_error", "between tokens")

@@ -38,7 +38,7 @@ class Stage:
             name="replicate/o/m",
             base_url="https://api.replicate.test/v1",
             model="o/m",
-            dialect="replicate",
+            api_format="replicate",
             quirks={"stream_hosts": ["stream.replicate.test"]},
             api_key_env=("KEY",),
             timeouts=Timeouts(head_ms=1000),

@@ -55,13 +55,13 @@ def simulated(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield dict(zip(FORMS, found, strict=True))
 
 
-def asked(of: RunningProvider, dialect: str, prompt: str, at_once: int, **quirks: Any) -> list[Observation]:
+def asked(of: RunningProvider, api_format: str, prompt: str, at_once: int, **quirks: Any) -> list[Observation]:
     """What was observed of so many requests at once, in the order in which they were answered."""
     seen: list[Observation] = []
 
     async def play() -> None:
-        base_url = of.origin if dialect == "ollama" else of.base_url
-        spec = TargetSpec(name="sim", base_url=base_url, model=of.model, dialect=dialect, quirks=quirks)
+        base_url = of.origin if api_format == "ollama" else of.base_url
+        spec = TargetSpec(name="sim", base_url=base_url, model=of.model, api_format=api_format, quirks=quirks)
         client = Client(proxies={})
         target = connect(spec, seen.append, environment={}, client=client)
         body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 6}
@@ -126,13 +126,13 @@ def test_openais_header(simulated: dict[str, RunningProvider]) -> None:
     assert took_ms <= whole.server_timings["processing_ms"] <= (whole.e2e_ns or 0) / clock.NS_PER_MS + EARLIER_MS
 
 
-@pytest.mark.parametrize("dialect", ["openai", "responses", "anthropic"])
-def test_what_was_cached_is_observed(simulated: dict[str, RunningProvider], dialect: str) -> None:
+@pytest.mark.parametrize("api_format", ["openai", "responses", "anthropic"])
+def test_what_was_cached_is_observed(simulated: dict[str, RunningProvider], api_format: str) -> None:
     of = simulated["openai"]
     truth(of)
-    prompt = f"{dialect:16}" * 16
-    first, second = (asked(of, dialect, prompt, 1)[0] for _ in range(2))
+    prompt = f"{api_format:16}" * 16
+    first, second = (asked(of, api_format, prompt, 1)[0] for _ in range(2))
     records = truth(of)
-    cached = [0, 0] if dialect == "anthropic" else [0, 64]
+    cached = [0, 0] if api_format == "anthropic" else [0, 64]
     assert [one.cached_tokens for one in (first, second)] == cached == [record["cached_tokens"] for record in records]
     assert [one.input_tokens for one in (first, second)] == [75, 75]

@@ -54,7 +54,7 @@ WHOLE_ANTHROPIC = (
 
 
 def asked(
-    target: str, body: Mapping[str, Any], answer: bytes, dialect: Spoken = "openai", **hints: str
+    target: str, body: Mapping[str, Any], answer: bytes, api_format: Spoken = "openai", **hints: str
 ) -> tuple[dict[str, Any], dict[str, str], Observation]:
     """The request's body and headers, and the observation of its attempt."""
     seen: list[Observation] = []
@@ -62,7 +62,7 @@ def asked(
     service = connect(from_catalog(target, KEYS), seen.append, environment=KEYS, client=client.as_client())
 
     async def main() -> None:
-        call = Call(id="c", body=body, dialect=dialect, hints=hints)
+        call = Call(id="c", body=body, api_format=api_format, hints=hints)
         waiting = asyncio.get_running_loop().create_task(service(call))
         exchange = await client.exchange()
         exchange.head()
@@ -76,7 +76,7 @@ def asked(
 
 
 @pytest.mark.parametrize(
-    ("target", "body", "dialect", "answer", "field"),
+    ("target", "body", "api_format", "answer", "field"),
     [
         ("openai/gpt-5@flex", {"messages": HI}, "openai", OPENAI, ("service_tier", "flex")),
         ("openai/gpt-5@fast", {"messages": HI, "service_tier": "flex"}, "openai", OPENAI, ("service_tier", "fast")),
@@ -92,9 +92,9 @@ def asked(
 )
 @pytest.mark.parametrize("granted", ["fast", "default"])
 def test_the_request_names_the_tier_and_the_observation_what_was_granted(
-    target: str, body: Mapping[str, Any], dialect: Spoken, answer: bytes, field: tuple[str, str], granted: str
+    target: str, body: Mapping[str, Any], api_format: Spoken, answer: bytes, field: tuple[str, str], granted: str
 ) -> None:
-    sent, _, observation = asked(target, body, answer % granted.encode(), dialect)
+    sent, _, observation = asked(target, body, answer % granted.encode(), api_format)
     name, value = field
     assert sent[name] == value
     assert sent["model"] == target.partition("/")[2].partition("@")[0]

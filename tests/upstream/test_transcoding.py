@@ -18,10 +18,10 @@ from splitsecond.core.transport.exchange import Request
 from splitsecond.core.upstream import transcoding
 from splitsecond.core.upstream.attempt import Attempt
 from splitsecond.core.upstream.spec import TargetSpec
-from splitsecond.core.upstream.target import DIALECTS, connect
+from splitsecond.core.upstream.target import API_FORMATS, connect
 from splitsecond.core.wire import anthropic, cohere, openai, responses
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.client_format import CLIENT_FORMATS
-from splitsecond.core.wire.dialect import Quirks
 from splitsecond.core.wire.translation import MAX_MESSAGES
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -41,19 +41,19 @@ Act = Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]]
 
 
 def play(
-    act: Act, client: Spoken, dialect: str = "gemini", *, watched: bool = False, raw: bool = True, **asked: Any
+    act: Act, client: Spoken, api_format: str = "gemini", *, watched: bool = False, raw: bool = True, **asked: Any
 ) -> tuple[Request, list[Observation]]:
     seen: list[Observation] = []
     headers = asked.pop("headers", {})
     quirks = asked.pop("quirks", {})
-    call = Call(id="c", body=BODIES[client], dialect=client, start_ns=clock.now_ns(), watched=watched)
+    call = Call(id="c", body=BODIES[client], api_format=client, start_ns=clock.now_ns(), watched=watched)
     for name, value in asked.items():
         call = Call(**{**{each: getattr(call, each) for each in call.__struct_fields__}, name: value})
     scripted = ScriptedClient()
 
     async def main() -> None:
         spec = TargetSpec(
-            name="x/m", base_url="http://x.test/v1", model="m", dialect=dialect, headers=headers, quirks=quirks
+            name="x/m", base_url="http://x.test/v1", model="m", api_format=api_format, headers=headers, quirks=quirks
         )
         target = connect(spec, seen.append, environment={}, client=scripted.as_client(), raw=raw)
         calling = asyncio.get_running_loop().create_task(target(call))
@@ -215,30 +215,30 @@ BEGUN = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "
     [(True, {}), ("plain", {}), ("prefix", {"prefix": True}), ("partial", {"partial": True})],
 )
 def test_a_prefilled_answer_goes_to_a_target_that_continues_it(prefill: Any, last: dict[str, Any]) -> None:
-    call = Call(id="c", body=BEGUN, dialect="anthropic")
+    call = Call(id="c", body=BEGUN, api_format="anthropic")
     encoded = transcoding.request(call, "openai", openai.encode, "m", Quirks(), prefill=prefill)
     assert json.loads(encoded.body)["messages"][1] == {"role": "assistant", "content": "Once", **last}
 
 
-@pytest.mark.parametrize("dialect", ["openai", "gemini", "responses", "cohere", "ollama"])
+@pytest.mark.parametrize("api_format", ["openai", "gemini", "responses", "cohere", "ollama"])
 @pytest.mark.parametrize("prefill", [None, False])
-def test_a_prefilled_answer_is_refused_for_a_target_that_starts_again(dialect: str, prefill: bool | None) -> None:
-    call = Call(id="c", body=BEGUN, dialect="anthropic")
+def test_a_prefilled_answer_is_refused_for_a_target_that_starts_again(api_format: str, prefill: bool | None) -> None:
+    call = Call(id="c", body=BEGUN, api_format="anthropic")
     with pytest.raises(
         CallerFault, match=r"messages\[1\], the beginning of the answer, cannot.*a user's message"
     ) as no:
-        transcoding.request(call, dialect, DIALECTS[dialect].encode, "m", Quirks(), prefill=prefill)
+        transcoding.request(call, api_format, API_FORMATS[api_format].encode, "m", Quirks(), prefill=prefill)
     assert no.value.kind == "not_translatable"
 
 
 def test_a_last_answer_is_no_prefill_in_other_formats() -> None:
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once"}]
     for client, field in (("openai", "messages"), ("responses", "input")):
-        call = Call(id="c", body={field: said}, dialect=client)  # type: ignore[arg-type]
-        encoded = transcoding.request(call, "ollama", DIALECTS["ollama"].encode, "m", Quirks())
+        call = Call(id="c", body={field: said}, api_format=client)  # type: ignore[arg-type]
+        encoded = transcoding.request(call, "ollama", API_FORMATS["ollama"].encode, "m", Quirks())
         assert json.loads(encoded.body)["messages"] == said
     passed = transcoding.request(
-        Call(id="c", body=BEGUN, dialect="anthropic"), "anthropic", anthropic.encode, "m", Quirks()
+        Call(id="c", body=BEGUN, api_format="anthropic"), "anthropic", anthropic.encode, "m", Quirks()
     )
     assert json.loads(passed.body)["messages"] == BEGUN["messages"]
 
@@ -251,7 +251,7 @@ def test_a_conversation_of_too_many_messages_is_not_translated(client: Spoken, p
     many = b'{"type": "text", "text": "x{"},' * (MAX_MESSAGES + 1) if parts else b""
     one = b'{"role": "user", "content": [%b]}' % many[:-1] if parts else b'{"role": "user", "content": "{"}'
     raw = Raw(b"[" + b",".join([one] * (1 if parts else MAX_MESSAGES + 1)) + b"]")
-    call = Call(id="r", body={"model": Raw(b'"m"'), form.messages_field: raw}, dialect=client)
+    call = Call(id="r", body={"model": Raw(b'"m"'), form.messages_field: raw}, api_format=client)
     with pytest.raises(CallerFault, match=r"2.,... entries and parts; the maximum") as caught:
         transcoding.request(call, "cohere", cohere.encode, "m", Quirks())
     assert caught.value.status == 413

@@ -35,12 +35,12 @@ ESTIMATE = (None, 1, None, None, "estimate")
 
 
 def observed(
-    body: bytes, *, dialect: str = "openai", whole: bool = False, raw: bool = False, parts: int = 1, **fields: Any
+    body: bytes, *, api_format: str = "openai", whole: bool = False, raw: bool = False, parts: int = 1, **fields: Any
 ) -> Observation:
     """Return the observation of an answer with this `body`, which arrives in `parts`. `fields`: of the request."""
     client = ScriptedClient()
     seen: list[Observation] = []
-    spec = msgspec.structs.replace(SPEC, dialect=dialect)
+    spec = msgspec.structs.replace(SPEC, api_format=api_format)
     target = connect(spec, seen.append, environment={}, client=client.as_client(), raw=raw)
     call = Call(id="c", body={"messages": MESSAGES, **fields}, start_ns=0, stream=not whole)
 
@@ -75,18 +75,18 @@ def counts(found: Observation) -> tuple[int | None, int | None, int | None, int 
 @pytest.mark.parametrize("number", [INPUT, OUTPUT])
 @pytest.mark.parametrize("name", BODIES)
 def test_an_odd_count_is_replaced_in_every_format(name: str, number: int, odd: bytes, raw: bool) -> None:
-    dialect, _, kind = name.partition("-")
+    api_format, _, kind = name.partition("-")
     other = INPUT + OUTPUT - number
     body = BODIES[name].replace(str(number).encode(), odd).replace(str(other).encode(), b"1")
-    found = observed(body, dialect=dialect, whole=kind == "whole", raw=raw)
+    found = observed(body, api_format=api_format, whole=kind == "whole", raw=raw)
     assert counts(found) == ESTIMATE
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_possible_counts_are_used_in_every_format(name: str) -> None:
-    dialect, _, kind = name.partition("-")
+    api_format, _, kind = name.partition("-")
     body = BODIES[name].replace(str(INPUT).encode(), b"12").replace(str(OUTPUT).encode(), b"7")
-    found = observed(body, dialect=dialect, whole=kind == "whole")
+    found = observed(body, api_format=api_format, whole=kind == "whole")
     assert counts(found) == (12, 7, None, None, "usage")
 
 
@@ -176,12 +176,12 @@ def test_a_body_that_cannot_be_encoded_may_hold_anything() -> None:
 )
 def test_a_count_of_a_requests_tokens_must_be_possible(count: bytes, possible: bool) -> None:
     client = ScriptedClient()
-    spec = msgspec.structs.replace(SPEC, dialect="anthropic")
+    spec = msgspec.structs.replace(SPEC, api_format="anthropic")
     target = connect(spec, lambda observation: None, environment={}, client=client.as_client())
     body = b'{"input_tokens":%b}' % count
 
     async def main() -> bytes:
-        call = Call(id="c", body={"messages": MESSAGES}, dialect="anthropic")
+        call = Call(id="c", body={"messages": MESSAGES}, api_format="anthropic")
         counting = asyncio.get_running_loop().create_task(target.count_tokens(call, clock.now_ns() + clock.NS_PER_S))
         exchange = await client.exchange()
         exchange.head()

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from splitsecond.core.errors import ProviderFault
 from splitsecond.core.events import Broken, Done, Event, Quiet, Token, Usage
-from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.api_format import Decoder
 
 RANDOM_SPLITS = 40
-MOST_PLACES = 1_000
+MAX_PLACES = 1_000
 """At most so many bytes of a body are cut or broken: the body is decoded once for each, which is quadratic cost."""
 CUT_KINDS = {"truncated", "malformed", "empty_answer"}
 
@@ -99,9 +99,9 @@ def _check_cuts(make: Make, data: bytes, whole: list[Event]) -> None:
 
 
 def _places(data: bytes) -> Sequence[int]:
-    """Return where a body is cut and broken: at each byte, or at `MOST_PLACES` of them."""
+    """Return where a body is cut and broken: at each byte, or at `MAX_PLACES` of them."""
     every = range(len(data))
-    return every if len(data) <= MOST_PLACES else Random(data).sample(every, MOST_PLACES)
+    return every if len(data) <= MAX_PLACES else Random(data).sample(every, MAX_PLACES)
 
 
 def _amount(events: list[Event]) -> tuple[list[Token], Usage | None]:

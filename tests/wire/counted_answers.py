@@ -5,7 +5,7 @@ from types import ModuleType
 
 from splitsecond.core.events import Usage
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.dialect import ServerAnswer
+from splitsecond.core.wire.api_format import ServerAnswer
 
 INPUT, OUTPUT = 123_456_789, 987_654
 """Numbers that appear nowhere else in an answer."""
@@ -15,16 +15,16 @@ ODD = [b"-1", b"1.5", b'"12"', b"true", b"{}", b"[7]", *HUGE]
 """Counts that are none, as JSON."""
 
 
-def stream(dialect: ModuleType) -> bytes:
+def stream(api_format: ModuleType) -> bytes:
     """Return the answer "Yes" as a stream."""
-    writer = dialect.StreamWriter("chat", "m", id="x", created=1)
+    writer = api_format.StreamWriter("chat", "m", id="x", created=1)
     begun = writer.opening(0, COUNTS) + writer.token("Yes")
     return bytes(begun + writer.finish("stop") + writer.usage(COUNTS) + writer.done())
 
 
-def whole(dialect: ModuleType) -> bytes:
+def whole(api_format: ModuleType) -> bytes:
     """Return the answer "Yes" as one JSON object."""
-    return bytes(dialect.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(text="Yes")], COUNTS))
+    return bytes(api_format.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(text="Yes")], COUNTS))
 
 
 def short_id(value: object) -> str:
@@ -33,13 +33,13 @@ def short_id(value: object) -> str:
 
 
 FORMATS: Mapping[str, ModuleType] = {
-    dialect.__name__.rpartition(".")[2]: dialect
-    for dialect in (anthropic, cohere, gemini, ollama, openai, replicate, responses)
+    api_format.__name__.rpartition(".")[2]: api_format
+    for api_format in (anthropic, cohere, gemini, ollama, openai, replicate, responses)
 }
 BODIES: Mapping[str, bytes] = {
     f"{name}-{make.__name__}": body
-    for name, dialect in FORMATS.items()
+    for name, api_format in FORMATS.items()
     for make in (stream, whole)
-    if str(OUTPUT).encode() in (body := make(dialect))  # Replicate counts whole answers only
+    if str(OUTPUT).encode() in (body := make(api_format))  # Replicate counts whole answers only
 }
 """The bodies that hold counts, by format and by whether they are streamed."""

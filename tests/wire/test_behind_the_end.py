@@ -20,15 +20,17 @@ TAILS = [
 
 
 @pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize(("name", "dialect"), [("openai", openai), ("anthropic", anthropic), ("responses", responses)])
-def test_a_whole_answer_ends_with_its_stream(name: str, dialect: ModuleType, tail: bytes) -> None:
-    writer = dialect.StreamWriter("chat", "m", id="x", created=1)
+@pytest.mark.parametrize(
+    ("name", "api_format"), [("openai", openai), ("anthropic", anthropic), ("responses", responses)]
+)
+def test_a_whole_answer_ends_with_its_stream(name: str, api_format: ModuleType, tail: bytes) -> None:
+    writer = api_format.StreamWriter("chat", "m", id="x", created=1)
     stream = writer.opening() + writer.token("Yes") + writer.token("!")
     stream += writer.finish("stop") + writer.usage(Usage(0, 5, 2)) + writer.done()
     answers = []
     for body in (stream, stream + tail):
         for parts in ([body], [body[:-1], body[-1:]], [body[: len(stream)], body[len(stream) :]]):
-            assembly = client_format(Call(id="c", body={}, dialect=name)).assembly()  # type: ignore[arg-type]
+            assembly = client_format(Call(id="c", body={}, api_format=name)).assembly()  # type: ignore[arg-type]
             for part in parts:
                 assembly.feed(part)
             answers.append(assembly.answer())

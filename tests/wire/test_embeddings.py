@@ -11,7 +11,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Token, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai
-from splitsecond.core.wire.dialect import Decoder, Quirks
+from splitsecond.core.wire.api_format import Decoder, Quirks
 from splitsecond.core.wire.openai import embeddings
 
 
@@ -87,11 +87,11 @@ def test_the_request_goes_on_as_it_came_with_the_targets_model() -> None:
     assert encoded.body == b'{"model":"text-embedding","input":["a",  "b"],"dimensions":256}'
 
 
-@pytest.mark.parametrize("dialect", [anthropic, cohere, gemini, ollama])
-def test_other_dialects_refuse_it(dialect: Any) -> None:
+@pytest.mark.parametrize("api_format", [anthropic, cohere, gemini, ollama])
+def test_other_api_formats_refuse_it(api_format: Any) -> None:
     call = Call(id="c", operation="embeddings", body={"model": "r", "input": "a"}, stream=False)
     with pytest.raises(CallerFault, match="embeddings"):
-        dialect.encode(call, "m", Quirks())
+        api_format.encode(call, "m", Quirks())
 
 
 RESULTS = [
@@ -124,6 +124,6 @@ def test_requests_for_results_pass_to_targets_of_the_same_format_only(operation:
     request = openai.encode(call, "m", Quirks())
     assert (request.path, request.streamed) == (f"/{operation}", False)
     assert json.loads(request.body) == {"query": "q", "documents": ["a"], "odd": 1, "model": "m"}
-    for dialect in (anthropic, cohere, gemini, ollama):
+    for api_format in (anthropic, cohere, gemini, ollama):
         with pytest.raises(CallerFault, match=operation):
-            dialect.encode(call, "m", Quirks())
+            api_format.encode(call, "m", Quirks())

@@ -9,7 +9,7 @@ from msgspec import Raw
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire import openai
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 
 
 def sent(body: dict[str, Any], quirks: Quirks | None = None, operation: Operation = "chat") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream.transcoding import request
 from splitsecond.core.wire import openai
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 
 HELLO: dict[Spoken, dict[str, Any]] = {
     "openai": {"messages": [{"role": "user", "content": "hi"}]},
@@ -20,7 +20,7 @@ HELLO: dict[Spoken, dict[str, Any]] = {
 def asked(client: Spoken, said: dict[str, Any], **quirks: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the fields beside the usual ones, and the names of what was left out."""
     body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**HELLO[client], **said}.items()}
-    call = Call(id="1", dialect=client, body=body)
+    call = Call(id="1", api_format=client, body=body)
     encoded = request(call, "openai", openai.encode, "m", msgspec.convert(quirks, Quirks))
     told = msgspec.json.decode(encoded.body)
     usual = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, **HELLO["openai"]}

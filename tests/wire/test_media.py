@@ -19,11 +19,11 @@ TEXT = {"type": "text", "text": "What is this?"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}}
 
 
-def sent(dialect: Spoken, operation: Operation = "chat", **fields: Any) -> RequestContent:
+def sent(api_format: Spoken, operation: Operation = "chat", **fields: Any) -> RequestContent:
     """The content of a request as a client sends it; as plain values it is the same."""
     raw = msgspec.json.decode(json.dumps(fields), type=dict[str, Raw])
-    found = request_content(Call(id="c", operation=operation, dialect=dialect, body=raw))
-    plain = request_content(Call(id="c", operation=operation, dialect=dialect, body=fields))
+    found = request_content(Call(id="c", operation=operation, api_format=api_format, body=raw))
+    plain = request_content(Call(id="c", operation=operation, api_format=api_format, body=fields))
     assert (found.pictures, found.unbounded) == (plain.pictures, plain.unbounded)
     return found
 

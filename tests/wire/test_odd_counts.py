@@ -9,16 +9,16 @@ from tests.wire.counted_answers import BODIES, FORMATS, INPUT, ODD, OUTPUT, shor
 
 from splitsecond.core.events import Done, Event, Token, Usage
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.streaming import repair_json
 
 REPORTS = [b"7", b'"none"', b"[]", b"true", b"1e400"]
 """Anything in the place of the object with the counts."""
 
 
-def events(dialect: ModuleType, body: bytes) -> list[Event]:
+def events(api_format: ModuleType, body: bytes) -> list[Event]:
     def make() -> Decoder:
-        decoder: Decoder = dialect.decoder("chat")
+        decoder: Decoder = api_format.decoder("chat")
         return decoder
 
     return without_quiet(events_of(make, [body]))
@@ -37,8 +37,8 @@ def numbers(found: list[Event]) -> tuple[int | None, int | None]:
 @pytest.mark.parametrize("number", [INPUT, OUTPUT])
 @pytest.mark.parametrize("name", BODIES)
 def test_a_count_that_is_none_fails_no_answer(name: str, number: int, odd: bytes) -> None:
-    dialect, body = FORMATS[name.partition("-")[0]], BODIES[name]
-    good, found = events(dialect, body), events(dialect, body.replace(str(number).encode(), odd))
+    api_format, body = FORMATS[name.partition("-")[0]], BODIES[name]
+    good, found = events(api_format, body), events(api_format, body.replace(str(number).encode(), odd))
     assert isinstance(found[-1], Done)
     assert [each for each in found if not isinstance(each, Usage)] == [
         each for each in good if not isinstance(each, Usage)
@@ -50,8 +50,8 @@ def test_a_count_that_is_none_fails_no_answer(name: str, number: int, odd: bytes
 @pytest.mark.parametrize("number", [INPUT, OUTPUT])
 @pytest.mark.parametrize("name", BODIES)
 def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
-    dialect, body = FORMATS[name.partition("-")[0]], BODIES[name]
-    found = events(dialect, body.replace(str(number).encode(), b"null"))
+    api_format, body = FORMATS[name.partition("-")[0]], BODIES[name]
+    found = events(api_format, body.replace(str(number).encode(), b"null"))
     assert isinstance(found[-1], Done)
     assert not counts(found)[-1].implausible
     assert numbers(found) == ((None, OUTPUT) if number == INPUT else (INPUT, None))
@@ -59,7 +59,7 @@ def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
 
 @pytest.mark.parametrize("report", REPORTS)
 @pytest.mark.parametrize(
-    ("dialect", "body"),
+    ("api_format", "body"),
     [
         (openai, b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"usage":%b}'),
         (openai, b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop","usage":%b}]}'),
@@ -72,8 +72,8 @@ def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
         (replicate, b'{"status":"succeeded","output":["Yes"],"metrics":%b}'),
     ],
 )
-def test_a_report_that_is_no_object_fails_no_answer(dialect: ModuleType, body: bytes, report: bytes) -> None:
-    found = events(dialect, body % report)
+def test_a_report_that_is_no_object_fails_no_answer(api_format: ModuleType, body: bytes, report: bytes) -> None:
+    found = events(api_format, body % report)
     assert isinstance(found[-1], Done)
     assert [event.text for event in found if isinstance(event, Token)] == ["Yes"]
     assert counts(found) == [Usage(0, implausible=True)]
@@ -116,11 +116,11 @@ def test_times_that_are_none_fail_no_answer(place: str, odd: bytes) -> None:
     assert isinstance(found[-1], Done)
 
 
-@pytest.mark.parametrize(("dialect", "name"), [(ollama, b"eval_duration"), (replicate, b"predict_time")])
-def test_wrong_times_leave_the_counts_alone(dialect: ModuleType, name: bytes) -> None:
-    body = whole(dialect)
-    place = body.index(b'"metrics":{') + len(b'"metrics":{') if dialect is replicate else 1
-    found = events(dialect, body[:place] + b'"%b":"long",' % name + body[place:])
+@pytest.mark.parametrize(("api_format", "name"), [(ollama, b"eval_duration"), (replicate, b"predict_time")])
+def test_wrong_times_leave_the_counts_alone(api_format: ModuleType, name: bytes) -> None:
+    body = whole(api_format)
+    place = body.index(b'"metrics":{') + len(b'"metrics":{') if api_format is replicate else 1
+    found = events(api_format, body[:place] + b'"%b":"long",' % name + body[place:])
     assert numbers(found) == (INPUT, OUTPUT)
 
 
@@ -140,6 +140,6 @@ def test_repair_reads_numbers_beyond_all_bounds_as_null(number: bytes) -> None:
 
 def test_what_is_written_has_no_negative_count() -> None:
     """An implausible report has no counts, so nothing is subtracted from a smaller number."""
-    for dialect in (anthropic, gemini, responses, openai, ollama):
-        written: Any = dialect.counts(Usage(0, implausible=True))
+    for api_format in (anthropic, gemini, responses, openai, ollama):
+        written: Any = api_format.counts(Usage(0, implausible=True))
         assert b"-" not in str(written).encode()

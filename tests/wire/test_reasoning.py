@@ -7,9 +7,9 @@ import pytest
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Spoken
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.upstream.transcoding import request
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.reasoning import BUDGETS, EFFORTS, ReasoningRequest, ReasoningStyle, from_budget
 
 OLDER, NEWER, OTHER = "claude-sonnet-4-5", "claude-opus-4-6", "minimax-m2"
@@ -36,12 +36,12 @@ NOT_OF_THINKING = {"messages", "max_tokens", "input", "contents", "model", "stre
 
 
 def asked(
-    client: Spoken, said: dict[str, Any], dialect: str, model: str = "m", **quirks: Any
+    client: Spoken, said: dict[str, Any], api_format: str, model: str = "m", **quirks: Any
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of the request beside the prompt, and the names of what was left out."""
     body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**MINE[client], **said}.items()}
-    call = Call(id="1", dialect=client, body=body)
-    encoded = request(call, dialect, DIALECTS[dialect].encode, model, msgspec.convert(quirks, Quirks))
+    call = Call(id="1", api_format=client, body=body)
+    encoded = request(call, api_format, API_FORMATS[api_format].encode, model, msgspec.convert(quirks, Quirks))
     fields = msgspec.json.decode(encoded.body)
     told = {name: value for name, value in fields.items() if name not in NOT_OF_THINKING}
     told.get("generationConfig", {}).pop("maxOutputTokens", None)
@@ -50,7 +50,7 @@ def asked(
 
 
 @pytest.mark.parametrize(
-    ("client", "said", "dialect", "model", "told"),
+    ("client", "said", "api_format", "model", "told"),
     [
         # Anthropic's words
         ("anthropic", ON, "openai", "m", {"reasoning_effort": "medium"}),
@@ -174,9 +174,9 @@ def asked(
     ],
 )
 def test_each_format_in_its_own_form(
-    client: Spoken, said: dict[str, Any], dialect: str, model: str, told: dict[str, Any]
+    client: Spoken, said: dict[str, Any], api_format: str, model: str, told: dict[str, Any]
 ) -> None:
-    assert asked(client, said, dialect, model) == (told, [])
+    assert asked(client, said, api_format, model) == (told, [])
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], tol
 
 
 @pytest.mark.parametrize(
-    ("client", "said", "dialect", "model", "told", "named"),
+    ("client", "said", "api_format", "model", "told", "named"),
     [
         ("anthropic", MEASURED, "replicate", "a/b", {}, ["thinking", "usage"]),
         ("responses", LOW, "gemini", "gemma-3-27b", {}, ["reasoning"]),
@@ -228,9 +228,9 @@ def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], tol
     ],
 )
 def test_a_request_that_cannot_be_expressed_is_reported(
-    client: Spoken, said: dict[str, Any], dialect: str, model: str, told: dict[str, Any], named: list[str]
+    client: Spoken, said: dict[str, Any], api_format: str, model: str, told: dict[str, Any], named: list[str]
 ) -> None:
-    found, dropped = asked(client, said, dialect, model)
+    found, dropped = asked(client, said, api_format, model)
     found.pop("input", None)
     assert (found, dropped) == (told, named)
 

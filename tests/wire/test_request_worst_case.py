@@ -19,9 +19,9 @@ from tests.worst_case import (
 from splitsecond.core.errors import LONGEST_MESSAGE, CallerFault
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream import transcoding
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.translation import MAX_LEFT_OUT, MAX_NAME_CHARACTERS
 from splitsecond.routing.requests import parsed_request
 
@@ -127,7 +127,9 @@ KINDS: dict[Spoken, dict[str, Make]] = {
         "a refused item": repeated(USER + b",", INPUT, b'{"type":"web_search_call"}]}'),
     },
 }
-REQUESTS = [(dialect, kind, target) for dialect, kinds in KINDS.items() for kind in kinds for target in DIALECTS]
+REQUESTS = [
+    (api_format, kind, target) for api_format, kinds in KINDS.items() for kind in kinds for target in API_FORMATS
+]
 DEEP: dict[Spoken, tuple[bytes, ...]] = {
     "openai": (
         MESSAGES + USER + b'],"own":%b}',
@@ -158,20 +160,20 @@ SERVERS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
 }
 
 
-def call_of(dialect: Spoken, body: bytes) -> Call:
-    return Call(id="req-1", dialect=dialect, body=parsed_request.read(body).body)
+def call_of(api_format: Spoken, body: bytes) -> Call:
+    return Call(id="req-1", api_format=api_format, body=parsed_request.read(body).body)
 
 
 def written(call: Call, target: str) -> bytes:
-    return transcoding.request(call, target, DIALECTS[target].encode, "o/m", Quirks(), target="t").body
+    return transcoding.request(call, target, API_FORMATS[target].encode, "o/m", Quirks(), target="t").body
 
 
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize(("dialect", "kind", "target"), REQUESTS)
-def test_a_request_is_translated_in_linear_time(dialect: Spoken, kind: str, target: str) -> None:
+@pytest.mark.parametrize(("api_format", "kind", "target"), REQUESTS)
+def test_a_request_is_translated_in_linear_time(api_format: Spoken, kind: str, target: str) -> None:
     slow = kind in ("assistant messages", "thoughts", "output settings", "reasoning settings")
     size = 1 << 20 if slow and target == "openai" else 1 << 16
-    check_linear(lambda body: written(call_of(dialect, body), target), KINDS[dialect][kind], size=size)
+    check_linear(lambda body: written(call_of(api_format, body), target), KINDS[api_format][kind], size=size)
 
 
 def test_tools_are_left_out_in_linear_time() -> None:
@@ -192,14 +194,16 @@ def test_tools_are_left_out_in_linear_time() -> None:
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("target", DIALECTS)
-@pytest.mark.parametrize(("dialect", "form"), [(dialect, form) for dialect, forms in DEEP.items() for form in forms])
-def test_a_request_that_is_nested_deeply_is_written_or_refused(dialect: Spoken, form: bytes, target: str) -> None:
+@pytest.mark.parametrize("target", API_FORMATS)
+@pytest.mark.parametrize(
+    ("api_format", "form"), [(api_format, form) for api_format, forms in DEEP.items() for form in forms]
+)
+def test_a_request_that_is_nested_deeply_is_written_or_refused(api_format: Spoken, form: bytes, target: str) -> None:
     """To read a value takes a little less room than to write what was made of it."""
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest):
         with suppress(CallerFault):
-            written(call_of(dialect, form % (b"[" * depth + b"]" * depth)), target)
+            written(call_of(api_format, form % (b"[" * depth + b"]" * depth)), target)
 
 
 @pytest.mark.parametrize("form", DEEP["anthropic"])
@@ -210,26 +214,28 @@ def test_a_request_that_is_nested_deeply_is_counted_or_refused(form: bytes) -> N
             transcoding.count(call_of("anthropic", form % (b"[" * depth + b"]" * depth)), "m")
 
 
-@pytest.mark.parametrize("dialect", ["anthropic", "responses"])
-def test_a_request_is_refused_in_linear_time(dialect: Spoken) -> None:
+@pytest.mark.parametrize("api_format", ["anthropic", "responses"])
+def test_a_request_is_refused_in_linear_time(api_format: Spoken) -> None:
     """To name the client's own message all that stands before it was brought over again and again."""
-    kinds = KINDS[dialect]
+    kinds = KINDS[api_format]
     last = {
         "anthropic": b'{"role":"user","content":[{"type":"document","source":%b}]}' % IMAGE[25:-1],
         "responses": b'{"role":"user","content":[{"type":"input_file","file_data":"data:a/b;base64,AA"}]}',
-    }[dialect]
+    }[api_format]
 
     def feed(body: bytes) -> None:
         with pytest.raises(CallerFault, match=r"^(messages|input)\[\d\d\d+\]"):
-            written(call_of(dialect, body[: -len(USER + b"]}")] + last + b"]}"), "cohere")
+            written(call_of(api_format, body[: -len(USER + b"]}")] + last + b"]}"), "cohere")
 
     check_linear(feed, kinds["messages"], size=1 << 18)
 
 
-@pytest.mark.parametrize(("dialect", "kind"), [("anthropic", "output settings"), ("responses", "reasoning settings")])
-def test_notes_of_what_was_left_out_are_bounded(dialect: Spoken, kind: str) -> None:
-    body = KINDS[dialect][kind](1 << 16).replace(b'"f1"', b'"%b"' % (b"f" * 10_000))
-    call = call_of(dialect, body)
+@pytest.mark.parametrize(
+    ("api_format", "kind"), [("anthropic", "output settings"), ("responses", "reasoning settings")]
+)
+def test_notes_of_what_was_left_out_are_bounded(api_format: Spoken, kind: str) -> None:
+    body = KINDS[api_format][kind](1 << 16).replace(b'"f1"', b'"%b"' % (b"f" * 10_000))
+    call = call_of(api_format, body)
     written(call, "openai")
     names = call.notes.left_out["t"]
     assert len(names) == MAX_LEFT_OUT + 1
@@ -256,7 +262,7 @@ def test_a_refusal_does_not_repeat_all_that_it_refuses(kind: str, target: str) -
 
 
 @pytest.mark.parametrize("value", [b"[1]", b'{"a":1}', b"5", b'["a",null]', b"true"])
-@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("target", API_FORMATS)
 def test_a_stop_of_the_wrong_type_is_passed_on_or_refused(target: str, value: bytes) -> None:
     with suppress(CallerFault):
         written(call_of("openai", MESSAGES + USER + b'],"stop":%b}' % value), target)

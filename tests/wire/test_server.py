@@ -12,7 +12,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire import openai
-from splitsecond.core.wire.dialect import ServerAnswer
+from splitsecond.core.wire.api_format import ServerAnswer
 from splitsecond.core.wire.openai import StreamWriter
 
 OPERATIONS: tuple[Operation, ...] = ("chat", "completions")

@@ -1,4 +1,4 @@
-"""Which tool an answer must call, in the words of each dialect."""
+"""Which tool an answer must call, in the words of each api_format."""
 
 import json
 from typing import Any

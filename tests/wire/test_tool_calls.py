@@ -1,4 +1,4 @@
-"""Tool calls: numbered as they come in, and told in every dialect such that they read back the same."""
+"""Tool calls: numbered as they come in, and told in every API format such that they read back the same."""
 
 import json
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ import pytest
 
 from splitsecond.core.events import Event, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.core.wire.dialect import CalledTool, ServerAnswer
+from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
 from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.tool_calls import ToolCalls
 
-DIALECTS = (anthropic, cohere, gemini, ollama, openai, responses)
+API_FORMATS = (anthropic, cohere, gemini, ollama, openai, responses)
 CALLS = (
     CalledTool("c1", "weather", '{"city":"Genève"}'),
     CalledTool("c2", "now"),
@@ -21,7 +21,7 @@ CALLS = (
 
 
 def calls_in(events: Iterable[Event]) -> list[CalledTool]:
-    """The tool calls of an answer, put together from its tokens as anyone would who tells it in another dialect."""
+    """The tool calls of an answer, put together from its tokens as anyone would who tells it in another api_format."""
     calls: dict[int, CalledTool] = {}
     for token in events:
         if isinstance(token, Token) and token.tool is not None:
@@ -37,9 +37,9 @@ def meant(calls: Iterable[CalledTool]) -> list[tuple[str, str, object]]:
     return [(call.id, call.name, json.loads(call.arguments)) for call in calls]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.rpartition(".")[2])
-def test_calls_read_back_streamed_and_whole(dialect: ModuleType) -> None:
-    write = dialect.StreamWriter("chat", "m", id="x", created=1)
+@pytest.mark.parametrize("api_format", API_FORMATS, ids=lambda api_format: api_format.__name__.rpartition(".")[2])
+def test_calls_read_back_streamed_and_whole(api_format: ModuleType) -> None:
+    write = api_format.StreamWriter("chat", "m", id="x", created=1)
     data = write.opening() + write.token("I will look.")
     for call in CALLS:
         data += write.tool_call(call.name, call.id)
@@ -47,8 +47,8 @@ def test_calls_read_back_streamed_and_whole(dialect: ModuleType) -> None:
             data += write.token(call.arguments[:5], "tool") + write.token(call.arguments[5:], "tool")
     data += write.finish("tool_calls") + write.usage(Usage(0, 1, 2)) + write.done()
     answer = ServerAnswer(text="I will look.", calls=CALLS, finish="tool_calls")
-    for body in (data, dialect.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 1, 2))):
-        decoder = dialect.decoder("chat")
+    for body in (data, api_format.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 1, 2))):
+        decoder = api_format.decoder("chat")
         events = decoder.feed(body, 0) + decoder.close(0)
         assert meant(calls_in(events)) == meant(CALLS)
         assert next(event for event in events if isinstance(event, Token)) == Token(0, "I will look.")

@@ -1,4 +1,4 @@
-"""Results of tools that hold pictures, or are failures: where a dialect has a place for that, and where not."""
+"""Results of tools that hold pictures, or are failures: where an API format has a place for that, and where not."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.core.service import Call
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.upstream.transcoding import request
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.tool_results import mark_failures, text_results
 
 SOURCE = {"type": "base64", "media_type": "image/png", "data": "AA=="}
@@ -86,7 +86,7 @@ TURNS = [
 
 
 @pytest.mark.parametrize(
-    ("dialect", "field", "told"),
+    ("api_format", "field", "told"),
     [
         ("openai", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
         ("cohere", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
@@ -131,10 +131,10 @@ TURNS = [
         ),
     ],
 )
-def test_of_an_anthropic_client(dialect: str, field: str, told: Any) -> None:
+def test_of_an_anthropic_client(api_format: str, field: str, told: Any) -> None:
     body = {"messages": msgspec.Raw(msgspec.json.encode(TURNS))}
-    call = Call(id="1", dialect="anthropic", body=body)
-    encoded = request(call, dialect, DIALECTS[dialect].encode, "m", Quirks())
+    call = Call(id="1", api_format="anthropic", body=body)
+    encoded = request(call, api_format, API_FORMATS[api_format].encode, "m", Quirks())
     assert msgspec.json.decode(encoded.body)[field][2:] == told
     assert call.notes.left_out.get("", []) == []
 
@@ -145,8 +145,8 @@ def test_of_a_client_of_responses_at_anthropic() -> None:
         {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "image_url": URL}]},
     ]
-    call = Call(id="1", dialect="responses", body={"input": msgspec.Raw(msgspec.json.encode(given))})
-    encoded = request(call, "anthropic", DIALECTS["anthropic"].encode, "m", Quirks())
+    call = Call(id="1", api_format="responses", body={"input": msgspec.Raw(msgspec.json.encode(given))})
+    encoded = request(call, "anthropic", API_FORMATS["anthropic"].encode, "m", Quirks())
     assert msgspec.json.decode(encoded.body)["messages"][2]["content"] == [
         {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": SOURCE}]}
     ]
@@ -155,7 +155,9 @@ def test_of_a_client_of_responses_at_anthropic() -> None:
 def test_a_failure_that_a_chat_marks_is_one_at_anthropic() -> None:
     called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     said = [user("hi"), {"role": "assistant", "tool_calls": [called]}, result("no", is_error=True)]
-    encoded = request(Call(id="1", body={"messages": said}), "anthropic", DIALECTS["anthropic"].encode, "m", Quirks())
+    encoded = request(
+        Call(id="1", body={"messages": said}), "anthropic", API_FORMATS["anthropic"].encode, "m", Quirks()
+    )
     assert msgspec.json.decode(encoded.body)["messages"][2]["content"] == [
         {"type": "tool_result", "tool_use_id": "a", "content": [text("no")], "is_error": True}
     ]

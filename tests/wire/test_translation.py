@@ -6,7 +6,7 @@ import pytest
 
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 
 BODY = {
     "messages": [{"role": "user", "content": "Hi"}],
@@ -20,7 +20,7 @@ BODY = {
 
 
 @pytest.mark.parametrize(
-    ("dialect", "dropped"),
+    ("api_format", "dropped"),
     [
         (openai, []),
         (responses, ["seed"]),
@@ -31,8 +31,8 @@ BODY = {
         (replicate, ["user", "usage"]),
     ],
 )
-def test_what_was_left_out_is_named_once(dialect: ModuleType, dropped: list[str]) -> None:
+def test_what_was_left_out_is_named_once(api_format: ModuleType, dropped: list[str]) -> None:
     call = Call(id="1", body=BODY)
     for _ in range(2):
-        dialect.encode(call, "o/m", Quirks())
+        api_format.encode(call, "o/m", Quirks())
     assert call.notes.dropped == dropped

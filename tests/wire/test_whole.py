@@ -1,4 +1,4 @@
-"""Answers asked for whole: a request that says so in each dialect, and a decoder that reads them in any split."""
+"""Answers asked for whole: a request that says so in each API format, and a decoder that reads them in any split."""
 
 import json
 from types import ModuleType
@@ -10,33 +10,35 @@ from tests.wire.conformance import check_decoder
 from splitsecond.core.events import Done, Event, Finish, Token, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.core.wire.dialect import CalledTool, Decoder, Quirks, ServerAnswer
+from splitsecond.core.wire.api_format import CalledTool, Decoder, Quirks, ServerAnswer
 from splitsecond.core.wire.finish_reasons import openai_reason
 
-DIALECTS = (anthropic, cohere, gemini, ollama, openai, responses)
+API_FORMATS = (anthropic, cohere, gemini, ollama, openai, responses)
 WHOLE = Quirks(stream_whole=False)
 BODY = {"messages": [{"role": "user", "content": "Hello"}]}
 ANSWER = ServerAnswer(
     text="Yes “you” 😀", reasoning="Hm", calls=(CalledTool("c1", "now", '{"a":1}'),), finish="tool_calls"
 )
 
-dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.rpartition(".")[2])
+api_formats = pytest.mark.parametrize(
+    "api_format", API_FORMATS, ids=lambda api_format: api_format.__name__.rpartition(".")[2]
+)
 
 
-def sent(dialect: ModuleType, *, stream: bool, quirks: Quirks) -> tuple[bool, dict[str, str], dict[str, Any], str]:
-    encoded = dialect.encode(Call(id="1", body=BODY, stream=stream), "m", quirks)
+def sent(api_format: ModuleType, *, stream: bool, quirks: Quirks) -> tuple[bool, dict[str, str], dict[str, Any], str]:
+    encoded = api_format.encode(Call(id="1", body=BODY, stream=stream), "m", quirks)
     return encoded.streamed, dict(encoded.headers), json.loads(encoded.body), encoded.path
 
 
-@dialects
-def test_it_takes_a_client_and_a_quirk_to_ask_for_it(dialect: ModuleType) -> None:
+@api_formats
+def test_it_takes_a_client_and_a_quirk_to_ask_for_it(api_format: ModuleType) -> None:
     streams = [
-        sent(dialect, stream=stream, quirks=quirks)
+        sent(api_format, stream=stream, quirks=quirks)
         for stream, quirks in [(True, Quirks()), (False, Quirks()), (True, WHOLE)]
     ]
     assert streams[0] == streams[1] == streams[2]
     assert streams[0][0]
-    streamed, headers, fields, path = sent(dialect, stream=False, quirks=WHOLE)
+    streamed, headers, fields, path = sent(api_format, stream=False, quirks=WHOLE)
     assert not streamed
     assert headers["accept"] == "application/json"
     assert "stream_options" not in fields
@@ -44,12 +46,12 @@ def test_it_takes_a_client_and_a_quirk_to_ask_for_it(dialect: ModuleType) -> Non
     assert "stream" not in path
 
 
-@dialects
-def test_a_whole_answer_is_read_in_any_split(dialect: ModuleType) -> None:
-    body = dialect.StreamWriter("chat", "m", id="x", created=1).whole([ANSWER], Usage(0, 5, 7))
+@api_formats
+def test_a_whole_answer_is_read_in_any_split(api_format: ModuleType) -> None:
+    body = api_format.StreamWriter("chat", "m", id="x", created=1).whole([ANSWER], Usage(0, 5, 7))
 
     def make() -> Decoder:
-        decoder: Decoder = dialect.decoder("chat")
+        decoder: Decoder = api_format.decoder("chat")
         return decoder
 
     check_decoder(make, [body], whole=True)

@@ -20,7 +20,7 @@ from splitsecond.core.errors import EXCERPT_BYTES, ProviderFault
 from splitsecond.core.events import Broken, Done, Token
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai.client_side import ChunkEncoder, without_logprobs
 from splitsecond.core.wire.openai.decode import MAX_CHOICES
 from splitsecond.core.wire.provider_errors import fault_from_response
@@ -229,7 +229,7 @@ def test_parts_of_one_item() -> None:
     part = event(b'{"type":"response.content_part.done","output_index":0,"part":{"type":"output_text","text":""}}')
 
     def feed(text: bytes) -> None:
-        teller = ResponseEncoder(Call(id="c", operation="chat", body={}, dialect="responses"))
+        teller = ResponseEncoder(Call(id="c", operation="chat", body={}, api_format="responses"))
         for piece in in_pieces(text, 1 << 16):
             teller.decode(teller.cut(piece), 1)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from splitsecond.api.connection import expression_of, resolved_settings
 from splitsecond.bench.findings.throughput import BatchThroughput
 from splitsecond.bench.report.live import BatchProgress
-from splitsecond.bench.runs.batch import MOST_IN_FLIGHT, BatchSession
+from splitsecond.bench.runs.batch import MAX_IN_FLIGHT, BatchSession
 from splitsecond.bench.runs.settings import Server
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.gateway.process.simulation import bind_simulator, simulator, simulator_url
@@ -47,7 +47,7 @@ async def batch(
     *,
     config: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
-    concurrency: int = MOST_IN_FLIGHT,
+    concurrency: int = MAX_IN_FLIGHT,
     max_cost: float | None = None,
     progress: bool = True,
 ) -> BatchRun:

@@ -24,7 +24,7 @@ from splitsecond.core.errors import CallerFault
 
 FEWER = ("price of", "mix", "cached", "context")
 """Columns that a narrow console leaves out, one after another."""
-LEAST_NAME = 32
+MIN_NAME = 32
 """Width in columns that a target's name needs before it is broken; a name breaks after slashes and hyphens."""
 LIKE = 0.7
 """Least similarity of a suggestion to a word of the search."""
@@ -118,7 +118,7 @@ def _fitting(found: Sequence[ModelEntry], console: Console) -> Table:
     longest = max(len(entry.target) for entry in found)
     for left_out in range(len(FEWER) + 1):
         others = console.measure(_table(found, FEWER[:left_out], 0)).maximum
-        if console.width - others >= min(longest, LEAST_NAME):
+        if console.width - others >= min(longest, MIN_NAME):
             break
     return _table(found, FEWER[:left_out], max(console.width - others, SHORTEST_NAME))
 

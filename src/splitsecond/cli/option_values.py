@@ -24,13 +24,13 @@ RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
 
 
 def servers(
-    base_urls: Sequence[str], model: str, name: str = "", api_key_env: str = "", dialect: str = ""
+    base_urls: Sequence[str], model: str, name: str = "", api_key_env: str = "", api_format: str = ""
 ) -> list[Server]:
     """Return the servers that options describe: "URL" or "NAME=URL" each, with the same model, key and API format.
 
     Raises `CallerFault` for options without a server, for one name for several, and for a name that is given twice.
     """
-    options = {"--model": model, "--name": name, "--api-key-env": api_key_env, "--dialect": dialect}
+    options = {"--model": model, "--name": name, "--api-key-env": api_key_env, "--api-format": api_format}
     given = [option for option, value in options.items() if value]
     if given and not base_urls:
         raise CallerFault(f"{' and '.join(given)} needs --base-url with it", kind="bad_option")
@@ -42,7 +42,7 @@ def servers(
         if own and own in found:
             raise CallerFault(f"--base-url: {own} is the name of two servers", kind="bad_option")
         found[own or text] = Server(
-            base_url=url, model=model, name=own or name, api_key_env=api_key_env, dialect=dialect or "openai"
+            base_url=url, model=model, name=own or name, api_key_env=api_key_env, api_format=api_format or "openai"
         )
     if len(found) < len(base_urls):
         url = next(each for each in base_urls if list(base_urls).count(each) > 1)

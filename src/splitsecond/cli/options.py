@@ -34,7 +34,7 @@ of_targets, of_limits, of_load, of_requests, of_cost, of_results = (
 )
 
 API_FORMATS = "openai, anthropic, gemini, ollama, cohere, responses or replicate"
-"""The keys of `core.upstream.target.DIALECTS`, whose import is slow."""
+"""The keys of `core.upstream.target.API_FORMATS`, whose import is slow."""
 USES = "edge, translation, voice, completion, chat, agent, long-form or batch"
 """The keys of `core.timing.uses.USES`, whose import is slow."""
 
@@ -59,7 +59,7 @@ BaseUrl = Annotated[
 ]
 Model = Annotated[str, of_targets(metavar="NAME", help="The model of --base-url.", default="the only one it lists")]
 ApiKeyEnv = Annotated[str, of_targets(metavar="VAR", help="Environment variable with the key of --base-url.")]
-Dialect = Annotated[
+ApiFormat = Annotated[
     str, of_targets(metavar="FORMAT", help=f"API format of --base-url: {API_FORMATS}.", default="openai")
 ]
 OutputTokens = Annotated[int, of_requests(metavar="N", help="Length of the responses in tokens.")]
@@ -103,7 +103,7 @@ class RunOptions:
     model: Model = ""
     name: Annotated[str, of_targets(metavar="NAME", help="Name of --base-url in reports.")] = ""
     api_key_env: ApiKeyEnv = ""
-    dialect: Dialect = ""
+    api_format: ApiFormat = ""
     config: RunConfig = None
     header: Annotated[list[str] | None, of_targets(metavar="'NAME: VALUE'", help="HTTP header of every request.")] = (
         None
@@ -195,7 +195,7 @@ class RunOptions:
         found |= {
             "targets": [each for each in named if "://" not in each],
             "policies": vars(self).get("policy") or [],
-            "servers": option_values.servers(urls, self.model, self.name, self.api_key_env, self.dialect),
+            "servers": option_values.servers(urls, self.model, self.name, self.api_key_env, self.api_format),
             "headers": option_values.headers(self.header or []),
             "body": option_values.json_object(self.body, "--body"),
             "prices": option_values.prices(self.price or [], self.price_per_hour or [], self.owned or []),

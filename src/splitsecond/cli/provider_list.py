@@ -14,8 +14,8 @@ from splitsecond.core.catalog.model import Prefill, PublishedDistance
 from splitsecond.core.catalog.provider import Provider, fill_base_url
 from splitsecond.core.catalog.speed_tier import SpeedTier
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.upstream.target import DIALECTS
-from splitsecond.core.wire.dialect import USAGE_WORDS, Quirks
+from splitsecond.core.upstream.target import API_FORMATS
+from splitsecond.core.wire.api_format import USAGE_WORDS, Quirks
 
 _SAYS: Mapping[bool | str | None, str] = {
     True: "yes",
@@ -69,7 +69,7 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    dialect: str
+    api_format: str
     base_url: str
     regions: list[str]
     region_urls: dict[str, str]
@@ -116,9 +116,9 @@ def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
 
 def check_spoken(found: Provider) -> None:
     """Raise `CallerFault` if this version does not know the provider's API format or one of its quirks."""
-    if found.dialect not in DIALECTS:
+    if found.api_format not in API_FORMATS:
         raise CallerFault(
-            f"unknown API format {found.dialect!r}, expected one of {', '.join(DIALECTS)}", kind="bad_catalogue"
+            f"unknown API format {found.api_format!r}, expected one of {', '.join(API_FORMATS)}", kind="bad_catalogue"
         )
     try:
         msgspec.convert(found.quirks, Quirks)
@@ -133,7 +133,7 @@ def show(found: Sequence[ProviderEntry]) -> None:
     widths = {  # users copy these words, so they are not wrapped
         "provider": max(len(entry.name) for entry in found),
         "key": max(len(name) for entry in found for name in ("not needed", *entry.key_names)),
-        "format": max(len("anthropic"), *(len(entry.dialect) for entry in found)),
+        "format": max(len("anthropic"), *(len(entry.api_format) for entry in found)),
     }
     table.add_column("", width=1)
     for heading, width in widths.items():
@@ -143,7 +143,7 @@ def show(found: Sequence[ProviderEntry]) -> None:
         table.add_column(heading, overflow="fold", no_wrap=heading == "example model")
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
-        table.add_row(here, entry.name, _key(entry), entry.dialect, *(tell(entry) for tell in more.values()))
+        table.add_row(here, entry.name, _key(entry), entry.api_format, *(tell(entry) for tell in more.values()))
     console.print(table)
     for line in _notes(found, console.width):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
@@ -173,7 +173,7 @@ def show_one(entry: ProviderEntry) -> None:
         ("name", f"{entry.name}, {entry.title}"),
         ("address", entry.base_url),
         *((f"address of {entry.name}-{region}", url) for region, url in entry.region_urls.items()),
-        ("API format", entry.dialect),
+        ("API format", entry.api_format),
         ("key", " or ".join(entry.key_names) or "not needed"),
         ("sent as", entry.auth if entry.key_names else ""),
         ("can be called", "yes" if entry.ready else f"no: {entry.why_not}"),

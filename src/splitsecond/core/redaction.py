@@ -8,14 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-LEAST_SECRET = 8
+MIN_SECRET = 8
 """Characters. A shorter key protects nothing ("none", "EMPTY"), and may stand in any message."""
 MARK = "[key]"
 
 _OUTSIDE = r"\s\"'`<>()\[\]{},;&…"
 _LIKE_A_KEY = (
     rf"(?=[^{_OUTSIDE}]{{0,200}}[0-9])(?=[^{_OUTSIDE}]{{0,200}}[a-z])"
-    rf"[^{_OUTSIDE}]{{{LEAST_SECRET - 1},}}[^{_OUTSIDE}.:!?]"
+    rf"[^{_OUTSIDE}]{{{MIN_SECRET - 1},}}[^{_OUTSIDE}.:!?]"
 )
 """Letters and digits in one piece. A sentence's full stop is no part of it."""
 _PARAMETER = (

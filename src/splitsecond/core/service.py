@@ -103,7 +103,7 @@ class Call(Struct, frozen=True, kw_only=True):
     """A request of a client or of the bench.
 
     `body` holds the fields of the request as the client sent them: each value is either the raw JSON bytes (passed on
-    unchanged, unknown fields included) or a plain Python value. `dialect` is the API format of the body, and of the
+    unchanged, unknown fields included) or a plain Python value. `api_format` is the API format of the body, and of the
     bytes that `Reply.read` returns: always the client's, whatever the target uses. `due_ns` is the time at which the
     schedule wanted to send the request and `start_ns` the time at which the call came in; both monotonic, 0 if unknown.
     `deadline_ns` is absolute; None: no deadline.
@@ -128,7 +128,7 @@ class Call(Struct, frozen=True, kw_only=True):
     id: str
     operation: Operation = "chat"
     body: Mapping[str, Raw | Any]
-    dialect: Spoken = "openai"
+    api_format: Spoken = "openai"
     due_ns: int = 0
     start_ns: int = 0
     deadline_ns: int | None = None

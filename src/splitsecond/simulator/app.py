@@ -270,7 +270,7 @@ class SimulatedProvider:
     async def _respond(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
         in_flight = self._in_flight
         endpoint, parsed = request.endpoint, request.parsed
-        create = endpoint.writer or endpoint.dialect.StreamWriter
+        create = endpoint.writer or endpoint.api_format.StreamWriter
         writer = create(endpoint.operation, parsed.model, id=request.response_id, created=request.created)
         if request.script is not None:
             writer.stop_sequence = request.script.stop_sequence

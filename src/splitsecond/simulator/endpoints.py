@@ -19,7 +19,7 @@ from splitsecond.core.errors import PARSER_ERRORS, CallerFault
 from splitsecond.core.events import RateLimits
 from splitsecond.core.service import Operation
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.dialect import AnswerWriter, ServerRequest
+from splitsecond.core.wire.api_format import AnswerWriter, ServerRequest
 from splitsecond.core.wire.rate_limits import Headers, anthropic_limits, openai_limits
 from splitsecond.core.wire.server_times import TimedWriter
 from splitsecond.core.wire.transcoder import WriterType
@@ -54,7 +54,7 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     operation: Operation = "chat"
-    dialect: ServerFormat
+    api_format: ServerFormat
     id_prefix: str
     id_header: bytes = b"x-request-id"
     malformed: bytes
@@ -72,12 +72,12 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def format_name(self) -> str:
         """The name of the API format."""
-        return self.dialect.error_body.__module__.split(".")[-2]
+        return self.api_format.error_body.__module__.split(".")[-2]
 
     def parse(self, body: bytes, path: str) -> ServerRequest:
         """Read a request from its body and its path with the query. Raises `CallerFault`."""
         whole = body if self.complete is None else self.complete(body, path)
-        request = self.dialect.parse_request(self.operation, whole, path)
+        request = self.api_format.parse_request(self.operation, whole, path)
         if request.stream and self.stream_query not in path:
             raise CallerFault("streams as a JSON list are not simulated", hint=f"Add ?{self.stream_query} to the URL.")
         return msgspec.structs.replace(request, model=request.model.removeprefix(self.model_prefix))
@@ -110,7 +110,7 @@ def _with_model(body: bytes, path: str) -> bytes:
 
 
 _CHAT = ApiEndpoint(
-    dialect=openai,
+    api_format=openai,
     writer=TimedWriter,
     id_prefix="chatcmpl-",
     malformed=b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n',
@@ -118,13 +118,13 @@ _CHAT = ApiEndpoint(
 )
 _COMPLETIONS = msgspec.structs.replace(_CHAT, operation="completions")
 _RESPONSES = ApiEndpoint(
-    dialect=responses,
+    api_format=responses,
     id_prefix="resp_",
     malformed=b'event: response.output_text.delta\ndata: {"type":"response.output_text.del\n\n',
     limit_headers=openai_limits,
 )
 _MESSAGES = ApiEndpoint(
-    dialect=anthropic,
+    api_format=anthropic,
     id_prefix="msg_",
     id_header=b"request-id",
     malformed=b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
@@ -134,7 +134,7 @@ _MESSAGES = ApiEndpoint(
 )
 _VERTEX = msgspec.structs.replace(_MESSAGES, complete=_with_model)
 _GEMINI = ApiEndpoint(
-    dialect=gemini,
+    api_format=gemini,
     id_prefix="gemini-",
     malformed=b'data: {"candidates":[{"content":{"par\r\n\r\n',
     content_type=b"text/event-stream",
@@ -142,13 +142,13 @@ _GEMINI = ApiEndpoint(
     stream_query="alt=sse",
 )
 _COHERE = ApiEndpoint(
-    dialect=cohere,
+    api_format=cohere,
     id_prefix="cohere-",
     malformed=b'event: content-delta\ndata: {"type":"content-delta","index":0,"del\n\n',
     stop_reason="STOP_SEQUENCE",
 )
 _OLLAMA = ApiEndpoint(
-    dialect=ollama,
+    api_format=ollama,
     id_prefix="ollama-",
     malformed=b'{"model":"malformed","message":{"role":"assis\n',
     content_type=b"application/x-ndjson",
@@ -164,7 +164,7 @@ class _OllamaGenerate:
 
 
 _REPLICATE = ApiEndpoint(
-    dialect=replicate,
+    api_format=replicate,
     id_prefix="replicate-",
     malformed=b"event: done\ndata: {\n\n",
     created=replicate.created,
@@ -174,7 +174,11 @@ _REPLICATE = ApiEndpoint(
 
 def _embeddings(chat: ApiEndpoint, form: str) -> ApiEndpoint:
     return msgspec.structs.replace(
-        chat, operation="embeddings", dialect=EmbeddingFormat(chat.dialect, form), marked_cache=False, stream_query=""
+        chat,
+        operation="embeddings",
+        api_format=EmbeddingFormat(chat.api_format, form),
+        marked_cache=False,
+        stream_query="",
     )
 
 
@@ -188,7 +192,7 @@ _ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "/v1/messages": _MESSAGES,
     "/v2/chat": _COHERE,
     "/api/chat": _OLLAMA,
-    "/api/generate": msgspec.structs.replace(_OLLAMA, dialect=_OllamaGenerate()),
+    "/api/generate": msgspec.structs.replace(_OLLAMA, api_format=_OllamaGenerate()),
     "/v1/embeddings": _EMBEDDINGS,
     "/openai/v1/embeddings": _EMBEDDINGS,
     "/v2/embed": _embeddings(_COHERE, "cohere"),

@@ -19,7 +19,7 @@ import msgspec
 
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
 from splitsecond.core.validation import converted
-from splitsecond.core.wire.dialect import TimesForm
+from splitsecond.core.wire.api_format import TimesForm
 from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.content.replies import ReplyRule, load_rules
 

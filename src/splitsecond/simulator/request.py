@@ -8,7 +8,7 @@ import msgspec
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import RateLimits, Usage
-from splitsecond.core.wire.dialect import ServerAnswer, ServerRequest
+from splitsecond.core.wire.api_format import ServerAnswer, ServerRequest
 from splitsecond.core.wire.rate_limits import Headers
 from splitsecond.simulator.content import faults
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, with_dimensions

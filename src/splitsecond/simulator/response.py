@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from splitsecond.core import clock
 from splitsecond.core.serving.request_cycle import JSON, RequestCycle, content_headers
 from splitsecond.core.wire import gemini, openai
-from splitsecond.core.wire.dialect import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
+from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
 from splitsecond.core.wire.rate_limits import Headers
 from splitsecond.core.wire.server_times import PROCESSING_HEADER
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, embedding_response
@@ -121,7 +121,7 @@ async def send_error(cycle: RequestCycle, rejected: RejectedRequest, endpoint: A
     if endpoint is not None and endpoint.retry_in_body:
         body = gemini.error_body(rejected.status, rejected.message, retry_after_s=wait_s)
     else:
-        error_body = endpoint.dialect.error_body if endpoint else openai.error_body
+        error_body = endpoint.api_format.error_body if endpoint else openai.error_body
         body = error_body(rejected.status, rejected.message, kind, rejected.code)
         if wait_s is not None:
             headers = [(b"retry-after", b"%d" % ceil(wait_s)), *headers]

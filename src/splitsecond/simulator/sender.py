@@ -12,7 +12,7 @@ from typing import Literal
 
 from splitsecond.core import clock
 from splitsecond.core.pacing import Pacer
-from splitsecond.core.wire.dialect import ServerTimes
+from splitsecond.core.wire.api_format import ServerTimes
 from splitsecond.simulator.content.faults import InjectedFault
 
 ResponseOutcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]

@@ -26,7 +26,7 @@ from splitsecond.simulator.profile import Quantiles, TableRow
 
 STRATA = 50
 _TENTH = STRATA // 10
-_MOST_CORRELATION = 0.1
+_MAX_CORRELATION = 0.1
 """Largest correlation of the orders of the two figures."""
 _JITTER = 0.5
 _GOLDEN = (0.7548776662466927, 0.5698402909980532)
@@ -85,7 +85,7 @@ def _orders(random: Random) -> tuple[list[int], list[int]]:
     """Return the order of the strata of both figures, which are not correlated."""
     while True:
         first, second = _order(random), _order(random)
-        if abs(correlation(first, second)) < _MOST_CORRELATION:
+        if abs(correlation(first, second)) < _MAX_CORRELATION:
             return first, second
 
 

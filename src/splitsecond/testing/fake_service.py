@@ -67,7 +67,7 @@ class FakeCall(ReplyBase):
         self._events: deque[Event] = deque()
         self._unread: deque[Event] = deque()  # of a watched call, which is read both as events and as bytes
         self._writer = StreamWriter(call.operation, target, id=call.id, created=0)
-        self._transcoder = None if call.dialect == "openai" else transcoder(call, target)
+        self._transcoder = None if call.api_format == "openai" else transcoder(call, target)
         self._changed = asyncio.Event()
         self._steps: deque[tuple[int, Callable[[int], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None

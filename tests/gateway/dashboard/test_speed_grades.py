@@ -57,7 +57,7 @@ def test_the_page_has_the_grades_of_the_log(tmp_path: Path) -> None:
 
 
 def test_targets_with_most_requests_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed_grades, "MOST_ROWS", 3)
+    monkeypatch.setattr(speed_grades, "MAX_ROWS", 3)
     url = f"sqlite:///{tmp_path}/log.db"
     with Log.open(url) as log:
         for number in range(10):

@@ -14,7 +14,7 @@ from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import SharedCounters
 
 pytestmark = pytest.mark.system
-MOST_MESSAGES = 400
+MAX_MESSAGES = 400
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_fleet_process_goes_on_however_its_connection_breaks(
 ) -> None:
     async def run() -> int:
         process = fleet_process(tmp_path, relay.url(server.database()), [])
-        for broken, messages in enumerate(range(BREAKS.index(how), MOST_MESSAGES, 9)):
+        for broken, messages in enumerate(range(BREAKS.index(how), MAX_MESSAGES, 9)):
             await process._database.close()
             relay.cut_after(messages, how)
             await step(process)

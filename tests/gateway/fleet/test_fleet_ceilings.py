@@ -4,7 +4,7 @@ import pytest
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
-from splitsecond.gateway.records.shared_counters import MOST_NAMES
+from splitsecond.gateway.records.shared_counters import MAX_NAMES
 from splitsecond.routing.configuration.reading import MAX_LIMITED, read
 
 
@@ -13,12 +13,12 @@ def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its() -> None
     process = FleetCeilings(memory, workers=1)
     worker = FleetCeilings(memory, workers=1, number=0)
     process.reach(5, 100, 7)
-    names = [f"key-{number}" for number in range(MOST_NAMES + 3)]
+    names = [f"key-{number}" for number in range(MAX_NAMES + 3)]
     placed = [
         process.set("requests", name, ceiling=number + 1, share=number + 1, others=0)
         for number, name in enumerate(names)
     ]
-    assert placed == [True] * (MOST_NAMES - 1) + [False] * 4
+    assert placed == [True] * (MAX_NAMES - 1) + [False] * 4
     for number, name in enumerate(names):
         assert worker.ceiling("requests", name, 0) == (number + 1 if placed[number] else 0)
     assert worker.offset_ns == 7

@@ -17,7 +17,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import RateLimits
 from splitsecond.gateway.fleet.learned import (
-    MOST_BYTES,
+    MAX_BYTES,
     InvalidReport,
     Limits,
     Opening,
@@ -240,7 +240,7 @@ HOSTILE = (
     "[]",
     "{",
     "null",
-    "[" * MOST_BYTES,
+    "[" * MAX_BYTES,
     '{"a/x": {"good_s": -1}}',
     '{"a/x": {"good_s": NaN}}',
     '{"a/x": {"good_s": 1e999}}',
@@ -249,7 +249,7 @@ HOSTILE = (
     '{"a/x": {"speed": {"ttft": {"ended": {"-1": 1}}}}}',
     '{"a/x": {"limits": {"none": {"age_s": 0, "requests_left": -5}}}}',
     '{"": {}}',
-    '{"a/x": {}}' + " " * MOST_BYTES,
+    '{"a/x": {}}' + " " * MAX_BYTES,
     "\ud800",
 )
 

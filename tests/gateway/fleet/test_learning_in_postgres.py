@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from tests.store.server import Server
 
-from splitsecond.gateway.fleet.database import MOST_REPORTS, About, FleetDatabase
-from splitsecond.gateway.fleet.learned import MOST_BYTES
+from splitsecond.gateway.fleet.database import MAX_REPORTS, About, FleetDatabase
+from splitsecond.gateway.fleet.learned import MAX_BYTES
 
 pytestmark = pytest.mark.system
 Play = Callable[[FleetDatabase, FleetDatabase], Awaitable[None]]
@@ -82,14 +82,14 @@ def test_rows_that_no_gateway_writes_are_not_read(server: Server) -> None:
         await two.learn("a report", [])
         async with await psycopg.AsyncConnection.connect(one._url, autocommit=True) as connection:
             add = "INSERT INTO splitsecond_learned SELECT %s || n, 0, fleet_s + %s, %s FROM splitsecond_clock, "
-            await connection.execute(add + "generate_series(1, 1) n", ("long ", 0, "x" * (MOST_BYTES + 1)))
+            await connection.execute(add + "generate_series(1, 1) n", ("long ", 0, "x" * (MAX_BYTES + 1)))
             await connection.execute(add + "generate_series(1, 1) n", ("early ", 1e9, "x"))
             await connection.execute(add + "generate_series(1, 1) n", ("never ", float("nan"), "x"))
             names = {name for name, _, _ in (await one.learn("", [])).reports}
             assert names == {"two"}
             await connection.execute(add + "generate_series(1, 1000) n", ("many ", -1, "x"))
             found = (await one.learn("", [])).reports
-            assert len(found) == MOST_REPORTS
+            assert len(found) == MAX_REPORTS
             assert found[0][0] == "two"
 
     play(server, main)

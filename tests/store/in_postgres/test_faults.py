@@ -18,7 +18,7 @@ from splitsecond.log.store.log import Log, Past
 from splitsecond.log.store.writer import LogWriter
 
 pytestmark = pytest.mark.system
-MOST_MESSAGES = 400
+MAX_MESSAGES = 400
 HOUR = timedelta(hours=1)
 
 
@@ -31,7 +31,7 @@ def relay(server: Server) -> Iterator[CuttingRelay]:
 
 def each_break(relay: CuttingRelay, how: Break, act: Callable[[], object], step: int) -> int:
     """Call `act` with a connection that breaks after every `step`th message. Return how often it broke."""
-    for broken, messages in enumerate(range(BREAKS.index(how), MOST_MESSAGES, step)):
+    for broken, messages in enumerate(range(BREAKS.index(how), MAX_MESSAGES, step)):
         relay.cut_after(messages, how)
         act()
         if not relay.broken:

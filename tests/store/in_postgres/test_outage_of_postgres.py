@@ -21,12 +21,12 @@ from tests.waiting import eventually, until
 
 from splitsecond.core import clock
 from splitsecond.log.store.log import Log, Past
-from splitsecond.log.store.log_process import MOST_UNSETTLED, LogProcessSettings
+from splitsecond.log.store.log_process import MAX_UNSETTLED, LogProcessSettings
 from splitsecond.log.store.remote_writer import RemoteLogWriter
 
 pytestmark = pytest.mark.system
 FIRST = 10
-ALL = FIRST + 2 * MOST_UNSETTLED
+ALL = FIRST + 2 * MAX_UNSETTLED
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, wit
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic
-from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 

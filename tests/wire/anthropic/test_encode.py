@@ -13,7 +13,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic
 from splitsecond.core.wire.anthropic.encode import DEFAULT_MAX_TOKENS
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 
 BROKEN_CALL = {"id": "c", "function": {"name": "f", "arguments": "["}}
 HELLO = [{"role": "user", "content": "Hello"}]

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 
 UNSIGNED = {"type": "thinking", "thinking": "Hm.", "signature": ""}
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "Eq"}
@@ -26,7 +26,7 @@ def passed(*blocks: Any, then: Any = RESULT, **fields: Any) -> tuple[dict[str, A
     ]
     asked = {"messages": turns, "max_tokens": 4000, **fields}
     body = {name: Raw(msgspec.json.encode(value)) for name, value in asked.items()}
-    call = Call(id="1", dialect="anthropic", body=body)
+    call = Call(id="1", api_format="anthropic", body=body)
     return msgspec.json.decode(anthropic.pass_on(call, "m", Quirks()).body), call.notes.dropped
 
 
@@ -56,7 +56,7 @@ def test_who_answers_a_call_without_its_thought_does_not_think_by_a_budget(
 
 def test_its_own_conversations_go_through_byte_for_byte() -> None:
     odd = Raw(b'[ {"role":"user","content":"say \\"signature\\":\\"\\" 1.50"} ]')
-    call = Call(id="1", dialect="anthropic", body={"messages": odd, "thinking": Raw(b'{"type":"enabled"}')})
+    call = Call(id="1", api_format="anthropic", body={"messages": odd, "thinking": Raw(b'{"type":"enabled"}')})
     assert bytes(odd) in anthropic.pass_on(call, "m", Quirks()).body
     made, dropped = passed(USE, thinking=BUDGET)
     assert made["thinking"] == BUDGET

@@ -14,7 +14,7 @@ from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKin
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic
 from splitsecond.core.wire.anthropic import StreamWriter
-from splitsecond.core.wire.dialect import Quirks, ServerAnswer
+from splitsecond.core.wire.api_format import Quirks, ServerAnswer
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "tool")

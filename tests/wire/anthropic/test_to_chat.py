@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.reasoning import ReasoningRequest
 
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "AA=="}
@@ -22,12 +22,12 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 def call(**fields: Any) -> Call:
     """As the gateway makes it: the fields raw."""
     body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
-    return Call(id="1", body=body, dialect="anthropic")
+    return Call(id="1", body=body, api_format="anthropic")
 
 
 def chat(**fields: Any) -> dict[str, Any]:
     made = anthropic.to_chat(call(**{"messages": [{"role": "user", "content": "hi"}], **fields}))
-    assert made.dialect == "openai"
+    assert made.api_format == "openai"
     return dict(made.body)
 
 
@@ -270,7 +270,7 @@ def test_there_and_back() -> None:
     }
     there = anthropic.encode(Call(id="1", body=asked), "m", Quirks())
     fields = msgspec.json.decode(there.body)
-    again = dict(anthropic.to_chat(Call(id="1", body=fields, dialect="anthropic")).body)
+    again = dict(anthropic.to_chat(Call(id="1", body=fields, api_format="anthropic")).body)
     assert {name: again[name] for name in asked} == asked
 
 
@@ -299,8 +299,8 @@ def test_whatever_comes_is_brought_over_or_refused(fields: dict[str, Any], conte
             made = anthropic.to_chat(asked)
         except CallerFault:
             continue
-        for dialect in (openai, cohere, gemini, ollama, responses):
+        for api_format in (openai, cohere, gemini, ollama, responses):
             try:
-                dialect.encode(made, "m", Quirks())
+                api_format.encode(made, "m", Quirks())
             except CallerFault:
                 continue

@@ -1,4 +1,4 @@
-"""The server role of Cohere's dialect: requests read, and answers that our own decoder reads back the same."""
+"""The server role of Cohere's api_format: requests read, and answers that our own decoder reads back the same."""
 
 import json
 from typing import Any
@@ -12,8 +12,8 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import cohere
+from splitsecond.core.wire.api_format import Quirks, ServerAnswer
 from splitsecond.core.wire.cohere import StreamWriter
-from splitsecond.core.wire.dialect import Quirks, ServerAnswer
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 USER = [{"role": "user", "content": "Hello"}]

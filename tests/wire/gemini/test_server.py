@@ -12,7 +12,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import gemini
-from splitsecond.core.wire.dialect import Quirks, ServerAnswer
+from splitsecond.core.wire.api_format import Quirks, ServerAnswer
 from splitsecond.core.wire.gemini import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)

@@ -9,7 +9,7 @@ from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import ollama
-from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 
 HEAD = {"model": "llama3.2", "created_at": "2023-08-04T08:52:19.385406455-07:00"}

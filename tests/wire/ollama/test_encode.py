@@ -9,7 +9,7 @@ from msgspec import Raw
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire import ollama
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}

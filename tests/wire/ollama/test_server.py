@@ -1,4 +1,4 @@
-"""The server role of Ollama's dialect: requests read, and answers that our own decoder reads back the same."""
+"""The server role of Ollama's api_format: requests read, and answers that our own decoder reads back the same."""
 
 import json
 from itertools import groupby
@@ -12,7 +12,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import ollama
-from splitsecond.core.wire.dialect import Quirks, ServerAnswer, ServerTimes
+from splitsecond.core.wire.api_format import Quirks, ServerAnswer, ServerTimes
 from splitsecond.core.wire.ollama import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)

@@ -11,7 +11,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import replicate
-from splitsecond.core.wire.dialect import Quirks, ServerAnswer
+from splitsecond.core.wire.api_format import Quirks, ServerAnswer
 
 PATH = "/v1/models/o/m/predictions"
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1)

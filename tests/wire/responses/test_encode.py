@@ -9,7 +9,7 @@ from msgspec import Raw
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire import responses
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 
 USER = {"role": "user", "content": "Hi"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -14,7 +14,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import responses
-from splitsecond.core.wire.dialect import CalledTool, Quirks, ServerAnswer
+from splitsecond.core.wire.api_format import CalledTool, Quirks, ServerAnswer
 from splitsecond.core.wire.responses import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)

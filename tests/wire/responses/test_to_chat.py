@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.reasoning import ReasoningRequest
 
 URL = "data:image/png;base64,AA=="
@@ -21,12 +21,12 @@ OWN_NAMES = {"temperature": 0.5, "top_p": 1}
 def call(**fields: Any) -> Call:
     """As the gateway makes it: the fields raw."""
     body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
-    return Call(id="1", body=body, dialect="responses")
+    return Call(id="1", body=body, api_format="responses")
 
 
 def chat(**fields: Any) -> dict[str, Any]:
     made = responses.to_chat(call(**{"input": "hi", **fields}))
-    assert made.dialect == "openai"
+    assert made.api_format == "openai"
     return dict(made.body)
 
 
@@ -239,7 +239,7 @@ def test_there_and_back() -> None:
     }
     asked["messages"][1]["content"][1]["image_url"] = {"url": URL, "detail": "low"}
     there = responses.encode(Call(id="1", body=asked), "m", Quirks())
-    again = dict(responses.to_chat(Call(id="1", body=msgspec.json.decode(there.body), dialect="responses")).body)
+    again = dict(responses.to_chat(Call(id="1", body=msgspec.json.decode(there.body), api_format="responses")).body)
     assert {name: again[name] for name in asked} == asked
 
 
@@ -267,8 +267,8 @@ def test_whatever_comes_is_brought_over_or_refused(fields: dict[str, Any], items
             made = responses.to_chat(asked)
         except CallerFault:
             continue
-        for dialect in (openai, cohere, gemini, ollama, anthropic):
+        for api_format in (openai, cohere, gemini, ollama, anthropic):
             try:
-                dialect.encode(made, "m", Quirks())
+                api_format.encode(made, "m", Quirks())
             except CallerFault:
                 continue

@@ -43,7 +43,7 @@ from splitsecond.core.wording import (
     ratio,
 )
 from splitsecond.log.statistics.proportion import Batches, decided
-from splitsecond.log.statistics.summary import LEAST_ROUNDS
+from splitsecond.log.statistics.summary import MIN_ROUNDS
 
 SHEDDING = ("http_429", "http_503", "overloaded")
 """Kinds of errors by which a server, or our own limit on requests in flight, refuses excess load."""
@@ -56,13 +56,13 @@ Row = ConditionFindings
 
 
 def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool) -> Batches:
-    """Return the measured requests of a step in consecutive batches: its rounds, at least `LEAST_ROUNDS` batches.
+    """Return the measured requests of a step in consecutive batches: its rounds, at least `MIN_ROUNDS` batches.
 
     Fewer rounds are divided into parts of equal size.
     """
     ordered = sorted(ended(observations), key=lambda o: (o.round, o.due_ns or o.start_ns))
     rounds = grouped(ordered, lambda o: o.round)
-    parts = math.ceil(LEAST_ROUNDS / max(len(rounds), 1))
+    parts = math.ceil(MIN_ROUNDS / max(len(rounds), 1))
     batches = [
         [slo.met_by(o, open_loop=open_loop) for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]]
         for sent in rounds.values()

@@ -30,7 +30,7 @@ from splitsecond.log.statistics.sample_comparison import (
     holm,
     untested,
 )
-from splitsecond.log.statistics.summary import LEAST_ROUNDS, PERCENTILES, FigureSample
+from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, FigureSample
 
 STATED_PERCENTILES = ("p50", "p95")
 """A change of one of these gets a sentence; the others repeat it, or rest on few requests."""
@@ -105,7 +105,7 @@ class _Side(Struct, frozen=True):
             rounds.append(np.full(len(sample.values), first) if self.by_run else sample.rounds + first)
             first = int(rounds[-1].max(initial=first)) + 1
         numbers = np.concatenate(rounds)
-        spread = self.by_run or len(np.unique(numbers)) >= LEAST_ROUNDS
+        spread = self.by_run or len(np.unique(numbers)) >= MIN_ROUNDS
         return FigureSample(np.concatenate([s.values for s in samples]), numbers, spread)
 
     def total(self, total: Total) -> float | None:
@@ -120,7 +120,7 @@ class _Side(Struct, frozen=True):
         else:
             rates = [rate for each in self.rows for rate in each.output_tokens_per_s_rounds.values()]
         found = {at: math.log(rate) for at, rate in enumerate(rates) if rate > 0}
-        return found if self.by_run or len(found) >= LEAST_ROUNDS else {}
+        return found if self.by_run or len(found) >= MIN_ROUNDS else {}
 
 
 def compare(

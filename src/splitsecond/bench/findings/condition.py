@@ -38,7 +38,7 @@ from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.timing.server_times import duration_ns, step_name
 from splitsecond.log.statistics.summary import Floats, percentile, ratio_interval
 
-MOST_EFFICIENCY = 1.1
+MAX_EFFICIENCY = 1.1
 """Most batching efficiency, divided by the concurrency. The bound is 1; the rest is allowed for chance."""
 
 
@@ -254,7 +254,7 @@ def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[Conditio
     """Return the rows with each target's system throughput divided by its own at concurrency 1, if both are known.
 
     No server gives more than the concurrency times as many tokens. A ratio slightly above it is chance and counts as
-    the concurrency; above `MOST_EFFICIENCY` times it, one of the two rows is wrong, and the ratio stays None.
+    the concurrency; above `MAX_EFFICIENCY` times it, one of the two rows is wrong, and the ratio stays None.
     """
     alone = {
         (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s for row in rows if row.concurrency == 1
@@ -264,7 +264,7 @@ def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[Conditio
         if row.concurrency is not None
         and row.output_tokens_per_s is not None
         and (one := alone.get((row.target, row.cache_reuse, row.workload)))
-        and row.output_tokens_per_s <= MOST_EFFICIENCY * row.concurrency * one
+        and row.output_tokens_per_s <= MAX_EFFICIENCY * row.concurrency * one
         else row
         for row in rows
     ]

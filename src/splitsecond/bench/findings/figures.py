@@ -20,7 +20,7 @@ from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.log.statistics.summary import (
-    LEAST_ROUNDS,
+    MIN_ROUNDS,
     FigureSample,
     Floats,
     Interval,
@@ -98,7 +98,7 @@ class Figure(Struct, frozen=True, kw_only=True):
             values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
             rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
         values = values / self.scale
-        spread = len(np.unique(rounds[rounds > 0])) >= LEAST_ROUNDS
+        spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
         return FigureSample(values, rounds, spread)
 
     def summarise(self, requests: Sequence[Observation]) -> Summary:

@@ -461,7 +461,7 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
     unless its arrivals come from a trace. `output_tokens` is the requested response length. `cache_reuse`: prompts
     share a beginning for the provider's prompt cache. `shared_blocks`: they share beginnings as a trace says.
     `workload`: its name, where a run has several. `usage`: where the provider is known to send token counts, a key of
-    `USAGE_WORDS` in `core.wire.dialect`; "": unknown. `region`: that of the target, if its name has one.
+    `USAGE_WORDS` in `core.wire.api_format`; "": unknown. `region`: that of the target, if its name has one.
     """
 
     condition: str

@@ -20,7 +20,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading, packet_counts
 from splitsecond.log.statistics.summary import Floats, percentile
 
-LEAST_TOKENS = LEAST_TOKENS_PER_S = 1_000
+MIN_TOKENS = MIN_TOKENS_PER_S = 1_000
 """Tokens in all, and per second of a measuring process, from which processor time is divided by them. With fewer, most
 of it goes into waking up, once for each token, and little into the tokens: the quotient says nothing about other loads.
 """
@@ -63,7 +63,7 @@ def instrument_of(
     late = ordered_ms([o.late_ns for o in measured if o.late_ns is not None])
     cpu_ns = sum(r.cpu_ns for r in readings)
     length_ns = sum(r.end_ns - r.begin_ns for r in readings)
-    token_bound = tokens >= LEAST_TOKENS and tokens >= LEAST_TOKENS_PER_S * length_ns / NS_PER_S
+    token_bound = tokens >= MIN_TOKENS and tokens >= MIN_TOKENS_PER_S * length_ns / NS_PER_S
     return Instrument(
         kernel_time=bool(read) and all(o.kernel_time for o in read),
         packet_time=bool(read) and all(o.packet_time for o in read),

@@ -24,7 +24,7 @@ from splitsecond.core.wording import Statement, change, number
 from splitsecond.log.statistics.summary import Summary
 
 QUEUEING = 1.5
-LEAST_LEVELS = 3
+MIN_LEVELS = 3
 """Least number of loads for a knee and a sweet spot."""
 
 
@@ -41,7 +41,7 @@ def _shape(levels: Sequence[ConditionFindings]) -> LoadShape:
         if row.output_tokens_per_s and row.e2e_ms.p50
     }
     best = max(power, key=lambda load: power[load], default=None)
-    enough = len(levels) >= LEAST_LEVELS
+    enough = len(levels) >= MIN_LEVELS
     return LoadShape(
         target=first.target,
         rows=[row.condition for row in levels],

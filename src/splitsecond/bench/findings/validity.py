@@ -31,10 +31,10 @@ from splitsecond.bench.statistics.steady import (
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
-from splitsecond.core.wire.dialect import USAGE_WORDS
+from splitsecond.core.wire.api_format import USAGE_WORDS
 from splitsecond.core.wording import change as signed
 from splitsecond.core.wording import counted_as, listed, number, percent
-from splitsecond.log.statistics.summary import LEAST_ROUNDS, PERCENTILES, Floats, needed, percentile
+from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, Floats, needed, percentile
 
 ERROR_SHARE = 0.02
 """Largest error of a percentile by the client's delays, as a share of it."""
@@ -227,7 +227,7 @@ def _not_stationary(inputs: CheckInputs) -> str:
 
 def _trend(logs: Sequence[float]) -> float:
     """Return the mean relative change, given the logarithms of the changes in each round; 0 if it may be chance."""
-    if len(logs) < LEAST_ROUNDS:
+    if len(logs) < MIN_ROUNDS:
         return 0.0
     mean, error = float(np.mean(logs)), float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
     return math.expm1(mean) if abs(mean) > max(math.log1p(TREND), TREND_T * error) else 0.0
@@ -386,11 +386,11 @@ def _lag_in_itl(inputs: CheckInputs) -> str:
 
 def _few_rounds(inputs: CheckInputs) -> str:
     rounds = len({o.round for o in inputs.measured if o.round})
-    if not 0 < rounds < LEAST_ROUNDS:
+    if not 0 < rounds < MIN_ROUNDS:
         return ""
     return (
         f"measured in {counted_as(rounds, 'round', 'rounds')}: the intervals describe this short time only. "
-        f"{LEAST_ROUNDS} rounds or more also show the scatter between them."
+        f"{MIN_ROUNDS} rounds or more also show the scatter between them."
     )
 
 

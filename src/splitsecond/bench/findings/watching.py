@@ -20,7 +20,7 @@ from splitsecond.bench.findings.findings import ConditionFindings, Run
 from splitsecond.bench.findings.gate import STATISTICS
 from splitsecond.bench.findings.usable_rows import Place, by_place, row
 from splitsecond.bench.statistics.control_chart import (
-    LEAST,
+    MIN,
     WINDOW,
     ChartDrift,
     ControlChart,
@@ -284,8 +284,8 @@ class WatchHistory:
         self._past[place].append(found)
         news = [each for track in tracks if (each := track.add(one.at, found))]
         known = max(track.rounds for track in tracks) - 1
-        if not news and known < LEAST:
-            return [RoundNews(text=f"learning what is usual: round {known + 1} of {LEAST}.")]
+        if not news and known < MIN:
+            return [RoundNews(text=f"learning what is usual: round {known + 1} of {MIN}.")]
         early = any(track.early for track in tracks)
         return news or [RoundNews(text="as usual, by the wide limits of the first days." if early else "as usual.")]
 
@@ -307,9 +307,9 @@ class WatchHistory:
     def usual(self, asked: Sequence[ConditionFindings]) -> list[ConditionFindings]:
         """Return a baseline for gates: each requested row, with the median of the last rounds for every figure.
 
-        Rows with fewer than `LEAST` rounds are left out, because what is usual is not yet known.
+        Rows with fewer than `MIN` rounds are left out, because what is usual is not yet known.
         """
-        return [_usual(past) for place in by_place(asked) if len(past := self._past.get(place, ())) >= LEAST]
+        return [_usual(past) for place in by_place(asked) if len(past := self._past.get(place, ())) >= MIN]
 
 
 def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:

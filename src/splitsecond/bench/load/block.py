@@ -34,7 +34,7 @@ from splitsecond.core.service import Call, Service
 from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wording import counted_as
 
-MOST_IN_FLIGHT = 4096
+MAX_IN_FLIGHT = 4096
 """Requests in flight at once in an open loop. A server that is so far behind cannot serve this rate."""
 FILLED = 0.9
 """Share of the slots that must have had a first token before a request is measured. The slowest would take long."""
@@ -100,7 +100,7 @@ async def run_block(
     on_reading: Callable[[InstrumentReading], None],
     *,
     worker: int = 0,
-    most_in_flight: int = MOST_IN_FLIGHT,
+    most_in_flight: int = MAX_IN_FLIGHT,
     hold: Hold | None = None,
 ) -> str:
     """Send the block and return when its last attempt has ended.

@@ -48,7 +48,7 @@ from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.expression import targets as targets_of
 from splitsecond.routing.construction.user_policies import PolicyFile
 
-MOST_CRASHES = 3
+MAX_CRASHES = 3
 """After so many lost workers the rest of a lane is not sent."""
 
 
@@ -219,7 +219,7 @@ class _Lane:
 
     async def _parts(self, block: RequestBlock) -> dict[int, RequestBlock]:
         """Return the part of the block that each worker sends, by the worker's place; nothing if none can."""
-        if self._crashes >= MOST_CRASHES:
+        if self._crashes >= MAX_CRASHES:
             self._lost(
                 block, f"not sent: {counted_as(self._crashes, 'worker process has', 'worker processes have')} died"
             )

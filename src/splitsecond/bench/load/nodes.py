@@ -7,7 +7,7 @@ Each latency is the difference of two times of one node. Only the start of a blo
 relate the times of several nodes. So the offset of each node's clock from ours is measured before and after each block,
 and the times of the block are shifted by it. The shortest of several round trips through the pipe counts: the node read
 its clock at some moment of it, so the offset is known to half its length (F. Cristian, "Probabilistic clock
-synchronization", Distributed Computing 3, 1989). This bound grows with the age of the measurement, by `MOST_DRIFT_PPM`.
+synchronization", Distributed Computing 3, 1989). This bound grows with the age of the measurement, by `MAX_DRIFT_PPM`.
 
 A closed loop is split: each node keeps its share of the requests in flight. In an open loop each arrival of the
 schedule goes to a random node. This splits a Poisson process at rate λ into N independent ones at λ/N (J. Kingman,
@@ -40,7 +40,7 @@ from splitsecond.core.timing.instrument import InstrumentReading
 
 PROBES = 10
 """Round trips that measure the offset of a clock."""
-MOST_DRIFT_PPM = 500
+MAX_DRIFT_PPM = 500
 """Largest difference of the rates of two clocks: the most by which NTP slews a clock (RFC 5905, MAXFREQ)."""
 START_AFTER_NS = 500 * clock.NS_PER_MS
 """Least time for every node to receive its share before all of them start together."""
@@ -80,7 +80,7 @@ class ClockOffset(msgspec.Struct, frozen=True):
 
     def error_at(self, moment_ns: int) -> int:
         """Return to what the offset is still known at a later moment."""
-        return self.error_ns + abs(moment_ns - self.at_ns) * MOST_DRIFT_PPM // 1_000_000
+        return self.error_ns + abs(moment_ns - self.at_ns) * MAX_DRIFT_PPM // 1_000_000
 
 
 _UNKNOWN = ClockOffset()

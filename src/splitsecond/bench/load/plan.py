@@ -28,11 +28,11 @@ from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 
-ROUNDS, MOST_ROUNDS = 6, 8
+ROUNDS, MAX_ROUNDS = 6, 8
 """Fewest and most blocks of one condition by default. More rounds see smaller differences, but each has its own
-warm-up. The scatter between rounds can be estimated from five on (`summary.LEAST_ROUNDS`). But of a server that is fast
+warm-up. The scatter between rounds can be estimated from five on (`summary.MIN_ROUNDS`). But of a server that is fast
 or slow for whole rounds, five see only one state in one of 11 rows, six in one of 19."""
-LEAST_BLOCK = 5
+MIN_BLOCK = 5
 """Least measured requests of a block in more than `ROUNDS` blocks."""
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
 """Durations of an open loop, in response times: the warm-up of a block, the measured time of all blocks together, and
@@ -118,7 +118,7 @@ def make_plan(
     """Plan `requests` measured requests to each target under each load.
 
     `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the concurrency, or those
-    of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MOST_ROUNDS` if blocks
+    of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
     stay longer than their warm-up. `response_s` is the duration of the slowest target's response; if it is known, an
     open loop gets as many requests as its measured time needs, at least `requests`, or without `extend` exactly
     `requests`. With `duration_s`, as many requests are planned as fit into this time, instead of `requests`.
@@ -137,7 +137,7 @@ def make_plan(
     planned: dict[str, list[RequestBlock]] = {}
     for load in loads:
         if duration_s is not None:
-            blocks = blocks or MOST_ROUNDS
+            blocks = blocks or MAX_ROUNDS
             turns = blocks * len(loads) * max(map(len, endpoints.values())) * len(reuses)
             requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
         planned[load.label] = _blocks(
@@ -263,8 +263,8 @@ def _blocks(
         cooldowns = math.ceil(each * COOLDOWN_RESPONSES)
         requests = max(requests, math.ceil(each * WINDOW_RESPONSES) if extend else 0)
     if blocks is None:
-        least = requests if load.concurrency is None else max(LEAST_BLOCK, load.concurrency)
-        blocks = min(max(requests // least, ROUNDS), MOST_ROUNDS)
+        least = requests if load.concurrency is None else max(MIN_BLOCK, load.concurrency)
+        blocks = min(max(requests // least, ROUNDS), MAX_ROUNDS)
     rounds = min(blocks, requests)
     made: list[RequestBlock] = []
     first = 0

@@ -11,7 +11,7 @@ A conversation of ShareGPT gives its first question, after its system message if
 are fields of the request. Of those beside `prompt` only the length of the response is kept, because data sets have
 fields of their own there.
 
-A file may be larger than memory: it is read piece by piece, up to `MOST_PROMPTS` or `MOST_BYTES`.
+A file may be larger than memory: it is read piece by piece, up to `MAX_PROMPTS` or `MAX_BYTES`.
 """
 
 import io
@@ -31,8 +31,8 @@ from splitsecond.core.wording import counted_as
 LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
 OURS = ("model", "stream", "stream_options")
 """Fields that a measurement sets itself; those of a recorded request in a prompts file are dropped."""
-MOST_PROMPTS = 10_000
-MOST_BYTES = 1 << 25
+MAX_PROMPTS = 10_000
+MAX_BYTES = 1 << 25
 """Most bytes of all prompts together, because every worker process holds them."""
 LONGEST = 1 << 24
 """Most bytes of one line or one element of an array."""
@@ -105,7 +105,7 @@ def _collected(
         if prompt is None:
             skipped += 1
             continue
-        if len(prompts) == MOST_PROMPTS or (prompts and size > MOST_BYTES):
+        if len(prompts) == MAX_PROMPTS or (prompts and size > MAX_BYTES):
             return PromptFile(prompts=prompts, format=kind, complete=False, skipped=skipped)
         prompts.append(prompt)
     if not prompts:

@@ -37,7 +37,7 @@ ROUNDS = 12
 """Most rounds that confirm a load."""
 FIRST_ROUNDS = 4
 """Most rounds of the first try of a load."""
-LEAST_REQUESTS = 20
+MIN_REQUESTS = 20
 """Least measured requests of a round."""
 PER_SLOT = 3
 """Measured requests of a round for each slot of a closed loop."""
@@ -186,7 +186,7 @@ class LoadSearchDriver:
 
     def _part(self, load: float, response_s: float | None, seed: int) -> RunPlan:
         """Return a plan of one block."""
-        least = LEAST_REQUESTS if self.open_loop else max(LEAST_REQUESTS, PER_SLOT * round(load))
+        least = MIN_REQUESTS if self.open_loop else max(MIN_REQUESTS, PER_SLOT * round(load))
         return make_plan(
             {self._target: self._base_url},
             [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],

@@ -33,8 +33,8 @@ from splitsecond.core.wording import counted_as
 
 BLOCK_TOKENS = 512
 """Tokens of a block with an id, as in Mooncake."""
-MOST_REQUESTS = 200_000
-MOST_BLOCKS = 4_000_000
+MAX_REQUESTS = 200_000
+MAX_BLOCKS = 4_000_000
 """Most ids of blocks of a trace; Mooncake's hour of conversations has 288,500."""
 LONGEST_LINE = 1 << 20
 GRID_NS = 100 * NS_PER_MS
@@ -92,7 +92,7 @@ def read_trace(
     """Read a trace: at most its first `most` requests, and those of its first `duration_s` seconds.
 
     All times are multiplied by `time_scale`. Raises `CallerFault` with the line for a file that is not understood, and
-    for more than `MOST_REQUESTS`.
+    for more than `MAX_REQUESTS`.
     """
     requests: list[TracedRequest] = []
     times_ns: list[int] = []
@@ -122,8 +122,8 @@ def read_trace(
         requests.append(msgspec.structs.replace(found, due_ns=due_ns))
         times_ns.append(before_ns)
         blocks += len(found.hash_ids)
-        if len(requests) > MOST_REQUESTS or blocks > MOST_BLOCKS:
-            limit = f"{MOST_REQUESTS:,} requests" if blocks <= MOST_BLOCKS else f"{MOST_BLOCKS:,} blocks"
+        if len(requests) > MAX_REQUESTS or blocks > MAX_BLOCKS:
+            limit = f"{MAX_REQUESTS:,} requests" if blocks <= MAX_BLOCKS else f"{MAX_BLOCKS:,} blocks"
             _refuse(f"{path}: the trace has more than {limit}", "Limit the number of requests, or the duration.")
         if len(requests) == most:
             break

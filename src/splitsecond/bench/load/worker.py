@@ -25,7 +25,7 @@ from typing import Protocol, Self
 import msgspec
 import uvloop
 
-from splitsecond.bench.load.block import MOST_IN_FLIGHT, Hold, Pacing, run_block
+from splitsecond.bench.load.block import MAX_IN_FLIGHT, Hold, Pacing, run_block
 from splitsecond.bench.load.calibration import calibrate, fault_note
 from splitsecond.bench.load.messages import (
     Calibrate,
@@ -251,7 +251,7 @@ def main(connect_fake: ConnectTarget | None = None) -> None:
     """Run a worker on standard input and output until its input says `Stop` or ends."""
     arrival_clock = msgspec.convert(sys.argv[1] if len(sys.argv) > 1 else "packets", ArrivalClock)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise_file_limit(2 * MOST_IN_FLIGHT)
+    raise_file_limit(2 * MAX_IN_FLIGHT)
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keeps stray prints out of the reports
     raise_priority()

@@ -12,7 +12,7 @@ from splitsecond.core.pages.figure_cells import MISSING, number
 from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
 from splitsecond.core.wording import change, counted_as
 
-MOST = 1.0
+MAX = 1.0
 """Largest change that decides the length of an axis; 1 is +100%."""
 ROOM = 1.25
 GAP, LEFT = 14, 240
@@ -97,7 +97,7 @@ def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[
     if not shown:
         return []
     ends = [abs(end) for _, own in shown for f in own for end in (f.change or 0.0, *(f.ci95 or ()))]
-    reach = min(max(ends), MOST) * ROOM or 0.1
+    reach = min(max(ends), MAX) * ROOM or 0.1
     axis = linear("change from the first run to the second", -reach, reach, percent=True)
     height = sum((len(own) + 1) * ROW + GAP for _, own in shown)
     chart, y = Chart(axis, None, height=height, left=LEFT), 0.0

@@ -16,9 +16,9 @@ from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
 AREA_HEIGHT, IN_FLIGHT_HEIGHT = 220, 64
-LEAST_ITL_MS = 0.01
+MIN_ITL_MS = 0.01
 """Shorter gaps count as this on an axis of gaps: they were read together."""
-LEAST_ITL_PERCENTILE = 2
+MIN_ITL_PERCENTILE = 2
 """Where an axis of gaps begins: the few tokens that arrived together would take decades of it."""
 
 
@@ -40,11 +40,11 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
 def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
     """Draw, for each level, the distribution of the gaps between events: one curve per target."""
     decides = on_axis(run)
-    values = {c.condition: series.itl_values(samples[c.condition]).clip(LEAST_ITL_MS) for c in run.conditions}
+    values = {c.condition: series.itl_values(samples[c.condition]).clip(MIN_ITL_MS) for c in run.conditions}
     shown = [values[c.condition] for c in run.conditions if decides(c.target) and len(values[c.condition])]
     if not shown:
         return []
-    ends = [edge for own in shown for edge in (np.percentile(own, LEAST_ITL_PERCENTILE), own.max())]
+    ends = [edge for own in shown for edge in (np.percentile(own, MIN_ITL_PERCENTILE), own.max())]
     x = fitted("gap between two events, ms", map(float, ends), zero=False)
 
     def marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:

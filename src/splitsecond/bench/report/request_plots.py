@@ -10,7 +10,7 @@ from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import NAMES, ROW, Chart, Plot, picture
 from splitsecond.core.pages.figure_cells import number
 
-LEAST_ROW = 26
+MIN_ROW = 26
 """Pixels of a target's bars with room for its name."""
 
 
@@ -75,7 +75,7 @@ def _stacked(
     room = 1.45 if len(levels) > 1 else 1.2
     x = linear("ms", 0, room * (longest or max(sums.values())) or 1.0)
     gap = 12
-    heights = {target: max(len(own) * ROW, LEAST_ROW) for target, own in by_target.items()}
+    heights = {target: max(len(own) * ROW, MIN_ROW) for target, own in by_target.items()}
     chart, y = Chart(x, None, height=sum(heights.values()) + gap * len(heights), left=NAMES), gap / 2
     bars: dict[str, list[tuple[float, float, float]]] = {}
     texts: list[str] = []

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from splitsecond.bench.findings.watching import SeriesPoint, WatchedSeries, WatchFindings, minute
 from splitsecond.bench.report.watch_plots import STATES, skipped_words, watch_plots
-from splitsecond.bench.statistics.control_chart import HOURS_KNOWN_AFTER, LEAST, SETTLES, WINDOW_HOURS
+from splitsecond.bench.statistics.control_chart import HOURS_KNOWN_AFTER, MIN, SETTLES, WINDOW_HOURS
 from splitsecond.core.pages.figure_cells import MISSING, number, share
 from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
 from splitsecond.core.wording import counted_as, listed
@@ -24,7 +24,7 @@ _STATES = {
     "usual": "usual",
     "unusual": "unusual: one round outside the band",
     "drifted": "drifted: a lasting change",
-    "learning": f"one of the first {LEAST} rounds",
+    "learning": f"one of the first {MIN} rounds",
     "invalid": "failed, INVALID or skipped: no figures",
 }
 
@@ -50,7 +50,7 @@ def render_watch(found: WatchFindings) -> str:
         failures=HtmlTable(
             caption="Rounds without figures", head=["UTC", "of", "reason"], body=gone[:FAILURES_SHOWN], prose=True
         ),
-        rule={"days": WINDOW_HOURS // 24, "least": LEAST, "early": HOURS_KNOWN_AFTER // 24, "settles": SETTLES},
+        rule={"days": WINDOW_HOURS // 24, "least": MIN, "early": HOURS_KNOWN_AFTER // 24, "settles": SETTLES},
     )
 
 
@@ -92,7 +92,7 @@ def _headline(found: WatchFindings) -> Headline:
             )
     sentence = found.statements[0] if found.statements else "Nothing has drifted."
     if early and not found.statements:
-        sentence = f"{early.capitalize()}. What is usual is known after {LEAST}."
+        sentence = f"{early.capitalize()}. What is usual is known after {MIN}."
     if found.last in found.failed:
         sentence = f"The last round failed. {sentence}"
     elif doubts and not drifting:
@@ -114,7 +114,7 @@ def _last_doubts(found: WatchFindings) -> list[str]:
 
 def _too_early(lines: Iterable[WatchedSeries]) -> str:
     rounds = max((len(line.points) for line in lines), default=0)
-    return f"too early: {rounds} of {LEAST} rounds"
+    return f"too early: {rounds} of {MIN} rounds"
 
 
 def _lead(found: WatchFindings, targets: list[str]) -> str:

@@ -31,7 +31,7 @@ STATES = {
 """How the rounds in each state are drawn; "invalid" stands for rounds without figures."""
 SMALL = ("usual", "learning")
 """States of most rounds, which are dots."""
-MOST_TIPS = 150
+MAX_TIPS = 150
 """Rounds of a plot up to which each dot has a tooltip, so that a page stays small."""
 
 
@@ -132,7 +132,7 @@ def _draw_marks(chart: Chart, line: WatchedSeries, points: list[SeriesPoint]) ->
     for state, entry in STATES.items():
         marks: list[str] = []
         own = [p for p in points if p.state == state]
-        if state in SMALL and len(points) > MOST_TIPS:
+        if state in SMALL and len(points) > MAX_TIPS:
             marks.append(chart.dots([(_when(p.at), p.value) for p in own]))
             own = []
         for p in own:

@@ -24,7 +24,7 @@ from splitsecond.routing.router.router import Router
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
-MOST_IN_FLIGHT = 64
+MAX_IN_FLIGHT = 64
 """Default of the most requests in flight."""
 LIMIT_IN_FLIGHT = 4096
 
@@ -57,7 +57,7 @@ class BatchSession:
         *,
         path: Path | None = None,
         model: str = "",
-        most: int = MOST_IN_FLIGHT,
+        most: int = MAX_IN_FLIGHT,
         max_cost: float | None = None,
         on_note: Callable[[str], None] = lambda text: None,
         on_progress: Callable[[int, str], None] = lambda ended, status: None,

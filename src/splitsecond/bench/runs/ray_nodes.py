@@ -40,7 +40,7 @@ CONNECTIONS = 3
 """Most attempts to connect and to start the relays. A busy head may be too slow to start a server for us in the half
 minute that Ray allows, or close the connection later; all actors of the connection end with it."""
 SLOW_HEAD = "Initialization failure from server"
-MOST_BYTES = 1 << 22
+MAX_BYTES = 1 << 22
 """Most bytes of reports in one answer of a relay, before they are compressed."""
 FASTEST = 1
 """Level of zlib: a relay takes processor time from the machine that measures."""
@@ -75,9 +75,7 @@ class Relay:
     async def start(self, arguments: Sequence[str]) -> int:
         """Start a worker with these command-line arguments. Return its number on this node."""
         number = next(self._numbers)
-        self._pipes[number] = await ChildProcess.start(
-            sys.executable, "-m", MODULE, *arguments, longest_line=MOST_BYTES
-        )
+        self._pipes[number] = await ChildProcess.start(sys.executable, "-m", MODULE, *arguments, longest_line=MAX_BYTES)
         return number
 
     async def write(self, number: int, data: bytes) -> None:
@@ -86,7 +84,7 @@ class Relay:
 
     async def read(self, number: int) -> bytes:
         """Return the compressed output of a worker since the last call, b"" at its end. Waits for some."""
-        data = await self._pipes[number].read(MOST_BYTES)
+        data = await self._pipes[number].read(MAX_BYTES)
         return zlib.compress(data, FASTEST) if data else b""
 
     async def ending(self, number: int) -> str:

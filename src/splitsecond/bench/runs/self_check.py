@@ -28,7 +28,7 @@ YARDSTICK = "steady-100"
 TOKENS = 100
 LEVELS = (1, 8, 32, 128, 256)
 TARGET = "sim"
-LEAST_REQUESTS = 8
+MIN_REQUESTS = 8
 
 
 def measure_instrument(
@@ -36,7 +36,7 @@ def measure_instrument(
     *,
     rounds: int = 2,
     tokens: int = TOKENS,
-    least: int = LEAST_REQUESTS,
+    least: int = MIN_REQUESTS,
     arrival_clock: ArrivalClock = "packets",
     exact_itl: bool = False,
     command: Sequence[str] = WORKER_COMMAND,

@@ -40,7 +40,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """A server that is not in the catalogue.
 
     `model` may be "" in a run if the server lists exactly one. `name` is its name in results, by default
-    ``host/model``. `api_key_env` names the environment variable with its key; "" sends none. `dialect` is its API
+    ``host/model``. `api_key_env` names the environment variable with its key; "" sends none. `api_format` is its API
     format: "openai", "anthropic", "responses", "gemini", "ollama", "cohere" or "replicate".
     """
 
@@ -48,7 +48,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     name: str = ""
     api_key_env: str = ""
-    dialect: str = "openai"
+    api_format: str = "openai"
 
 
 EXACT = "exact"

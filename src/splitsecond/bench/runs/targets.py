@@ -28,7 +28,7 @@ from splitsecond.core.redaction import redacted
 from splitsecond.core.timing.timeline import record_fault
 from splitsecond.core.transport.exchange import Origin
 from splitsecond.core.upstream.spec import TargetSpec, Timeouts, api_key, from_catalog
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.validation import one_of, wrong
 from splitsecond.core.wording import ENGINE, SIMULATED
 from splitsecond.routing.configuration import reading
@@ -52,7 +52,7 @@ _AUTH: Mapping[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key
 LISTS_MODELS = ("openai", "responses")
 """API formats of servers that are asked for their model if none is given."""
 LIST_TIMEOUT_S = 10
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Most models of a server in an error message."""
 
 
@@ -63,7 +63,7 @@ def server_spec(server: Server) -> TargetSpec:
     """
     if not server.model:
         raise wrong("model", "", "the name of the server's model")
-    one_of("dialect", server.dialect, tuple(DIALECTS))
+    one_of("api_format", server.api_format, tuple(API_FORMATS))
     Origin.parse(server.base_url)
     if server.name.startswith((SIMULATED, ENGINE)) or "(" in server.name or not server.name.isprintable():
         raise wrong("name", server.name, f"a name without brackets that does not begin with {SIMULATED} or {ENGINE}")
@@ -72,8 +72,8 @@ def server_spec(server: Server) -> TargetSpec:
         name=server.name or f"{host}/{server.model}",
         base_url=server.base_url,
         model=server.model,
-        dialect=server.dialect,
-        auth=_AUTH.get(server.dialect, "bearer"),
+        api_format=server.api_format,
+        auth=_AUTH.get(server.api_format, "bearer"),
         api_key_env=(server.api_key_env,) if server.api_key_env else (),
     )
 
@@ -92,8 +92,10 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
     if server.model:
         return server
     spec = server_spec(msgspec.structs.replace(server, model="unknown"))
-    if server.dialect not in LISTS_MODELS:
-        raise wrong("model", "", f"the name of the model: a server of API format {server.dialect} is not asked for it")
+    if server.api_format not in LISTS_MODELS:
+        raise wrong(
+            "model", "", f"the name of the model: a server of API format {server.api_format} is not asked for it"
+        )
     key = api_key(spec, os.environ)
     bearer = {"Authorization": f"Bearer {key}"} if key else {}
     try:
@@ -105,8 +107,8 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
             hint="Name the model, or check the address and that the server is ready.",
         ) from None
     if len(listed) != 1:
-        names = ", ".join(each.id for each in listed[:MOST_SHOWN])
-        found = f"{len(listed)} models: {names}{', …' if len(listed) > MOST_SHOWN else ''}" if listed else "no model"
+        names = ", ".join(each.id for each in listed[:MAX_SHOWN])
+        found = f"{len(listed)} models: {names}{', …' if len(listed) > MAX_SHOWN else ''}" if listed else "no model"
         raise CallerFault(f"{redacted(server.base_url)} lists {found}", kind="no_model", hint="Name one of them.")
     return msgspec.structs.replace(server, model=listed[0].id)
 

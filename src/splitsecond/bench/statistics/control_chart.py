@@ -38,25 +38,25 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-LEAST = 8
+MIN = 8
 """Least number of rounds before anything is called unusual."""
 HOURS_KNOWN_AFTER = 48
-"""Hours from the first round until the pattern of the day is known; it also takes `LEAST` changes between days."""
+"""Hours from the first round until the pattern of the day is known; it also takes `MIN` changes between days."""
 WINDOW_HOURS, WINDOW = 14 * 24, 72
 """What is usual comes from the rounds of so many hours, but at least from so many rounds."""
 ALLOWANCE, LIMIT = 0.5, 8.5
 """Allowance per round and limit of the CUSUM, in standard deviations."""
-MOST_SURPRISE = 3.5
+MAX_SURPRISE = 3.5
 """Largest surprise that counts, in standard deviations: two outliers in a row are no drift, three are."""
-BACK, MOST_EVIDENCE = 5.0, 2.0
+BACK, MAX_EVIDENCE = 5.0, 2.0
 """Logarithm of the likelihood ratio that ends a drift, and the most that one round adds to it."""
 SETTLES = 24
 """Number of rounds after its detection that make the level of a drift the usual one."""
-LEAST_CHANGE, LEAST_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
+MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
 """Smallest changes: of an unusual round, of a drift, and of a drift before the pattern of the day is known."""
 EARLY_FAR, FAR = 4.5, 3.0
 """Half width of the band in standard deviations, before and after the pattern of the day is known."""
-MOST_ALIKE = 0.9
+MAX_ALIKE = 0.9
 """Largest correlation of consecutive rounds that is used."""
 WINSORIZED = 2.5
 """Deviations beyond this many standard deviations count as so many; `_WINSORIZED_SHARE` of a normal one remains."""
@@ -171,7 +171,7 @@ class TimesModel:
 
     def expect(self, at: float, one: float) -> Expectation | None:
         """Compare the next round with the baseline and with the round before it."""
-        if len(self._logs) < LEAST:
+        if len(self._logs) < MIN:
             return None
         if self._fit is None or self._not_fitted > len(self._logs) // 24:  # so the time per round stays constant
             self._fit = self._fitted()
@@ -181,7 +181,7 @@ class TimesModel:
         deviation = math.log(one) - expected
         kept = 0.0
         if self._last is not None and fit.alike:
-            kept = min(fit.alike ** ((at - self._last[0]) / fit.interval), MOST_ALIKE)
+            kept = min(fit.alike ** ((at - self._last[0]) / fit.interval), MAX_ALIKE)
         predicted = kept * self._last[1] if self._last else 0.0
         spread = fit.scatter * math.sqrt(1 - kept * kept)
         rest = deviation - predicted
@@ -194,7 +194,7 @@ class TimesModel:
             high=math.exp(expected + fit.reach),
             deviation=deviation,
             scatter=fit.scatter,
-            surprise=rest / max(spread, LEAST_DRIFT / ALLOWANCE),
+            surprise=rest / max(spread, MIN_DRIFT / ALLOWANCE),
             early=fit.early,
         )
 
@@ -229,15 +229,15 @@ class TimesModel:
         grid = _by_day_and_hour(hour, logs - level)
         changes = np.diff(grid, axis=0)
         changes = changes[~np.isnan(changes)]
-        if at[-1] - at[0] < HOURS_KNOWN_AFTER or len(changes) < LEAST or interval <= 0:
+        if at[-1] - at[0] < HOURS_KNOWN_AFTER or len(changes) < MIN or interval <= 0:
             scatter = _scatter(logs - level) * wider
             return _Baseline(
                 level=level,
                 hours=np.zeros(_HOURS),
                 alike=0.0,
                 interval=1.0,
-                scatter=max(scatter, LEAST_CHANGE),
-                reach=max(EARLY_FAR * scatter, math.log1p(LEAST_CHANGE)),
+                scatter=max(scatter, MIN_CHANGE),
+                reach=max(EARLY_FAR * scatter, math.log1p(MIN_CHANGE)),
                 early=True,
             )
         between_days = _scatter(changes - np.median(changes)) / math.sqrt(2)
@@ -252,8 +252,8 @@ class TimesModel:
             hours=hours,
             alike=_correlation(rest[:-1][regular], rest[1:][regular]),
             interval=interval,
-            scatter=max(scatter, LEAST_DRIFT),
-            reach=max(FAR * scatter, math.log1p(LEAST_CHANGE)),
+            scatter=max(scatter, MIN_DRIFT),
+            reach=max(FAR * scatter, math.log1p(MIN_CHANGE)),
             early=False,
         )
 
@@ -300,7 +300,7 @@ def _scatter(values: Floats) -> float:
 
 def _correlation(first: Floats, second: Floats) -> float:
     """Return the robust correlation of neighbours (see the module), 0 if there are few."""
-    if len(first) < LEAST:
+    if len(first) < MIN:
         return 0.0
     sums, differences = _scatter(first + second) ** 2, _scatter(first - second) ** 2
     if not sums + differences:
@@ -311,9 +311,9 @@ def _correlation(first: Floats, second: Floats) -> float:
 def unbiased(correlation: float, n: int) -> float:
     """Correct the bias of `n` values (Kendall, "Note on Bias in the Estimation of Autocorrelation", 1954).
 
-    The result is from 0 to `MOST_ALIKE`.
+    The result is from 0 to `MAX_ALIKE`.
     """
-    return min(max(correlation + (1 + 3 * correlation) / n, 0.0), MOST_ALIKE)
+    return min(max(correlation + (1 + 3 * correlation) / n, 0.0), MAX_ALIKE)
 
 
 class ControlChart(Generic[T]):
@@ -362,7 +362,7 @@ class ControlChart(Generic[T]):
     def _await(self, usual: Expectation) -> bool:
         """Handle a round without a current drift; return whether it shows one."""
         for side in self._sums:
-            self._sums[side] += side * clipped(usual.surprise, MOST_SURPRISE) - ALLOWANCE
+            self._sums[side] += side * clipped(usual.surprise, MAX_SURPRISE) - ALLOWANCE
             if self._sums[side] <= 0:
                 self._sums[side], self._since[side] = 0.0, self._rounds
         side = max(self._sums, key=self._sums.__getitem__)
@@ -391,7 +391,7 @@ class ControlChart(Generic[T]):
         """Handle a round during `drift`; return whether it ends the drift, or makes it the usual level."""
         change = drift.side * self._change / usual.scatter
         ratio = min(change, 2.0) * (change / 2 - drift.side * usual.deviation / usual.scatter)
-        self._back = max(self._back + clipped(ratio, MOST_EVIDENCE), 0.0)
+        self._back = max(self._back + clipped(ratio, MAX_EVIDENCE), 0.0)
         self._returned = self._returned + 1 if self._back else 0
         self._measure(drift)
         if self._back > BACK:

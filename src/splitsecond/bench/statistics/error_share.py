@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.bench.statistics.control_chart import LEAST, MOST_SURPRISE, Expectation, clipped, unbiased
+from splitsecond.bench.statistics.control_chart import MAX_SURPRISE, MIN, Expectation, clipped, unbiased
 
 ERROR_WINDOW = 240
 """Number of past rounds that errors are compared with: many, because errors are few."""
@@ -48,7 +48,7 @@ class ErrorShareModel:
 
     def expect(self, at: float, one: ErrorCount) -> Expectation | None:
         """Compare the next round with all past requests."""
-        if len(self._past) < LEAST:
+        if len(self._past) < MIN:
             return None
         failed, requests = self._failed, self._requests
         mean, n = (failed + 0.5) / (requests + 1), one.requests
@@ -80,7 +80,7 @@ class ErrorShareModel:
             alike = unbiased(float(scores[1:] @ scores[:-1]) / total, len(scores))
             spread = max(1.0, math.sqrt(total / len(scores)))
         last = self._scores[-1] if self._scores else 0.0
-        self._scores.append(clipped(score, MOST_SURPRISE))
+        self._scores.append(clipped(score, MAX_SURPRISE))
         return (score - alike * last) / (spread * math.sqrt(1 - alike * alike))
 
     def learn(self, at: float, one: ErrorCount) -> None:

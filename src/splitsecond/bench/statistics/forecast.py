@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from splitsecond.log.statistics.summary import Floats
 
-LEAST_HEDGE_DELAY_MS = 10.0
+MIN_HEDGE_DELAY_MS = 10.0
 """A policy waits at least so long before it hedges."""
 
 
@@ -84,7 +84,7 @@ def _limited(found: Outcomes, ttft_ms: float) -> Outcomes:
 
 def hedge(first: Outcomes, second: Outcomes, extra_load: float) -> Outcomes:
     """Return the outcomes of `hedge(a, b, extra_load=...)`."""
-    delay = max(float(quantile(first.ttft_ms, 1 - extra_load)), LEAST_HEDGE_DELAY_MS)
+    delay = max(float(quantile(first.ttft_ms, 1 - extra_load)), MIN_HEDGE_DELAY_MS)
     hedged = (first.ttft_ms > delay) & (first.failed_ms > delay)
     after = Outcomes(
         ttft_ms=delay + second.ttft_ms,

@@ -8,7 +8,7 @@ from splitsecond.cli.log_source import DAYS
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
 
 DAY_S = 86_400.0
-LEAST_S = 3_600.0
+MIN_S = 3_600.0
 """Least time that the cost of 30 days is estimated from."""
 
 
@@ -80,7 +80,7 @@ def cost(
         per_million = {row.name: row.usd_per_million for row in rows}
         found = logged_speed_and_price(measured, per_million)
     statements = speed_and_price_statements(found)
-    known = span_s >= LEAST_S and (monthly or not total.unpriced)
+    known = span_s >= MIN_S and (monthly or not total.unpriced)
     outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}." if known else ""
 
     def show(console: Console) -> None:

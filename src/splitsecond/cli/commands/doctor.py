@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from splitsecond.cli.options import ApiKeyEnv, BaseUrl, Dialect, Json, Model, option
+from splitsecond.cli.options import ApiFormat, ApiKeyEnv, BaseUrl, Json, Model, option
 
 if TYPE_CHECKING:
     from splitsecond.bench.report.checkup import TargetCheck
@@ -21,7 +21,7 @@ def doctor(
     base_url: BaseUrl = None,
     model: Model = "",
     api_key_env: ApiKeyEnv = "",
-    dialect: Dialect = "",
+    api_format: ApiFormat = "",
     levels: Annotated[
         str, typer.Option(metavar="N,N", help="Numbers of parallel streams to measure with.")
     ] = "1,8,32,128,256",
@@ -59,7 +59,7 @@ def doctor(
     settings.check()
     names = [each for each in targets or [] if "://" not in each]
     urls = [*(base_url or []), *(each for each in targets or [] if "://" in each)]
-    servers = option_values.servers(urls, model, api_key_env=api_key_env, dialect=dialect)
+    servers = option_values.servers(urls, model, api_key_env=api_key_env, api_format=api_format)
     asked = sorted(int(n) for n in option_values.numbers(levels, "--levels", whole=True))
     console = Console(stderr=json == "-")
     result: dict[str, object] = {}

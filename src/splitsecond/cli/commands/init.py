@@ -17,7 +17,7 @@ MAX_TOKENS = 1_000
 """Limit of the printed requests: Anthropic's API requires one. Models that reason use some of it before they answer."""
 MAX_SIMULATED = 50
 """The same for simulated targets, which always write until the limit."""
-MOST_PORT = 65_535
+MAX_PORT = 65_535
 
 
 def init(
@@ -114,8 +114,8 @@ def _discovered(*, ask: bool) -> "InitialConfig":
 
 def _asked_port(default: int) -> int:
     def port(text: str) -> int:
-        if not text.isdecimal() or not 1 <= int(text) <= MOST_PORT:
-            raise typer.BadParameter(f"got {text}, expected a number from 1 to {MOST_PORT:,}")
+        if not text.isdecimal() or not 1 <= int(text) <= MAX_PORT:
+            raise typer.BadParameter(f"got {text}, expected a number from 1 to {MAX_PORT:,}")
         return int(text)
 
     found: int = typer.prompt("Port", default=str(default), value_proc=port)

@@ -62,7 +62,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     region: str = ""
     title: str
     base_url: str
-    dialect: str = "openai"
+    api_format: str = "openai"
     api_key_env: tuple[str, ...] = ()
     auth: Auth = "bearer"
     headers: dict[str, str] = {}

@@ -47,7 +47,7 @@ class SpeedTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def quirks(self) -> dict[str, object]:
-        """What an encoder has to know to request this tier: see `core.wire.dialect.Quirks`."""
+        """What an encoder has to know to request this tier: see `core.wire.api_format.Quirks`."""
         return {"extra_fields": {self.field: self.value}} | ({"betas": self.betas} if self.betas else {})
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 LONGEST_HEAD = 4096
 """Longer heads are not stored."""
-MOST_HEADS = 256
+MAX_HEADS = 256
 """When that many heads are stored, they are forgotten: clients that change a header each time must not fill memory."""
 _END = b"\r\n\r\n"
 _split_at_length = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})\r\n").split
@@ -60,6 +60,6 @@ class KnownHeads:
             return
         parts = _split_at_length(data[: end + 2], 1)
         if len(parts) == 3:
-            if len(self._heads) >= MOST_HEADS:
+            if len(self._heads) >= MAX_HEADS:
                 self._heads.clear()
             self._heads[parts[0], parts[2]] = KnownHead(url, headers)

@@ -26,7 +26,7 @@ see `AttemptColumns`."""
 PACKED = Layout("<" + "".join(FIELDS.values()))
 LABEL_AT = 8
 """Place of the label, in bytes."""
-MOST_ATTEMPTS = 0xFFFF
+MAX_ATTEMPTS = 0xFFFF
 
 OUTCOMES: tuple[Outcome, ...] = ("ok", "failed", "cancelled")
 SOURCES: tuple[TokenSource, ...] = ("usage", "tokenizer", "events", "", "estimate")

@@ -35,11 +35,11 @@ BLOCKS = 16
 """16 MiB, which hold 65,536 packets: more than half a second of 1,024 streams of 100 tokens/s."""
 DRAIN_S = 0.1
 """How often the ring is emptied even if nothing is read: other programs may use the same server ports."""
-MOST_UNCLAIMED = 1024
+MAX_UNCLAIMED = 1024
 """Streams that were opened and have no connection here (yet): those of other programs are dropped, oldest first."""
-MOST_UNCLAIMED_PACKETS = 256
+MAX_UNCLAIMED_PACKETS = 256
 """Packets kept of such a stream: a TLS handshake takes fewer than 20."""
-MOST_PORTS = 200
+MAX_PORTS = 200
 """Ports in the kernel's filter; its jumps reach no further. With more, packets from all ports pass."""
 
 _SOL_PACKET, _RX_RING, _STATISTICS, _VERSION, _IGNORE_OUTGOING = 263, 5, 6, 10, 23
@@ -110,10 +110,10 @@ def filter_program(ports: Sequence[int]) -> bytes:
 
     A step is (operation, jump if true, jump if false, operand); a jump counts the steps to skip.
     """
-    compared = ports if len(ports) <= MOST_PORTS else ()
+    compared = ports if len(ports) <= MAX_PORTS else ()
     first = 13
     drop, accept = first + len(compared), first + len(compared) + 1
-    if len(ports) > MOST_PORTS:
+    if len(ports) > MAX_PORTS:
         drop, accept = accept, drop
     steps = [
         (_LOAD_HALF, 0, 0, _AD_PROTOCOL),
@@ -224,11 +224,11 @@ class PacketStreams:
         """Return the times of a stream that has no connection here (yet); None if there are none to keep."""
         if flags & _SYN:
             self._unclaimed[key] = StreamTimes((sequence + 1) % (1 << 32))
-            if len(self._unclaimed) > MOST_UNCLAIMED:
+            if len(self._unclaimed) > MAX_UNCLAIMED:
                 del self._unclaimed[next(iter(self._unclaimed))]
             return None
         times = self._unclaimed.get(key)
-        if times is not None and len(times) >= MOST_UNCLAIMED_PACKETS:
+        if times is not None and len(times) >= MAX_UNCLAIMED_PACKETS:
             del self._unclaimed[key]
             return None
         return times

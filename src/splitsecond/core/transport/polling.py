@@ -29,7 +29,7 @@ GATHERS_FROM = 32
 GATHER_NS = 8 * clock.NS_PER_US
 """How long arrivals may gather for each socket: 2 ms with 256, where a token then waits for a fifth of the time between
 two tokens of a stream of 100 tokens/s; 0.3 ms with 32, whose streams may be faster."""
-MOST_NS = 2 * clock.NS_PER_MS
+MAX_NS = 2 * clock.NS_PER_MS
 READS_AT_ONCE = 8
 """How many gathered sockets are read before those that wait for a first token are looked at again: 0.2 ms."""
 TICK_NS = 10 * clock.NS_PER_MS
@@ -170,7 +170,7 @@ class BatchedPoller:
     def _read_gathered(self) -> None:
         sockets = len(self._gathered) - len(self._resting)
         if sockets >= GATHERS_FROM:
-            self._wait(self._polled_ns + min(sockets * GATHER_NS, MOST_NS))
+            self._wait(self._polled_ns + min(sockets * GATHER_NS, MAX_NS))
         for number, (descriptor, _) in enumerate(self._epoll.poll(0, sockets or 1)):
             if number % READS_AT_ONCE == 0:
                 self._read_prompt()

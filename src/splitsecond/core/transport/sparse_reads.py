@@ -22,7 +22,7 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.transport.exchange import Origin, TimeLeft
 from splitsecond.core.transport.kernel import packets_received
 
-LEAST_REST_NS = 50 * NS_PER_MS
+MIN_REST_NS = 50 * NS_PER_MS
 REST_NS = 240 * NS_PER_MS
 REST_BY_PACKETS_NS = 480 * NS_PER_MS
 """The longest time for which a stream is not read, by the kernel's timestamps and by the packet clock."""
@@ -44,7 +44,7 @@ TRIAL_PACKETS = 8
 """Packets for whose time a stream is not read in a trial."""
 PASSED_PACKETS = 6
 """Packets of a trial that must come. A server that waits sends one every 40 ms, at most 5 in the longest trial."""
-MOST_REFUSALS = 3
+MAX_REFUSALS = 3
 """Failed trials after which no further one follows: packets can also be late by chance."""
 
 STREAMS_BY_PACKETS = 32
@@ -65,7 +65,7 @@ class ServerTrial:
 
     def begin(self, now_ns: int) -> bool:
         """Return whether a trial may begin now: one at a time, until the server has failed too many."""
-        if self._refusals >= MOST_REFUSALS or now_ns < self._until_ns:
+        if self._refusals >= MAX_REFUSALS or now_ns < self._until_ns:
             return False
         self._until_ns = now_ns + NS_PER_S  # in case its stream ends before that
         return True
@@ -143,7 +143,7 @@ class ReadPace:
         if gap_ns > SLOWEST_GAP_NS or self._streams() < (STREAMS_BY_PACKETS if self._by_packets else STREAMS_BY_READS):
             return 0
         most_ns = min(REST_BY_PACKETS_NS if self._by_packets else REST_NS, full_ns)
-        self._usual_rest_ns = min(max(REST_PACKETS * gap_ns, LEAST_REST_NS), most_ns)
+        self._usual_rest_ns = min(max(REST_PACKETS * gap_ns, MIN_REST_NS), most_ns)
         self._rest_ns = self._bounded(self._usual_rest_ns)
         if not self._trial.passed:
             trial_ns = TRIAL_PACKETS * gap_ns
@@ -162,8 +162,8 @@ class ReadPace:
         """
         left_ns = self._time_left()
         if self._by_packets:
-            return min(rest_ns, UNKNOWN_END_REST_NS if left_ns is None else max(left_ns, LEAST_REST_NS))
-        if left_ns is None or left_ns < 2 * LEAST_REST_NS:
+            return min(rest_ns, UNKNOWN_END_REST_NS if left_ns is None else max(left_ns, MIN_REST_NS))
+        if left_ns is None or left_ns < 2 * MIN_REST_NS:
             return 0
         return min(rest_ns, left_ns // 2)
 

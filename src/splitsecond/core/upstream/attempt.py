@@ -42,7 +42,7 @@ from splitsecond.core.upstream.usage_check import (
     unseen_tokens,
     without_counts,
 )
-from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.rate_limits import rate_limits
 from splitsecond.core.wire.server_times import PROCESSING_HEADER, processing_times
 from splitsecond.core.wire.transcoder import Transcoder

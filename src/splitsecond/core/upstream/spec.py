@@ -14,7 +14,7 @@ import msgspec
 from splitsecond.core.catalog.model import Prefill
 from splitsecond.core.catalog.provider import Auth, fill_base_url, provider, split_target
 from splitsecond.core.errors import CallerFault, Fault
-from splitsecond.core.redaction import LEAST_SECRET, redacted
+from splitsecond.core.redaction import MIN_SECRET, redacted
 
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET")
@@ -46,7 +46,7 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     base_url: str
     model: str
-    dialect: str = "openai"
+    api_format: str = "openai"
     api_key_env: tuple[str, ...] = ()
     auth: Auth = "bearer"
     headers: dict[str, str] = {}
@@ -67,7 +67,7 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
         name=target,
         base_url=fill_base_url(found, environment),
         model=model,
-        dialect=found.dialect,
+        api_format=found.api_format,
         api_key_env=found.api_key_env,
         auth=found.auth,
         headers=found.headers,
@@ -114,7 +114,7 @@ def keys_like(variables: Sequence[str], environment: Mapping[str, str]) -> str:
 def secrets(spec: TargetSpec, key: str | None = None) -> list[str]:
     """Return what must never be shown or stored: the key of the target, and keys in its headers."""
     values = [value.split()[-1:] for name, value in spec.headers.items() if _SECRET_HEADER.search(name.lower())]
-    return [secret for secret in (key or "", *itertools.chain(*values)) if len(secret) >= LEAST_SECRET]
+    return [secret for secret in (key or "", *itertools.chain(*values)) if len(secret) >= MIN_SECRET]
 
 
 def redact_fault(fault: Fault, target: str, secrets: Sequence[str]) -> Fault:

@@ -33,12 +33,12 @@ from splitsecond.core.upstream.spec import TargetSpec, api_key, redact_fault, se
 from splitsecond.core.upstream.usage_check import unseen_tokens
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.dialect import Decoder, Encoded, Follow, Quirks
+from splitsecond.core.wire.api_format import Decoder, Encoded, Follow, Quirks
 from splitsecond.core.wire.streaming import Count
 from splitsecond.core.wire.transcoder import Transcoder
 
 
-class Dialect(Protocol):
+class ApiFormat(Protocol):
     """The client side of an API format in `wire`."""
 
     def encode(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
@@ -48,7 +48,7 @@ class Dialect(Protocol):
     def fault_from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
 
 
-DIALECTS: Mapping[str, Dialect] = {
+API_FORMATS: Mapping[str, ApiFormat] = {
     "openai": openai,
     "anthropic": anthropic,
     "gemini": gemini,
@@ -83,14 +83,14 @@ class Target:
         client: Client,
         raw: bool = False,
     ) -> None:
-        if spec.dialect not in DIALECTS:
+        if spec.api_format not in API_FORMATS:
             raise CallerFault(
-                f"unknown dialect {spec.dialect!r}: this version speaks {', '.join(DIALECTS)}",
-                kind="unknown_dialect",
+                f"unknown api_format {spec.api_format!r}: this version speaks {', '.join(API_FORMATS)}",
+                kind="unknown_api_format",
                 target=spec.name,
             )
         self._spec = spec
-        self._dialect = DIALECTS[spec.dialect]
+        self._api_format = API_FORMATS[spec.api_format]
         try:
             self._quirks = msgspec.convert(spec.quirks, Quirks)
         except msgspec.ValidationError as error:
@@ -105,7 +105,7 @@ class Target:
         self._config = AttemptConfig(
             target=spec.name,
             timeouts=spec.timeouts,
-            read_fault=self._dialect.fault_from_response,
+            read_fault=self._api_format.fault_from_response,
             observer=observer,
             timers=TimerWheel(),
             secrets=self._secrets,
@@ -134,7 +134,7 @@ class Target:
     async def __call__(self, call: Call) -> Attempt:
         """Send the call. Return when the first token has arrived or the answer ended well; raise `Fault`."""
         spec = self._spec
-        dialect = self._dialect
+        api_format = self._api_format
         try:
             encoded = await off_loop(call.client, self._encode, call) if call.notes.large else self._encode(call)
         except Fault:
@@ -159,8 +159,8 @@ class Target:
             self._config if call.stall_ns is None else _with_stall(self._config, call.stall_ns),
             call,
             timeline,
-            dialect.decoder(call.operation),
-            None if call.dialect == spec.dialect else self._transcoder(call),
+            api_format.decoder(call.operation),
+            None if call.api_format == spec.api_format else self._transcoder(call),
             len(encoded.body),
         )
         headers = self._headers_with.get(encoded.headers)
@@ -202,9 +202,9 @@ class Target:
         return attempt
 
     def _encode(self, call: Call) -> Encoded:
-        spec, encode = self._spec, self._dialect.encode
+        spec, encode = self._spec, self._api_format.encode
         return transcoding.request(
-            call, spec.dialect, encode, spec.model, self._quirks, prefill=spec.prefill, target=spec.name
+            call, spec.api_format, encode, spec.model, self._quirks, prefill=spec.prefill, target=spec.name
         )
 
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
@@ -222,7 +222,7 @@ class Target:
         exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=due_ns)
         await poll.wait(exchange, due_ns, None)
         if not 200 <= poll.status < 300:
-            fault = self._dialect.fault_from_response(poll.status, poll.headers, bytes(poll.body))
+            fault = self._api_format.fault_from_response(poll.status, poll.headers, bytes(poll.body))
             raise redact_fault(fault, self._spec.name, self._secrets)
         answer = bytes(poll.body)
         counted = read_json(answer, _decode_counted)

@@ -16,10 +16,10 @@ from msgspec import structs
 from splitsecond.core.catalog.model import Prefill
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Notes
+from splitsecond.core.wire.api_format import Encode, Encoded, Quirks
 from splitsecond.core.wire.chat_form import TRANSLATED, with_prefill
 from splitsecond.core.wire.client_format import ClientFormat, RequestReader, client_format
 from splitsecond.core.wire.continuation import ContinuationEncoder
-from splitsecond.core.wire.dialect import Encode, Encoded, Quirks
 from splitsecond.core.wire.openai.encode import fit_to_provider
 from splitsecond.core.wire.transcoder import Transcoder
 from splitsecond.core.wire.translation import nested_too_deeply, not_translatable, without_tools
@@ -29,7 +29,7 @@ _PLACE = re.compile(r"messages\[(\d+)\](?:\.content\[\d+\])?(?:\.(type '(\w+)'|i
 
 def request(
     call: Call,
-    dialect: str,
+    api_format: str,
     encode: Encode,
     model: str,
     quirks: Quirks,
@@ -37,17 +37,17 @@ def request(
     prefill: Prefill | None = None,
     target: str = "",
 ) -> Encoded:
-    """Encode `call` for `model` at `target`, whose API format is `dialect`; `encode` writes it from the chat form.
+    """Encode `call` for `model` at `target`, whose API format is `api_format`; `encode` writes it from the chat form.
 
     What had to be left out is added to the call's notes, under `target`. `prefill`: whether the model continues the
     beginning of an answer, and how to tell the provider; None: unknown. Raises `CallerFault` for a request that the
     target's format cannot express.
     """
-    if call.dialect == dialect == "openai" and TRANSLATED not in call.hints:
+    if call.api_format == api_format == "openai" and TRANSLATED not in call.hints:
         return encode(call, model, quirks)
     own = structs.replace(call, notes=Notes())
     try:
-        encoded = _encoded(own, dialect, encode, model, quirks, prefill)
+        encoded = _encoded(own, api_format, encode, model, quirks, prefill)
     except RecursionError:
         raise nested_too_deeply() from None
     if own.notes.dropped:
@@ -70,19 +70,21 @@ def count(call: Call, model: str) -> Encoded:
         raise nested_too_deeply() from None
 
 
-def _encoded(call: Call, dialect: str, encode: Encode, model: str, quirks: Quirks, prefill: Prefill | None) -> Encoded:
+def _encoded(
+    call: Call, api_format: str, encode: Encode, model: str, quirks: Quirks, prefill: Prefill | None
+) -> Encoded:
     form = client_format(call)
     reader = form.reader
     if reader is None:
-        chat = fit_to_provider(call, model, quirks) if dialect == "openai" else call
+        chat = fit_to_provider(call, model, quirks) if api_format == "openai" else call
         return encode(chat, model, quirks)
-    if call.dialect == dialect:
+    if call.api_format == api_format:
         return reader.pass_on(call, model, quirks)
     chat = reader.to_chat(without_tools(call, form.messages_field, quirks.drop_tools) if quirks.drop_tools else call)
     try:
         if form.prefills:
             chat = with_prefill(chat, prefill)
-        if dialect == "openai":
+        if api_format == "openai":
             chat = fit_to_provider(chat, model, quirks)
         return encode(chat, model, quirks)
     except CallerFault as fault:

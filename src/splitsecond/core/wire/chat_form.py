@@ -146,25 +146,25 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
 
 
-def chat_fields(call: Call, dialect: str, *, known: Collection[str] = ()) -> dict[str, Any]:
-    """Return the fields of `call` for the API format `dialect`, as plain values.
+def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of `call` for the API format `api_format`, as plain values.
 
     `known`: fields that this format has, although most others do not. Raises `CallerFault` if the call is not a chat,
     or requests something that the format does not have.
     """
     if call.operation != "chat":
-        raise not_translatable(f"a call of {call.operation}", dialect, "Send a chat.")
+        raise not_translatable(f"a call of {call.operation}", api_format, "Send a chat.")
     fields = plain_fields(call)
     for name in _OWN_FIELDS:
         fields.pop(name, None)
     for name, usual in _DROPPED.items():
         if name not in known:
             leave_out(call, fields, name, usual)
-    refuse(fields, {name: harmless for name, harmless in _REFUSED.items() if name not in known}, dialect)
+    refuse(fields, {name: harmless for name, harmless in _REFUSED.items() if name not in known}, api_format)
     return fields
 
 
-def chat_messages(value: Any, dialect: str, *, pictures: bool = False, failures: bool = False) -> list[Message]:
+def chat_messages(value: Any, api_format: str, *, pictures: bool = False, failures: bool = False) -> list[Message]:
     """Return the messages of a chat. `pictures`: tool results may hold images; `failures`: they may be marked as
     errors; otherwise both are written as text (`tool_results`).
 
@@ -184,15 +184,15 @@ def chat_messages(value: Any, dialect: str, *, pictures: bool = False, failures:
         where = f"messages[{number}]"
         if message.role == "function" or message.function_call is not None:
             raise not_translatable(
-                f"{where}, with the function calls that tools replaced,", dialect, "Use tools and tool_calls."
+                f"{where}, with the function calls that tools replaced,", api_format, "Use tools and tool_calls."
             )
         if message.audio is not None:
-            raise not_translatable(f"{where}.audio", dialect)
+            raise not_translatable(f"{where}.audio", api_format)
         if message.role not in _ROLES:
             raise CallerFault(f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}")
         for place, call in enumerate(message.tool_calls or ()):
             if not call.function.name:
-                raise not_translatable(f"{where}.tool_calls[{place}].type {call.type!r}", dialect)
+                raise not_translatable(f"{where}.tool_calls[{place}].type {call.type!r}", api_format)
         message.role = _ROLES[message.role]
         message.native = {name: own for name, own in fields.items() if name not in _OPENAI_FIELDS}
     return messages
@@ -255,13 +255,13 @@ def file_of(part: dict[str, Any], place: str) -> dict[str, Any]:
     raise _wrong_part(place, "file")
 
 
-def file_data(part: dict[str, Any], place: str, dialect: str) -> str:
+def file_data(part: dict[str, Any], place: str, api_format: str) -> str:
     """Return the data of a part with a file. Raises `CallerFault` if it only refers to a file."""
     match file_of(part, place).get("file_data"):
         case str(data):
             return data
         case None:
-            raise not_translatable(f"{place}.file without file_data", dialect, "Send the file's data as a data URL.")
+            raise not_translatable(f"{place}.file without file_data", api_format, "Send the file's data as a data URL.")
     raise _wrong_part(place, "file")
 
 
@@ -269,13 +269,13 @@ def _wrong_part(place: str, kind: str) -> CallerFault:
     return CallerFault(f"{place} is not a part of type {kind!r} as OpenAI defines it")
 
 
-def function_answered(message: Message, where: str, names: Mapping[str, str], dialect: str) -> str:
+def function_answered(message: Message, where: str, names: Mapping[str, str], api_format: str) -> str:
     """Return the function whose call the message of a tool answers. `names`: of the functions, by the calls' ids."""
     name = names.get(message.tool_call_id or "")
     if name is None:
         raise CallerFault(
             f"{where}.tool_call_id is {message.tool_call_id!r}, which no earlier tool call has",
-            hint=f"{dialect} needs the function's name, which only the tool call has.",
+            hint=f"{api_format} needs the function's name, which only the tool call has.",
         )
     return name
 
@@ -318,7 +318,7 @@ def stop_list(fields: dict[str, Any]) -> Any:
     return [stop] if isinstance(stop, str) else stop
 
 
-def output_format(fields: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]]:
+def output_format(fields: dict[str, Any], api_format: str) -> tuple[str, dict[str, Any]]:
     """Return the type of ``response_format``, which is removed from `fields`, and its schema. The default is "text"."""
     match fields.pop("response_format", None):
         case None | {"type": "text"}:
@@ -328,7 +328,7 @@ def output_format(fields: dict[str, Any], dialect: str) -> tuple[str, dict[str, 
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return "json_schema", schema
         case wanted:
-            raise not_translatable(f"response_format {short(wanted)}", dialect)
+            raise not_translatable(f"response_format {short(wanted)}", api_format)
 
 
 def take_output_limit(fields: dict[str, Any]) -> Any:
@@ -338,11 +338,11 @@ def take_output_limit(fields: dict[str, Any]) -> Any:
     return older if newer is None else newer
 
 
-def mapped_field(fields: dict[str, Any], name: str, table: Mapping[str, Any], dialect: str, hint: str = "") -> Any:
+def mapped_field(fields: dict[str, Any], name: str, table: Mapping[str, Any], api_format: str, hint: str = "") -> Any:
     """Return the entry of `table` for the field `name`, which is removed from `fields`; None if it is absent."""
     value = fields.pop(name, None)
     if value is None:
         return None
     if not isinstance(value, str) or value not in table:
-        raise not_translatable(f"{name} {short(value)}", dialect, hint or f"Possible here: {', '.join(table)}.")
+        raise not_translatable(f"{name} {short(value)}", api_format, hint or f"Possible here: {', '.join(table)}.")
     return table[value]

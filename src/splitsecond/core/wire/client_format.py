@@ -17,10 +17,10 @@ from splitsecond.core.service import Call, Operation, Spoken
 from splitsecond.core.wire import anthropic, gemini, ollama, openai, responses, stored_ids
 from splitsecond.core.wire.anthropic import client_side as messages_side
 from splitsecond.core.wire.anthropic.messages import UNSIGNED_REASONING
+from splitsecond.core.wire.api_format import Encode, Encoded
 from splitsecond.core.wire.assembly import Assembly
 from splitsecond.core.wire.chat_form import REASONING_FIELD
 from splitsecond.core.wire.continuation import ContinuationEncoder
-from splitsecond.core.wire.dialect import Encode, Encoded
 from splitsecond.core.wire.openai import client_side as chat_side
 from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.core.wire.responses import client_side as responses_side
@@ -282,4 +282,4 @@ def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFor
 
 def client_format(call: Call) -> ClientFormat:
     """Return the API format of `call`'s client."""
-    return CLIENT_FORMATS[call.dialect]
+    return CLIENT_FORMATS[call.api_format]

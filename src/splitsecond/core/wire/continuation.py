@@ -14,7 +14,7 @@ from msgspec import Raw
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.dialect import AnswerWriter, Decoder
+from splitsecond.core.wire.api_format import AnswerWriter, Decoder
 from splitsecond.core.wire.sse import EventCutter, SseDecoder, malformed
 
 

@@ -101,10 +101,10 @@ def request_content(call: Call) -> RequestContent:
         first = bytes(data[:1])
         if name == "model" or first not in b'"[{':
             continue
-        if name in _CONVERSATIONS[call.dialect] and first != b'"':
-            data = _Reader(content, _PARTS[call.dialect]).without_media(data)
+        if name in _CONVERSATIONS[call.api_format] and first != b'"':
+            data = _Reader(content, _PARTS[call.api_format]).without_media(data)
         elif name == "tools":
-            content.unbounded |= _has_provider_tools(data, call.dialect)
+            content.unbounded |= _has_provider_tools(data, call.api_format)
         elif name in _REFERENCES or (name == "prompt" and first == b"{"):
             content.unbounded |= len(data) > len('""')
         elif name == "extra_body":
@@ -186,11 +186,11 @@ def _is_picture(name: str, value: Any) -> bool:
     return False
 
 
-def _has_provider_tools(data: memoryview, dialect: Spoken) -> bool:
+def _has_provider_tools(data: memoryview, api_format: Spoken) -> bool:
     """Return whether one of the `tools` of a request is run by the provider, or may be."""
     tools = read_json(data, _decode_tools)
     return tools is None or not all(
-        tool.type.startswith(_CLIENT_TOOLS) if tool.type else tool.name and dialect == "anthropic" for tool in tools
+        tool.type.startswith(_CLIENT_TOOLS) if tool.type else tool.name and api_format == "anthropic" for tool in tools
     )
 
 

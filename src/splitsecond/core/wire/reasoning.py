@@ -31,7 +31,7 @@ _ORDER = EFFORTS.index
 USUAL_EFFORTS = ("none", "low", "medium", "high")
 """The efforts that most servers with efforts know."""
 BUDGETS: Mapping[str, int] = dict(zip(EFFORTS, (0, 1024, 1024, 8192, 24576, 32768, 32768), strict=True))
-LEAST_BUDGET = 1024
+MIN_BUDGET = 1024
 """Tokens. Anthropic rejects smaller budgets."""
 FIELD = "reasoning"
 """The field of a translated chat with its `ReasoningRequest`. OpenRouter's clients have an object of their own in

@@ -21,7 +21,7 @@ from msgspec import Meta, Raw, Struct, field
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import plain_value
-from splitsecond.core.wire.dialect import ServerRequest
+from splitsecond.core.wire.api_format import ServerRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")

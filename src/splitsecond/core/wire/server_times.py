@@ -12,7 +12,7 @@ import msgspec
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.events import Usage
-from splitsecond.core.wire.dialect import ServerAnswer, ServerTimes, TimesForm
+from splitsecond.core.wire.api_format import ServerAnswer, ServerTimes, TimesForm
 from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
 from splitsecond.core.wire.sse import encode_event
 

@@ -139,7 +139,7 @@ class AnswerDecoder:
 
 
 class StreamDecoder(AnswerDecoder, ABC):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. The body shows whether it is streamed.
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The body shows whether it is streamed.
 
     `event_form`: the JSON of an event. `done_ends`: ``[DONE]`` ends the stream. `end_name`: what a stream without its
     end lacks; `marker_name`: the end mark, for messages.

@@ -18,7 +18,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Event, Finish, Token, Usage
 from splitsecond.core.service import Call, Operation
-from splitsecond.core.wire.dialect import AnswerWriter
+from splitsecond.core.wire.api_format import AnswerWriter
 from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.sse import malformed
 

@@ -11,7 +11,7 @@ from splitsecond.core import clock
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.dialect import CalledTool, ServerAnswer
+from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
 from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.openai.client_side import AnswerHead, ChunkAssembly, decode_head
 from splitsecond.core.wire.openai.decode import OpenAIDecoder

@@ -74,11 +74,11 @@ def left_out(call: Call, name: str) -> None:
         dropped.append(name if len(dropped) < MAX_LEFT_OUT else AND_MORE)
 
 
-def refuse(fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], dialect: str = OTHER_FORMAT) -> None:
+def refuse(fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], api_format: str = OTHER_FORMAT) -> None:
     """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value than these."""
     for name, values in harmless.items():
         if (value := fields.pop(name, None)) is not None and value not in values:
-            raise not_translatable(f"{name} {short(value)}", dialect)
+            raise not_translatable(f"{name} {short(value)}", api_format)
 
 
 def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call:
@@ -119,9 +119,10 @@ def checked_name(name: str, place: str) -> str:
     return name
 
 
-def not_translatable(what: str, dialect: str = OTHER_FORMAT, hint: str = "") -> CallerFault:
-    """Return the fault of a request for `what`, a field or a field with its value, which API format `dialect` lacks."""
-    return CallerFault(f"{what} cannot be translated for {dialect}", kind="not_translatable", hint=hint)
+def not_translatable(what: str, api_format: str = OTHER_FORMAT, hint: str = "") -> CallerFault:
+    """Return the fault of a request for `what`, a field or a field with its value, which API format `api_format`
+    lacks."""
+    return CallerFault(f"{what} cannot be translated for {api_format}", kind="not_translatable", hint=hint)
 
 
 def nested_too_deeply() -> CallerFault:

@@ -23,9 +23,9 @@ from splitsecond.core.child_process import ChildProcess, how_it_ended
 from splitsecond.core.errors import CallerFault
 
 DAYS = 14
-LEAST = 500
+MIN = 500
 """Days of the log, and responses that a grade needs: those of `splitsecond speed`."""
-MOST_ROWS = 200
+MAX_ROWS = 200
 """Targets on the page, those with most requests: clients can invent names."""
 FRESH_NS = 60 * clock.NS_PER_S
 REST = 30
@@ -97,15 +97,15 @@ def speed_page(question: SpeedQuestion) -> str:
     traffic = ProductionTraffic(question.prices.get, "target", period_hours((until - begin).total_seconds()))
     for columns, _ in past.attempts(since, until):
         traffic.add(columns)
-    every = traffic.speeds(LEAST)
-    most = sorted(every, key=lambda speed: -speed.requests)[:MOST_ROWS]
+    every = traffic.speeds(MIN)
+    most = sorted(every, key=lambda speed: -speed.requests)[:MAX_ROWS]
     names = {speed.name for speed in most}
     found = [speed for speed in every if speed.name in names]
     return render_speed(
         found,
         full(speed_statements(found, traffic.comparisons(found))),
         period=f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC",
-        least=LEAST,
+        least=MIN,
         by="target",
     )
 

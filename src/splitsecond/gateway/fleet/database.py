@@ -22,7 +22,7 @@ from msgspec import Struct
 from splitsecond.core import clock
 from splitsecond.core.errors import PARSER_ERRORS, parser_words
 from splitsecond.gateway.fleet.holder import LONGEST_ANSWER_S
-from splitsecond.gateway.fleet.learned import MOST_BYTES
+from splitsecond.gateway.fleet.learned import MAX_BYTES
 from splitsecond.gateway.fleet.shared_limit import (
     FORGET_S,
     LONGEST_STEP_S,
@@ -41,7 +41,7 @@ from splitsecond.gateway.fleet.shared_limit import (
 from splitsecond.gateway.fleet.turns import LEASE_S
 
 CONNECT_S = 3
-MOST_REPORTS = 200
+MAX_REPORTS = 200
 """Reports of other gateways that are read, the latest first."""
 SHORT_S = 3.0
 """If a gateway gets less of a limit than it wants, how long the others are asked to report about it."""
@@ -93,8 +93,8 @@ _REPORTS = f"""
 SELECT l.gateway, greatest({_NOW} - l.wall_s, c.fleet_s - l.fleet_s, 0), l.learned
 FROM splitsecond_learned l, splitsecond_clock c
 WHERE l.gateway <> %s AND l.fleet_s BETWEEN c.fleet_s - {SILENT_S} AND c.fleet_s
-    AND octet_length(l.learned) <= {MOST_BYTES}
-ORDER BY l.fleet_s DESC LIMIT {MOST_REPORTS}
+    AND octet_length(l.learned) <= {MAX_BYTES}
+ORDER BY l.fleet_s DESC LIMIT {MAX_REPORTS}
 """
 _FORGET = "DELETE FROM splitsecond_learned WHERE gateway = %s"
 _FORGET_OLD = f"DELETE FROM splitsecond_learned WHERE abs({_NOW} - wall_s) > {FORGET_S}"

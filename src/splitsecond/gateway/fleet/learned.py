@@ -22,14 +22,14 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.events import RateLimits
 from splitsecond.routing.targets.samples import Weighted
 
-MOST_TARGETS = 256
+MAX_TARGETS = 256
 """Targets in a report."""
 LONGEST_NAME = 300
 """Characters of a target's name. Clients may name targets, so longer ones are left out."""
-MOST = 1e6
+MAX = 1e6
 """The greatest age, reset, rate or number of tokens. Providers may report more."""
-MOST_COUNT = 1 << 53
-MOST_BYTES = 256 << 10
+MAX_COUNT = 1 << 53
+MAX_BYTES = 256 << 10
 """The longest report of a gateway."""
 LONGEST_RESET_S = 60.0
 """How long a rate limit counts as used up at most, because another worker reports it."""
@@ -39,9 +39,9 @@ _LOG_GAMMA = math.log((1 + _ERROR) / (1 - _ERROR))
 _NS_PER_US = 1000
 _MIDDLES_NS = [(1 - _ERROR) * _NS_PER_US * math.exp(place * _LOG_GAMMA) for place in range(_BUCKETS)]
 
-Age = Annotated[float, Meta(ge=0, le=MOST)]
-Weight = Annotated[float, Meta(gt=0, le=MOST)]
-Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
+Age = Annotated[float, Meta(ge=0, le=MAX)]
+Weight = Annotated[float, Meta(gt=0, le=MAX)]
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Buckets = Annotated[dict[Annotated[int, Meta(ge=0, lt=_BUCKETS)], Weight], Meta(max_length=_BUCKETS)]
 
 
@@ -113,7 +113,7 @@ class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Targets = Annotated[
-    dict[Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)], TargetReport], Meta(max_length=MOST_TARGETS)
+    dict[Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)], TargetReport], Meta(max_length=MAX_TARGETS)
 ]
 _DECODER = msgspec.json.Decoder(Targets)
 
@@ -124,8 +124,8 @@ class InvalidReport(ValueError):
 
 def decode_targets(text: str) -> dict[str, TargetReport]:
     """Return the report of another gateway. Raises `InvalidReport`."""
-    if len(text) > MOST_BYTES:
-        raise InvalidReport(f"it has {len(text):,} characters; the maximum is {MOST_BYTES:,}")
+    if len(text) > MAX_BYTES:
+        raise InvalidReport(f"it has {len(text):,} characters; the maximum is {MAX_BYTES:,}")
     try:
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
@@ -133,11 +133,11 @@ def decode_targets(text: str) -> dict[str, TargetReport]:
 
 
 def encode_targets(targets: Mapping[str, TargetReport]) -> str:
-    """Return a report as JSON of `MOST_BYTES` at most: the speeds are left out if they do not fit."""
+    """Return a report as JSON of `MAX_BYTES` at most: the speeds are left out if they do not fit."""
     text = msgspec.json.encode(targets).decode()
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_BYTES:
         text = msgspec.json.encode({name: replace(each, speed=None) for name, each in targets.items()}).decode()
-    return text if len(text) <= MOST_BYTES else "{}"
+    return text if len(text) <= MAX_BYTES else "{}"
 
 
 def merged(reports: Iterable[tuple[float, TargetReport]]) -> TargetReport:
@@ -226,12 +226,12 @@ def _added(speeds: Sequence[Speed]) -> Speed:
 
 
 def _rounded(buckets: Mapping[int, float]) -> dict[int, float]:
-    return {place: min(rounded, MOST) for place, weight in buckets.items() if (rounded := round(weight, 3)) > 0}
+    return {place: min(rounded, MAX) for place, weight in buckets.items() if (rounded := round(weight, 3)) > 0}
 
 
 def bounded(value: float) -> float:
     """Return a value that a report may contain."""
-    return round(min(max(value, 0.0), MOST), 3)
+    return round(min(max(value, 0.0), MAX), 3)
 
 
 def _bounded_ns(reset_s: float | None) -> int | None:

@@ -27,7 +27,7 @@ ALONE_S = 10.0
 """Time without an answer of the database after which the workers of this gateway take turns among themselves."""
 USED_S = 15.0
 """The age at which a report of another gateway is no longer used."""
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Targets that are down in `GatewayStatus.down`."""
 
 
@@ -79,7 +79,7 @@ class Learning:
                 self._others[gateway] = now_ns - round(silent_s * clock.NS_PER_S), decode_targets(theirs)
             except InvalidReport as why:
                 self.invalid += 1
-                if gateway not in self._invalid and len(self._invalid) < MOST_SHOWN:
+                if gateway not in self._invalid and len(self._invalid) < MAX_SHOWN:
                     self._invalid.add(gateway)
                     self._say(f"the report of gateway {gateway} in the database of the fleet is not used: {why}")
 
@@ -122,4 +122,4 @@ class Learning:
 
 
 def _down(targets: dict[str, TargetReport]) -> tuple[str, ...]:
-    return tuple(name for name, report in targets.items() if report.opening is not None)[:MOST_SHOWN]
+    return tuple(name for name, report in targets.items() if report.opening is not None)[:MAX_SHOWN]

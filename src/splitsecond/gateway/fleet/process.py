@@ -36,7 +36,7 @@ from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings, Limit
 from splitsecond.gateway.records.key_limits import DAY_S, MINUTE_NS, today
 from splitsecond.gateway.records.metrics import MetricCounts, process_metrics, write_counts
-from splitsecond.gateway.records.shared_counters import MOST_NAMES, SharedCounters, nano
+from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounters, nano
 
 EVERY_S = 1.0
 """Time between two exchanges."""
@@ -44,7 +44,7 @@ LOOK_S = 0.05
 """Time between two looks at the counters, to report early. Also the least time between two exchanges."""
 AWAY_S = 3.0
 """Time without an answer after which the database is reported to be away."""
-MOST_AT_ONCE = 200
+MAX_AT_ONCE = 200
 """Limits in one exchange."""
 SLEW = 0.005
 """By how much the minutes may be shifted each second to follow the database's clock, as a share of it."""
@@ -126,8 +126,8 @@ class FleetProcess:
             names = [
                 name for name, holder in self._holders.items() if holder.wants_report(uses[name]) or name in self._short
             ]
-            for begin in range(0, max(len(names), 1), MOST_AT_ONCE):
-                await self._report(names[begin : begin + MOST_AT_ONCE], uses)
+            for begin in range(0, max(len(names), 1), MAX_AT_ONCE):
+                await self._report(names[begin : begin + MAX_AT_ONCE], uses)
         except (psycopg.Error, OSError) as error:
             self._failures += 1
             self._registered = self._registered and not isinstance(error, NameTaken)
@@ -229,7 +229,7 @@ class FleetProcess:
             if not known and not self._full:
                 self._full = True
                 self._say(
-                    f"more than {MOST_NAMES:,} keys with limits were configured since the gateway started, so the key "
+                    f"more than {MAX_NAMES:,} keys with limits were configured since the gateway started, so the key "
                     f"{holder.client} and others are refused. Restart the gateway, with fewer keys with limits."
                 )
 

@@ -16,8 +16,8 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.internal_errors import contained
 from splitsecond.gateway.fleet.learned import (
     LONGEST_NAME,
-    MOST_COUNT,
-    MOST_TARGETS,
+    MAX_COUNT,
+    MAX_TARGETS,
     Limits,
     Opening,
     Speed,
@@ -36,9 +36,9 @@ EVERY_S = 0.5
 """Time between two exchanges with the fleet process."""
 SPEED_NS = 5 * clock.NS_PER_S
 """Time between two histograms of a target."""
-MOST_SPEEDS = 16
+MAX_SPEEDS = 16
 """Histograms computed at once. Each takes a tenth of a millisecond, and requests wait meanwhile."""
-LEAST_WEIGHT = 0.5
+MIN_WEIGHT = 0.5
 """The least weight of samples that is worth a report."""
 WANTED_NS = 15 * clock.NS_PER_S
 """A call for a target that is down shows for this long that the worker could probe it."""
@@ -103,8 +103,8 @@ class WorkerExchange:
         names = dict.fromkeys([*(name for name in self._routed if name in states), *states])
         self._known = {name: each for name, each in self._known.items() if name in states}
         reports: dict[str, TargetReport] = {}
-        left = MOST_SPEEDS
-        for name in [each for each in names if len(each) <= LONGEST_NAME and each.isprintable()][:MOST_TARGETS]:
+        left = MAX_SPEEDS
+        for name in [each for each in names if len(each) <= LONGEST_NAME and each.isprintable()][:MAX_TARGETS]:
             known = self._known.setdefault(name, _Known())
             left -= self._measure(known, states[name], now_ns, may_compute=left > 0)
             report = self._of_target(states[name], known, now_ns)
@@ -125,7 +125,7 @@ class WorkerExchange:
         ttft, tpot, tokens = estimate.weighted()
         answers = sum(weight for _, _, weight in tokens)
         known.speed = None
-        if sum(weight for _, _, weight in ttft) >= LEAST_WEIGHT:
+        if sum(weight for _, _, weight in ttft) >= MIN_WEIGHT:
             known.speed = Speed(
                 ttft=histogram(ttft),
                 tpot=histogram(tpot),
@@ -242,4 +242,4 @@ def _seconds(ns: int | None) -> float | None:
 
 
 def _count(left: int | None) -> int | None:
-    return None if left is None else min(max(left, 0), MOST_COUNT)
+    return None if left is None else min(max(left, 0), MAX_COUNT)

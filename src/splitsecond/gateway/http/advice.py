@@ -88,7 +88,7 @@ def _how(fault: FaultRecord) -> str:
     return fault.message if fault.kind == BAD_KEY else f"HTTP {fault.status}"  # the message for `BAD_KEY` is ours
 
 
-MOST_NOTICES = 256
+MAX_NOTICES = 256
 """Open notices. Each is about an account, or a target that a route names."""
 
 
@@ -109,7 +109,7 @@ class OperatorNotices:
         """Open or close a notice by an attempt that has ended."""
         if attempt.outcome == "ok":
             self._over(attempt.target)
-        elif attempt.fault is not None and len(self.open) < MOST_NOTICES:
+        elif attempt.fault is not None and len(self.open) < MAX_NOTICES:
             with suppress(CallerFault):  # its provider has left the configuration
                 self._failed(attempt.target, attempt.fault, attempt_verdict(attempt), advice)
 

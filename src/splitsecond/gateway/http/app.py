@@ -49,7 +49,7 @@ from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import ClientKey
 
 MAX_BODY_BYTES = 32 << 20
-MOST_CACHED_KEYS = 4096
+MAX_CACHED_KEYS = 4096
 """Authorization headers that were valid, cached with their keys to save a hash for each request."""
 LONGEST_CACHED_KEY = 1024
 """Longer headers are not cached: any number of spaces may precede a key."""
@@ -258,7 +258,7 @@ class Gateway:
         found = self._find_key(presented) if scheme.lower() == b"bearer" else None
         if found is None:
             return self._find_key(cycle.header(b"x-api-key") or cycle.header(b"x-goog-api-key"))
-        if len(self._cached_keys) < MOST_CACHED_KEYS and len(authorization) <= LONGEST_CACHED_KEY:
+        if len(self._cached_keys) < MAX_CACHED_KEYS and len(authorization) <= LONGEST_CACHED_KEY:
             self._cached_keys[authorization] = found
         return found
 
@@ -292,7 +292,7 @@ class Gateway:
             id=self._new_id(),
             operation=endpoint.operation,
             body=request.body,
-            dialect=form.name,
+            api_format=form.name,
             start_ns=cycle.start_ns,
             stream=request.stream and endpoint.operation not in WHOLE_OPERATIONS,
             allow_whole=not (limited and self._limits is not None and self._limits.counts(cycle.client)),
@@ -308,7 +308,7 @@ class Gateway:
             call.notes.large = True
             call.notes.estimate = await off_loop(cycle.client, estimated, call)
         if endpoint.counts:
-            target = None if form.incoming is not None else self._routes.counting(request.model, call.dialect)
+            target = None if form.incoming is not None else self._routes.counting(request.model, call.api_format)
             body, headers = await count_tokens(target, call, form)
             await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
             return

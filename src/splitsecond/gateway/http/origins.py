@@ -15,7 +15,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.http.headers import RESPONSE_HEADERS
 from splitsecond.routing.requests.error_response import Headers
 
-_MOST_S = b"7200"
+_MAX_S = b"7200"
 """How long a browser may cache the preflight response; Chromium's limit."""
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d+)?")
 _SHOWN = ", ".join(RESPONSE_HEADERS).encode()
@@ -48,7 +48,7 @@ class Origins:
         return [
             (b"access-control-allow-methods", method.encode()),
             (b"access-control-allow-headers", wanted or b"authorization, content-type"),
-            (b"access-control-max-age", _MOST_S),
+            (b"access-control-max-age", _MAX_S),
         ]
 
 

@@ -52,7 +52,7 @@ EARLIER_S, LOOK_S = 9.0, 0.1
 """How long the first worker waits until calls of an earlier gateway are in the log, and how often it looks."""
 LOG_AWAY_S = 10.0
 """Time between two attempts to read from the log what clients have spent today."""
-MOST_UNPRICED = 10_000
+MAX_UNPRICED = 10_000
 """Attempts that wait for the price of their target."""
 
 
@@ -152,7 +152,7 @@ class GatewayWorker:
             self._settle(self._journal)
         self._advice = Advice(settings, self.router.directory)
         self._notices = OperatorNotices(self.router.states, say, folder)
-        self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MOST_UNPRICED)
+        self._unpriced: deque[tuple[str, Observation]] = deque(maxlen=MAX_UNPRICED)
         self._awaited: set[str] = set()
         self._missing_said: set[str] = set()
         self._spending_read = self.router.log is None or self._ceilings is not None

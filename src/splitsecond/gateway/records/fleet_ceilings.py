@@ -4,7 +4,7 @@ The fleet process (`fleet/process`) writes ceilings into it, and the workers com
 waits for a database. A worker writes only how many requests it refused because of a ceiling, which is how the fleet
 process learns that the gateway needs more.
 
-A name that has no place in the table, because `MOST_NAMES` others have taken one since the gateway started, has no
+A name that has no place in the table, because `MAX_NAMES` others have taken one since the gateway started, has no
 ceiling, so its requests are refused: a shared place would give it the ceiling of another.
 """
 

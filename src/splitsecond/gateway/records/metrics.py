@@ -5,7 +5,7 @@
 
 A call is counted once, when it has ended, from the record that also goes into the log. Clients cannot make up labels: a
 route is counted by its name, and a call whose client named a target as "direct". Targets of routes have their own
-counts, and so have the first `MOST_TARGETS` others; the rest are counted as `OTHER`.
+counts, and so have the first `MAX_TARGETS` others; the rest are counted as `OTHER`.
 
 Workers share a port, and one of them answers `/metrics`. Each worker writes its counters to a file in a shared folder,
 one second after the first change since the last write, so the answer covers all workers and is at most a second old for
@@ -36,7 +36,7 @@ from splitsecond.gateway.records.extra_attempts import extra_attempts
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
-MOST_TARGETS = 1000
+MAX_TARGETS = 1000
 OTHER = "other"
 """The label of all targets without counts of their own. It is no target's name, because those contain a slash."""
 BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
@@ -397,7 +397,7 @@ class Metrics:
 
     def _known(self, target: str) -> str:
         """Return the label of a target that is counted for the first time. Control characters are escaped."""
-        if len(self._targets) >= MOST_TARGETS and (self._available is None or target not in self._available()):
+        if len(self._targets) >= MAX_TARGETS and (self._available is None or target not in self._available()):
             return OTHER
         label = self._targets[target] = printable(target)
         return label

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 
-MOST_NAMES = 4096
+MAX_NAMES = 4096
 """Names in a row. Further names share a place, so their limits are reached too early, never too late."""
 _CELL_BYTES = 8
 _NAME = 0
@@ -56,7 +56,7 @@ class SharedTable:
 
     @classmethod
     def _size(cls, workers: int) -> int:
-        return (workers + 1) * MOST_NAMES * cls.width * _CELL_BYTES
+        return (workers + 1) * MAX_NAMES * cls.width * _CELL_BYTES
 
     def _place(self, row: int, name: str) -> int:
         """Return the place of `name` in a row; -1 if it has none."""
@@ -88,12 +88,12 @@ class SharedTable:
     def _search(self, row: int, name: str) -> int:
         """Return the place of `name` in a row, or a free one; if the row is full, a place that another name has."""
         wanted = _hash(name)
-        begin = row * MOST_NAMES * self.width
-        for step in range(MOST_NAMES):
-            at = begin + (wanted + step) % MOST_NAMES * self.width
+        begin = row * MAX_NAMES * self.width
+        for step in range(MAX_NAMES):
+            at = begin + (wanted + step) % MAX_NAMES * self.width
             if self._cells[at + _NAME] in (wanted, 0):
                 return at
-        return begin + wanted % MOST_NAMES * self.width
+        return begin + wanted % MAX_NAMES * self.width
 
 
 class SharedCounters(SharedTable):
@@ -167,8 +167,8 @@ class SharedCounters(SharedTable):
         """
         known = {_hash(name): name for name in names}
         found: dict[str, float] = {}
-        begin = self._row * MOST_NAMES * self.width
-        for at in range(begin, begin + MOST_NAMES * self.width, self.width):
+        begin = self._row * MAX_NAMES * self.width
+        for at in range(begin, begin + MAX_NAMES * self.width, self.width):
             usd = self._cells[at + _RESERVED] / _NANO
             if usd > 0:
                 self._add(at, day, usd)
@@ -203,7 +203,7 @@ def nano(usd: float) -> int:
     return round(max(-_MAX_USD, min(_MAX_USD, usd)) * _NANO)
 
 
-@lru_cache(2 * MOST_NAMES)
+@lru_cache(2 * MAX_NAMES)
 def _hash(name: str) -> int:
     """Return 63 bits that are never all 0, the same in every process."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_CELL_BYTES).digest(), "big") >> 1 | 1

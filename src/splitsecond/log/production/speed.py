@@ -30,7 +30,7 @@ from splitsecond.log.statistics.summary import DOUBT, Floats, Interval, Summary
 SCHEMA = "splitsecond.speed/2"
 GRADES = ((100.0, 1), (70.0, 2), (50.0, 3), (30.0, 4))
 SLOWEST = 5
-LEAST = 500
+MIN = 500
 """Least number of successful requests for a grade."""
 HALF_NEEDS = 4
 """Least number of days in each half. With fewer, the scatter of the days is not known."""
@@ -40,7 +40,7 @@ PERIODS = {1: "hour", 6: "six hours", 24: "day", 168: "week"}
 """Periods, by their length in hours."""
 UNCERTAIN = 1.1
 """Ratio of the bounds of TTFT from which a sentence states them."""
-MOST_DAYS = 60
+MAX_DAYS = 60
 """Days from which on weeks are the periods."""
 
 NAMED_MODELS = 6
@@ -59,7 +59,7 @@ def grade(total_tps: float) -> int:
 def period_hours(span_s: float) -> int:
     """Return the length of the periods of a log that spans so many seconds, a key of `PERIODS`."""
     days = span_s / 86_400
-    if days > MOST_DAYS:
+    if days > MAX_DAYS:
         return 168
     return 24 if days >= PERIODS_NEEDED + 1 else 6 if 4 * days >= PERIODS_NEEDED + 1 else 1
 

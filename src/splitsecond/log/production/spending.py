@@ -41,7 +41,7 @@ DAYS_PER_MONTH = 30
 By = Literal["target", "model", "provider", "route", "client", "day"]
 Pricing = Callable[[str], Price | None]
 
-MOST_WAITING = 200_000
+MAX_WAITING = 200_000
 """Attempts that wait for others of their call. Attempts of one call are written together, so few wait."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ESTIMATE = SOURCES.index("estimate")
@@ -168,7 +168,7 @@ class SpendingLedger:
         parts = [columns.taken(several)]
         waiting = AttemptColumns.joined(parts if self._waiting is None else [self._waiting, *parts])
         calls, sizes = _grouped(waiting)
-        late = (sizes[calls] < waiting.attempts) & (len(waiting.label) <= MOST_WAITING)
+        late = (sizes[calls] < waiting.attempts) & (len(waiting.label) <= MAX_WAITING)
         self._count(waiting.taken(~late), distinct(calls[~late])[1])
         self._waiting = waiting.taken(late).compact()
 

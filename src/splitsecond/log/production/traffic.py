@@ -31,7 +31,7 @@ from splitsecond.core.timing.columns import (
 from splitsecond.core.timing.packed_attempt import UNBILLED
 from splitsecond.log.production.price_table import PriceTable, tier_factors
 from splitsecond.log.production.speed import (
-    LEAST,
+    MIN,
     PERIODS,
     By,
     ProductionSpeed,
@@ -141,8 +141,8 @@ class ProductionTraffic:
         self._tps.add(cells, columns.tps)
         self._waits.add(cells, columns.wait_ms, columns.waits == WAIT_CLOSED)
 
-    def speeds(self, least: int = LEAST) -> list[ProductionSpeed]:
-        """Return the figures by name, the fastest first, those without a grade last. `least`: see `LEAST`."""
+    def speeds(self, least: int = MIN) -> list[ProductionSpeed]:
+        """Return the figures by name, the fastest first, those without a grade last. `least`: see `MIN`."""
         by_row, period = self._cells_by_row()
         figures = self._total, self._tps, self._waits
         found = []

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.log.statistics.student import boundary
-from splitsecond.log.statistics.summary import LEAST_ROUNDS, binomial, effective_n, known_share
+from splitsecond.log.statistics.summary import MIN_ROUNDS, binomial, effective_n, known_share
 
 DOUBT = 0.01
 """Probability that one decision is wrong. A step is checked several times, and each check is a decision."""
@@ -57,7 +57,7 @@ class Batches(Struct, frozen=True):
     def _effective(self) -> tuple[float, int]:
         """The independent requests that all are worth, and how many of them met the limits."""
         total = sum(self.sent)
-        if len(self.sent) < LEAST_ROUNDS:
+        if len(self.sent) < MIN_ROUNDS:
             return 0.0, 0
         worth = effective_n(np.array(self.met, dtype=np.float64), np.array(self.sent, dtype=np.float64))
         n = math.floor(worth * known_share(len(self.sent), Z_DOUBT, 2 * DOUBT))

@@ -1,6 +1,6 @@
 """Bootstrap of figures that have no formula for their interval, such as where two targets cross.
 
-Requests of one round resemble each other, so whole rounds are drawn where a run has `LEAST_ROUNDS` of them; otherwise
+Requests of one round resemble each other, so whole rounds are drawn where a run has `MIN_ROUNDS` of them; otherwise
 single requests. Intervals are the percentiles of the draws.
 """
 
@@ -9,25 +9,25 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from splitsecond.log.statistics.summary import LEAST_ROUNDS, Floats
+from splitsecond.log.statistics.summary import MIN_ROUNDS, Floats
 
 DRAWS, FEWEST_DRAWS = 1000, 200
 DRAWN_VALUES = 10_000_000
 """Limit on the values drawn in all: large samples get fewer draws, so that an interval takes less than a second."""
-LEAST_REQUESTS = 6
+MIN_REQUESTS = 6
 """Least number of requests for an interval."""
 
 Indices = npt.NDArray[np.int64]
 
 
 def resamples(rounds: Sequence[int], random: np.random.Generator) -> list[Indices]:
-    """Return the indices of each draw of requests, whose `rounds` are given; empty for fewer than `LEAST_REQUESTS`."""
+    """Return the indices of each draw of requests, whose `rounds` are given; empty for fewer than `MIN_REQUESTS`."""
     n = len(rounds)
-    if n < LEAST_REQUESTS:
+    if n < MIN_REQUESTS:
         return []
     times = int(np.clip(DRAWN_VALUES // n, FEWEST_DRAWS, DRAWS))
     names = np.unique(rounds)
-    if len(names) < LEAST_ROUNDS:
+    if len(names) < MIN_ROUNDS:
         return list(random.integers(0, n, (times, n)))
     parts = [np.flatnonzero(np.asarray(rounds) == name) for name in names]
     picks = random.integers(0, len(parts), (times, len(parts)))

@@ -38,7 +38,7 @@ from msgspec.structs import replace
 from splitsecond.log.statistics.student import t_doubt, t_doubts, t_quantile
 from splitsecond.log.statistics.summary import (
     DOUBT,
-    LEAST_ROUNDS,
+    MIN_ROUNDS,
     FigureSample,
     Floats,
     finite,
@@ -55,7 +55,7 @@ LARGEST_LOG = 700.0
 """Largest logarithm of a bound: two rounds a side that differ widely give one whose ratio no float can hold."""
 REGROUPINGS = 500
 """Random regroupings for each comparison of a report."""
-MOST_REGROUPED = 100
+MAX_REGROUPED = 100
 """Most rounds of both runs that are regrouped: the means of more rounds are normal, whatever a round is."""
 STILL_ALIKE = 1.3
 """Factor on the share of regroupings: a correlation of 0.05 between neighbours makes it about this much more likely
@@ -109,11 +109,11 @@ class SampleComparison(Struct, frozen=True, kw_only=True):
     def rounds_for(self, ratio: float) -> int:
         """Return how many rounds like these would find the difference `ratio` four times in five."""
         one = self.error * math.sqrt(self.rounds)
-        rounds = LEAST_ROUNDS
+        rounds = MIN_ROUNDS
         for _ in range(20):  # t depends on the number of rounds
             freedom = max(self.freedom * rounds // max(self.rounds, 1), 1)
             wanted = (t_quantile(self.level, freedom) + t_quantile(POWER_T, freedom)) * one / math.log(ratio)
-            if rounds == (rounds := max(math.ceil(wanted**2), LEAST_ROUNDS)):
+            if rounds == (rounds := max(math.ceil(wanted**2), MIN_ROUNDS)):
                 break
         return rounds
 
@@ -160,7 +160,7 @@ def compare_blocks(
         common = first.keys() & second.keys()
         differences = np.array([second[number] - first[number] for number in sorted(common)])
         rounds = len(differences)
-        if rounds < LEAST_ROUNDS or not np.isfinite(differences).all():
+        if rounds < MIN_ROUNDS or not np.isfinite(differences).all():
             return plain
         middle, variance, freedom = float(differences.mean()), float(_variance(differences)), rounds - 1
     else:
@@ -171,7 +171,7 @@ def compare_blocks(
         own = _variance(a), _variance(b)
         middle, variance = float(b.mean() - a.mean()), float(own[0] + own[1])
         freedom = int(welch(own, (len(a) - 1, len(b) - 1)))
-        sides = (a, b) if rounds >= LEAST_ROUNDS and len(a) + len(b) <= MOST_REGROUPED else None
+        sides = (a, b) if rounds >= MIN_ROUNDS and len(a) + len(b) <= MAX_REGROUPED else None
     found = replace(plain, log_ratio=middle, error=math.sqrt(variance), freedom=freedom, rounds=rounds, sides=sides)
     return judged(found, found.doubt_of(0.0), DOUBT)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Numbers = TypeVar("Numbers", float, Floats)
 
-MOST_FREEDOM = 200
+MAX_FREEDOM = 200
 """Degrees of freedom beyond which t is treated as having this many; its 97.5% point is then 0.6% above the normal's."""
 _HALVINGS = 60
 _LARGEST_T = 1e6
@@ -37,7 +37,7 @@ def t_quantile(doubt: float, freedom: int) -> float:
 
 def t_doubt(t: float, freedom: int) -> float:
     """Return the probability that a value exceeds `t` in size: the two-sided p-value. `freedom` is at least 1."""
-    angle = math.atan2(abs(t), math.sqrt(min(freedom, MOST_FREEDOM)))
+    angle = math.atan2(abs(t), math.sqrt(min(freedom, MAX_FREEDOM)))
     return max(1.0 - _inside(angle, math.sin(angle), math.cos(angle), freedom), 0.0)
 
 
@@ -45,14 +45,14 @@ def t_doubts(t: Floats, freedom: npt.NDArray[np.int64]) -> Floats:
     """Return `t_doubt` of each value of `t`, with the degrees of freedom of each."""
     found = np.empty_like(t)
     for each in np.unique(freedom):
-        angle = np.arctan2(np.abs(t[freedom == each]), math.sqrt(min(each, MOST_FREEDOM)))
+        angle = np.arctan2(np.abs(t[freedom == each]), math.sqrt(min(each, MAX_FREEDOM)))
         found[freedom == each] = 1.0 - _inside(angle, np.sin(angle), np.cos(angle), int(each))
     return np.maximum(found, 0.0)
 
 
 def _inside(angle: Numbers, sine: Numbers, cosine: Numbers, freedom: int) -> Numbers:
     """Return the probability of a value within ±t, whose `angle` has the tangent t / √freedom."""
-    freedom, square = min(freedom, MOST_FREEDOM), cosine * cosine
+    freedom, square = min(freedom, MAX_FREEDOM), cosine * cosine
     term = cosine if freedom % 2 else cosine**0
     total = 0 * term
     for k in range(1, freedom // 2 + 1):

@@ -17,7 +17,7 @@ Each bound has the effective n of the share of values up to the bound itself, as
 Statistics, 1991). Where a server is fast or slow for whole rounds, the rounds resemble each other at a percentile that
 lies among the times of one state, and differ most between the states.
 
-Without at least `LEAST_ROUNDS` rounds the intervals assume independent values, and describe the seconds of this sample
+Without at least `MIN_ROUNDS` rounds the intervals assume independent values, and describe the seconds of this sample
 only. The gaps between tokens of one answer get no interval.
 """
 
@@ -48,17 +48,17 @@ DOUBT = 0.05
 MEAN_NEEDS = 6
 """Least number of values for an interval of the mean. Below it Student's t says little, because times are skewed."""
 
-LEAST_ROUNDS = 5
+MIN_ROUNDS = 5
 """Least number of rounds that show how much requests scatter between rounds."""
 
-MOST_STEPS = 20
+MAX_STEPS = 20
 """Most steps in which a bound moves to where its own effective n agrees with it; it seldom takes more than five."""
 
 
 class FigureSample(Struct, frozen=True):
     """Values of one figure and the round of each. A request that failed has an infinite value, on the bad side.
 
-    `spread`: there are at least `LEAST_ROUNDS` rounds, or each round is a run of its own, so their scatter is known.
+    `spread`: there are at least `MIN_ROUNDS` rounds, or each round is a run of its own, so their scatter is known.
     """
 
     values: Floats
@@ -178,8 +178,8 @@ def ratio_variance(amounts: Floats, sizes: Floats) -> float:
 
 
 def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) -> Interval:
-    """Return the 95% interval of Σ amounts / Σ sizes over rounds, by Student's t; unknown below `LEAST_ROUNDS`."""
-    if len(sizes) < LEAST_ROUNDS or not sizes.sum():
+    """Return the 95% interval of Σ amounts / Σ sizes over rounds, by Student's t; unknown below `MIN_ROUNDS`."""
+    if len(sizes) < MIN_ROUNDS or not sizes.sum():
         return None, None
     half = t_quantile(DOUBT, len(sizes) - 1) * math.sqrt(max(ratio_variance(amounts, sizes), least_variance))
     middle = float(amounts.sum() / sizes.sum())
@@ -189,13 +189,13 @@ def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) 
 def share_interval(met: Floats, sent: Floats) -> Interval:
     """Return the 95% interval of the share Σ met / Σ sent: Wilson's, with the effective n of the rounds.
 
-    Below `LEAST_ROUNDS` rounds, requests count as independent.
+    Below `MIN_ROUNDS` rounds, requests count as independent.
     """
     n = float(sent.sum())
     if not n:
         return None, None
     share = float(met.sum()) / n
-    if len(sent) >= LEAST_ROUNDS:
+    if len(sent) >= MIN_ROUNDS:
         n = effective_n(met, sent) * known_share(len(sent))
     middle, half = share + Z95**2 / (2 * n), Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2)
     whole = 1 + Z95**2 / n
@@ -277,12 +277,12 @@ class _Batches:
     def interval(self, ordered: Floats, q: float, at: float) -> Interval:
         """Return the 95% interval of the `q` quantile `at`, whose bounds agree with the effective n at them."""
         low, high = self._bounds(ordered, q, at)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             further = None if low is None else self._bounds(ordered, q, low)[0]
             if low is None or (further is not None and further >= low):
                 break
             low = further
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             further = None if high is None else self._bounds(ordered, q, high)[1]
             if high is None or (further is not None and further <= high):
                 break
@@ -308,7 +308,7 @@ def lag_one(values: Floats) -> float | None:
     """Return the lag-1 autocorrelation of values in order; None if they are all equal or too few."""
     away = values - values.mean() if len(values) else values
     square = float(np.square(away).sum())
-    return float((away[1:] * away[:-1]).sum()) / square if len(values) >= LEAST_ROUNDS and square > 0 else None
+    return float((away[1:] * away[:-1]).sum()) / square if len(values) >= MIN_ROUNDS and square > 0 else None
 
 
 def mean_interval(values: Floats) -> Interval:

@@ -1,7 +1,7 @@
 """Distributions of millions of values in little memory, and intervals that respect slow hours and days.
 
 Values are kept as counts: how often each occurred in each cell (a name, a batch of hours, a class of lengths). A value
-has 24 bits; once the distinct ones exceed `MOST_VALUES`, more of its last bits are dropped, up to `COARSEST`, which
+has 24 bits; once the distinct ones exceed `MAX_VALUES`, more of its last bits are dropped, up to `COARSEST`, which
 moves a figure by at most 0.03%. So the memory is bounded, and a log of some 300,000 requests is exact.
 
 Requests of one hour resemble each other, so an interval that takes them as independent is too narrow. Batch means take
@@ -32,7 +32,7 @@ from splitsecond.core.timing.columns import Floats, Integers, Mask
 from splitsecond.log.statistics.student import t_quantile
 from splitsecond.log.statistics.summary import PERCENTILES, Z95, Interval, Summary, still_needed, summary_of
 
-MOST_VALUES = 300_000
+MAX_VALUES = 300_000
 """Most distinct values of one figure before they are rounded: 5 MB."""
 COARSEST = 12
 """Most bits that are dropped from the 24 of a value; then it has a precision of 1/2048."""
@@ -112,12 +112,12 @@ class ValueCounts:
         self._limit()
 
     def _limit(self) -> None:
-        """Round values to as many bits as leave at most `MOST_VALUES` distinct ones, not beyond the coarsest."""
+        """Round values to as many bits as leave at most `MAX_VALUES` distinct ones, not beyond the coarsest."""
         before = self._dropped_bits
         while (
-            len(self._keys) > MOST_VALUES
+            len(self._keys) > MAX_VALUES
             and self._dropped_bits < self._coarsest
-            and len(_starts(self._keys >> 1 + self._dropped_bits)) > MOST_VALUES
+            and len(_starts(self._keys >> 1 + self._dropped_bits)) > MAX_VALUES
         ):
             self._dropped_bits = min(self._dropped_bits + BITS_AT_ONCE, self._coarsest)
         if self._dropped_bits > before:

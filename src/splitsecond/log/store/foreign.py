@@ -101,10 +101,10 @@ PROVIDERS = {
     "moonshot-ai": "moonshot", "z.ai": "zai", "alibaba": "qwen",
 }  # fmt: skip
 """Providers whose name in other programs differs from ours."""
-MOST_CHARACTERS = 16 << 20
+MAX_CHARACTERS = 16 << 20
 """Longest line, or field of a CSV file."""
 _BLOCK = 1 << 16
-_MOST = 1 << 62
+_MAX = 1 << 62
 _YEARS = (datetime(2015, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp())
 _LONGEST_S = 7 * 86_400
 _UNITS = (1, 1_000, 1_000_000, 1_000_000_000)
@@ -210,7 +210,7 @@ def lines_of(path: Path) -> Iterator[NumberedLine]:
 
 
 def _csv(file: TextIO) -> Iterator[NumberedLine]:
-    csv.field_size_limit(MOST_CHARACTERS)
+    csv.field_size_limit(MAX_CHARACTERS)
     reader = csv.reader(file)
     try:
         head = next(reader, [])
@@ -232,7 +232,7 @@ def _csv(file: TextIO) -> Iterator[NumberedLine]:
 
 def _json_lines(file: TextIO) -> Iterator[NumberedLine]:
     number = 0
-    while text := file.readline(MOST_CHARACTERS):
+    while text := file.readline(MAX_CHARACTERS):
         number += 1
         if text.strip():
             yield number, _object(text)
@@ -242,7 +242,7 @@ def _json_list(file: TextIO) -> Iterator[NumberedLine]:
     """Yield the objects of a list without reading all of it. The number is that of the object, from 1."""
     number = 0
     try:
-        for number, (_, found) in enumerate(ArrayElements(file, MOST_CHARACTERS), 1):
+        for number, (_, found) in enumerate(ArrayElements(file, MAX_CHARACTERS), 1):
             yield number, found if isinstance(found, dict) else "it is no object"
     except ArrayError:
         yield number + 1, "the list ends in the middle, or is no JSON from here on"
@@ -365,7 +365,7 @@ def _number(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if abs(number) < _MOST and not isinstance(value, bool) else None
+    return number if abs(number) < _MAX and not isinstance(value, bool) else None
 
 
 def _count(read: Mapping[str, Any], field: str) -> int | None:

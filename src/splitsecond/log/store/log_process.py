@@ -52,7 +52,7 @@ SAVE_S = 1.0
 """How long a record waits for the log until all that wait are saved in a file."""
 FINISH_S = 4.0
 """How long the end may wait until the records of files are written. Closing the log can take `CLOSE_S` more."""
-MOST_UNSETTLED = QUEUE // 2
+MAX_UNSETTLED = QUEUE // 2
 """Records that the log may have to write before no more are read from workers."""
 DECODED_AT_ONCE = 16
 """Records that are decoded before the processor is yielded to a request that waits for it (see `log/store/writer`)."""
@@ -206,7 +206,7 @@ class LogProcess:
             self._senders.remove(sender)
             return
         sender.taken += len(received)
-        full = self._ending and len(self._unsettled) >= MOST_UNSETTLED
+        full = self._ending and len(self._unsettled) >= MAX_UNSETTLED
         if not self._saving and (full or any(again for _, _, again in received)):
             self._save_waiting()
         if self._saving and self._save([data for _, data, _ in received]):
@@ -260,7 +260,7 @@ class LogProcess:
 
     def _pause(self) -> None:
         """Read from no worker while the log has much to write: the workers keep their records."""
-        wanted = len(self._unsettled) >= MOST_UNSETTLED and not self._ending and not self._saving
+        wanted = len(self._unsettled) >= MAX_UNSETTLED and not self._ending and not self._saving
         if wanted == self._paused:
             return
         self._paused = wanted

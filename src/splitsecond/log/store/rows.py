@@ -15,7 +15,7 @@ from sqlalchemy import Row
 from splitsecond.core.errors import excerpt
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.timing.packed_attempt import (
-    MOST_ATTEMPTS,
+    MAX_ATTEMPTS,
     PACKED,
     attempt_numbers,
     call_hash,
@@ -64,7 +64,7 @@ def rows(record: CallRecord, wall_us: int) -> Rows:
     answer = _NO_TOKENS
     attempts = []
     count = len(record.attempts)
-    same = (call_hash(record.call), min(count, MOST_ATTEMPTS)) if count > 1 else (0, 1)
+    same = (call_hash(record.call), min(count, MAX_ATTEMPTS)) if count > 1 else (0, 1)
     for o in record.attempts:
         tokens = (
             o.input_tokens,

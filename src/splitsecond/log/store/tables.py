@@ -35,7 +35,7 @@ VERSION = 7
 """The newest revision in `log/store/migrations`."""
 LEGACY_VERSION = "version"
 """The column that contains the version, a number, in logs from before they were migrated by Alembic."""
-MOST_INDEXED = 20_000_000
+MAX_INDEXED = 20_000_000
 """Rows of the longest log that gets another index when it is opened: other processes wait for it."""
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for a column of exactly this type

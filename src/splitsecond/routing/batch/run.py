@@ -150,7 +150,7 @@ class Batch:
             id=f"batch-{self._chance.getrandbits(128):032x}",
             operation=item.endpoint.operation,
             body={name: value for name, value in item.request.body.items() if name not in ("stream", "stream_options")},
-            dialect=item.endpoint.format.name,
+            api_format=item.endpoint.format.name,
             start_ns=clock.now_ns(),
             stream=False,
         )

@@ -106,7 +106,7 @@ def _target(spec: TargetSpec, settings: GatewaySettings) -> str:
     about = settings.about(spec.name)
     where = "simulated" if spec.base_url.startswith(NO_SIMULATOR) else redacted(spec.base_url)
     price = _price(about.price) if about.price else _listed(about.like, spec.name.partition("/")[2])
-    said = [where, spec.dialect, held, about.region, price]
+    said = [where, spec.api_format, held, about.region, price]
     return f"target {spec.name}: {', '.join(word for word in said if word)}"
 
 

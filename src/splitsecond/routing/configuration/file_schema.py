@@ -48,7 +48,7 @@ class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     like: Annotated[str, Meta(description="Name of the catalogue's entry to use.")] = ""
     base_url: Annotated[str, Meta(description="Required if the catalogue has no such entry.")] = ""
-    dialect: Annotated[str, Meta(description="Its API format; openai by default.")] = ""
+    api_format: Annotated[str, Meta(description="Its API format; openai by default.")] = ""
     api_key: Annotated[str, Meta(description="The key for it: env:NAME or file:PATH.")] = ""
     auth: Annotated[Auth | None, Meta(description="How the key is sent.")] = None
     region: Annotated[str, Meta(description="Its region, such as eu or us-east.")] = ""

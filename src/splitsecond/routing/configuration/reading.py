@@ -49,7 +49,7 @@ from splitsecond.routing.router.settings import (
     simulated,
 )
 
-LEAST_KEY = 16
+MIN_KEY = 16
 """Least length of a client's key in characters. Shorter keys can be guessed."""
 MAX_LIMITED = 2048
 """Keys with limits in a fleet: half the places of `shared_counters`. The others are for keys that replace these while
@@ -343,9 +343,9 @@ def _key(
     if given.name in others:
         raise bad(f"{place}.name", f"{given.name} is given twice")
     key = secrets.take(f"{place}.key", given.key)
-    if len(key) < LEAST_KEY:
+    if len(key) < MIN_KEY:
         hint = "Make one with: openssl rand -hex 32"
-        raise bad(f"{place}.key", f"the key has {len(key)} characters, expected {LEAST_KEY} or more", hint)
+        raise bad(f"{place}.key", f"the key has {len(key)} characters, expected {MIN_KEY} or more", hint)
     digest = hashlib.sha256(key.encode()).digest()
     if any(other.digest == digest for other in others.values()):
         raise bad(f"{place}.key", "another client has the same key")

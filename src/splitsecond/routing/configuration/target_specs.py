@@ -9,9 +9,9 @@ from splitsecond.core.catalog.provider import Auth, Provider, fill_base_url, nam
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.exchange import Origin
 from splitsecond.core.upstream.spec import TargetSpec, Timeouts
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.validation import nearest
-from splitsecond.core.wire.dialect import Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wording import listed
 from splitsecond.routing.configuration.error_messages import Mistakes, bad, shaped
 from splitsecond.routing.configuration.file_schema import ProviderConfig, TimeoutsConfig
@@ -32,11 +32,19 @@ def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
         raise bad(place, "a provider's name has letters, digits, dots and dashes only")
     entry = catalogue_entry(name, given)
     mistakes = Mistakes()
-    dialect, base_url, headers, quirks, timeouts = given.dialect or entry.dialect, "", dict(entry.headers), {}, TIMEOUTS
+    api_format, base_url, headers, quirks, timeouts = (
+        given.api_format or entry.api_format,
+        "",
+        dict(entry.headers),
+        {},
+        TIMEOUTS,
+    )
     with mistakes:
-        if dialect not in DIALECTS:
-            known = ", ".join(DIALECTS)
-            raise bad(f"{place}.dialect", f"got {dialect}, expected one of {known}", nearest(dialect, DIALECTS))
+        if api_format not in API_FORMATS:
+            known = ", ".join(API_FORMATS)
+            raise bad(
+                f"{place}.api_format", f"got {api_format}, expected one of {known}", nearest(api_format, API_FORMATS)
+            )
     with mistakes:
         if given.api_key:
             secrets.take(f"{place}.api_key", given.api_key)
@@ -57,9 +65,9 @@ def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
         name=name,
         model="",
         base_url=base_url,
-        dialect=dialect,
+        api_format=api_format,
         api_key_env=(given.api_key,) if given.api_key else entry.api_key_env,
-        auth=given.auth or _auth(dialect, entry),
+        auth=given.auth or _auth(api_format, entry),
         headers=headers,
         quirks=quirks,
         timeouts=timeouts,
@@ -130,14 +138,14 @@ def _base_url(place: str, given: ProviderConfig, entry: Provider, secrets: Secre
     return base_url
 
 
-def _auth(dialect: str, entry: Provider) -> Auth:
+def _auth(api_format: str, entry: Provider) -> Auth:
     """Return how the key is sent: for another API format than the entry's, as the maker of that format does."""
-    return entry.auth if dialect == entry.dialect or dialect not in names() else provider(dialect).auth
+    return entry.auth if api_format == entry.api_format or api_format not in names() else provider(api_format).auth
 
 
 def _quirks(place: str, given: ProviderConfig, entry: Provider) -> dict[str, Any]:
     """Return the configured quirks over those of the catalogue, which do not apply to another API format."""
-    own = entry.quirks if (given.dialect or entry.dialect) == entry.dialect else {}
+    own = entry.quirks if (given.api_format or entry.api_format) == entry.api_format else {}
     quirks = {**own, **(given.quirks or {}), **({} if given.stream else {"stream_whole": False})}
     shaped(f"{place}.quirks", quirks, Quirks)
     return quirks

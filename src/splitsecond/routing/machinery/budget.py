@@ -16,20 +16,20 @@ from typing import Any
 from splitsecond.core.service import Call, Reply, Service
 
 _WHOLE = 1_000_000
-MOST_SAVED = 10
+MAX_SAVED = 10
 """The largest balance, in extra requests. It is that of gRPC's retry throttle and of Finagle's retry budget."""
-_FULL = MOST_SAVED * _WHOLE
+_FULL = MAX_SAVED * _WHOLE
 
 
 class ExtraRequestBudget:
-    """Allows ``share × n + reserve`` extra requests for `n` calls, and at most `MOST_SAVED` in a row.
+    """Allows ``share × n + reserve`` extra requests for `n` calls, and at most `MAX_SAVED` in a row.
 
     `within`: another budget, from which each extra request is withdrawn too.
     """
 
     def __init__(self, share: float, *, reserve: int = 0, within: "ExtraRequestBudget | None" = None) -> None:
         self._deposit = int(share * _WHOLE)
-        self._saved = min(reserve, MOST_SAVED) * _WHOLE
+        self._saved = min(reserve, MAX_SAVED) * _WHOLE
         self._within = within
 
     def deposit(self) -> None:
@@ -45,7 +45,7 @@ class ExtraRequestBudget:
         return True
 
     def __repr__(self) -> str:
-        return f"<ExtraRequestBudget {self._saved / _WHOLE:.2f} of {MOST_SAVED}, {self._deposit / _WHOLE:.1%} of calls>"
+        return f"<ExtraRequestBudget {self._saved / _WHOLE:.2f} of {MAX_SAVED}, {self._deposit / _WHOLE:.1%} of calls>"
 
 
 class BudgetedService:

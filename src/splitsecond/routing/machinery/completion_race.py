@@ -12,11 +12,11 @@ from splitsecond.core.errors import Fault
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.fault_handling import answered
-from splitsecond.routing.machinery.replies.shared_reply import MOST_BYTES, SharedReply
+from splitsecond.routing.machinery.replies.shared_reply import MAX_BYTES, SharedReply
 from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
-MOST_HELD = MOST_BYTES // 2
+MAX_HELD = MAX_BYTES // 2
 """Bytes. A reply that is longer is not held any longer."""
 
 
@@ -76,7 +76,7 @@ class CompletionRace:
         try:
             async with scope:
                 number = 0
-                while reply.size <= MOST_HELD and await reply.chunk(number) is not None:
+                while reply.size <= MAX_HELD and await reply.chunk(number) is not None:
                     number += 1
         except TimeoutError:
             if not scope.expired():

@@ -21,7 +21,7 @@ SettingLiteral = str | int | float
 
 _DAY_S = 24 * 3600
 LONGEST_S = _DAY_S
-LEAST_SHARE = 0.001
+MIN_SHARE = 0.001
 """The smallest share of calls. An event that is rarer than one in 1,000 does not show in the 1,000 calls that are
 remembered."""
 HIGHEST_QUANTILE = 0.99
@@ -78,8 +78,8 @@ class Share(Setting, frozen=True):
         number = _number(value)
         if number is None:
             raise invalid(name, value, "a number such as 0.05")
-        if not LEAST_SHARE <= number <= 1:  # false for NaN too
-            raise invalid(name, value, f"a number from {LEAST_SHARE} to 1, such as 0.05")
+        if not MIN_SHARE <= number <= 1:  # false for NaN too
+            raise invalid(name, value, f"a number from {MIN_SHARE} to 1, such as 0.05")
         return cls(number, float(number))
 
 

@@ -1,7 +1,7 @@
 """The default limit for the first token of a branch, if other branches can answer in its place.
 
 A careful operator would set one: without it, a target that has fallen silent holds its calls for minutes. The limit is
-ten times the 95th percentile of the branch's recent times to first token, at least `LEAST_NS`, so that it ends no
+ten times the 95th percentile of the branch's recent times to first token, at least `MIN_NS`, so that it ends no
 healthy attempt. While nothing is known of the branch, it is `UNKNOWN_NS` and the time that a slow server needs to read
 the prompt. Models that reason before their first token, and send nothing while they do, have no limit but those of
 their target: their wait depends on the question.
@@ -17,7 +17,7 @@ from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
 TIMES_P95 = 10
-LEAST_NS = 10 * clock.NS_PER_S
+MIN_NS = 10 * clock.NS_PER_S
 UNKNOWN_NS = 12 * clock.NS_PER_S
 UNKNOWN_PER_TOKEN_NS = 2 * clock.NS_PER_MS
 """For each token of the prompt: a server that reads 500 tokens per second."""
@@ -63,5 +63,5 @@ class UsualWait:
         known = [states.estimate(name, stream=stream) for name in names]
         usual = [each and each.ttft_ns(0.95, input_tokens=tokens) for each in known]
         unknown_ns = UNKNOWN_NS + tokens * UNKNOWN_PER_TOKEN_NS
-        limit_ns = round(max((max(TIMES_P95 * ns, LEAST_NS) if ns else unknown_ns for ns in usual), default=unknown_ns))
+        limit_ns = round(max((max(TIMES_P95 * ns, MIN_NS) if ns else unknown_ns for ns in usual), default=unknown_ns))
         return limit_ns, not all(usual) or any(each is not None and each.grows_with_prompt for each in known)

@@ -207,7 +207,7 @@ def _key(call: Call, *, sampled: bool) -> bytes | None:
     if not (sampled or alike):
         return None
     try:
-        encoded = _encode([call.operation, call.dialect, *map(call.hints.get, _HINTS), call.client, fields])
+        encoded = _encode([call.operation, call.api_format, *map(call.hints.get, _HINTS), call.client, fields])
     except RecursionError:  # encoding needs a little more stack than decoding
         return None
     if _NOT_ALIKE.search(encoded):

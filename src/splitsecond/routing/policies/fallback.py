@@ -9,7 +9,7 @@ from typing import Any, Literal
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.service import Call, RateFloor, Reply, Service
-from splitsecond.routing.machinery.budget import MOST_SAVED, ExtraRequestBudget
+from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
 from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import (
@@ -145,7 +145,7 @@ class _Twice:
 
     def __init__(self, branch: Service, budget: ExtraRequestBudget | None) -> None:
         self._branch = branch
-        self._budget = ExtraRequestBudget(SECOND_TRIES.value, reserve=MOST_SAVED, within=budget)
+        self._budget = ExtraRequestBudget(SECOND_TRIES.value, reserve=MAX_SAVED, within=budget)
 
     def __repr__(self) -> str:
         return repr(self._branch)
@@ -175,6 +175,6 @@ fallback = Policy(
     example='fallback("a/x", "b/x", ttft="2s")',
     alternatives=True,
     extra_load=SECOND_TRIES,
-    reserve=MOST_SAVED,
+    reserve=MAX_SAVED,
     needs_stream=("ttft", "stall", "floor"),
 )

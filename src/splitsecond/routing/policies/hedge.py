@@ -23,7 +23,7 @@ from splitsecond.routing.targets.target_states import TargetStates
 EXTRA_LOAD = Share.parse("extra_load", 0.05)
 LONGEST_TOKENS = 20_000
 """The longest prompt that is hedged."""
-LEAST_DELAY_NS = 10 * clock.NS_PER_MS
+MIN_DELAY_NS = 10 * clock.NS_PER_MS
 """With a shorter delay a hedge is a race: the difference would come from our own timers."""
 TIMER_NS = clock.NS_PER_MS
 """The resolution of the loop's timers: a token that arrives exactly at the percentile is not late."""
@@ -113,7 +113,7 @@ class Hedge(PolicyService):
         quantile_ns = self._latencies.quantile_ns()
         if quantile_ns is None or len(self._latencies) < self._enough:
             return None
-        return max(quantile_ns + TIMER_NS, LEAST_DELAY_NS)
+        return max(quantile_ns + TIMER_NS, MIN_DELAY_NS)
 
     async def _timed(self, call: Call) -> Reply:
         """Ask the first branch, and record its time to first token."""

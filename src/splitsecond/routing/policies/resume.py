@@ -16,7 +16,7 @@ from splitsecond.routing.machinery.replies.resumable import ResumePlan, resumabl
 from splitsecond.routing.machinery.settings import Duration, TokenRate
 
 OVER_NS = 20 * NS_PER_S
-LEAST_TOKENS = 4
+MIN_TOKENS = 4
 """In the time of a rate. An answer with fewer is mostly silent, and the limit on silence holds for it."""
 
 
@@ -66,8 +66,8 @@ def rate_floor(floor: TokenRate | None, over: Duration | None) -> RateFloor | No
             raise CallerFault("over has no effect without floor", kind="bad_policy", hint='Add floor="8tok/s".')
         return None
     over_ns = OVER_NS if over is None else over.ns
-    if floor.tokens_per_s * over_ns < LEAST_TOKENS * NS_PER_S:
-        words = f"floor is {floor!r}, fewer than {LEAST_TOKENS} tokens in {over_ns / NS_PER_S:g} s"
+    if floor.tokens_per_s * over_ns < MIN_TOKENS * NS_PER_S:
+        words = f"floor is {floor!r}, fewer than {MIN_TOKENS} tokens in {over_ns / NS_PER_S:g} s"
         raise CallerFault(words, kind="bad_policy", hint="Give a longer time: over=…, or use stall.")
     return RateFloor(floor.tokens_per_s, over_ns)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.service import Call, Reply, Service
-from splitsecond.routing.machinery.budget import MOST_SAVED, ExtraRequestBudget
+from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import all_failed, remedy, retry_after_ns
 from splitsecond.routing.machinery.settings import Count, Duration, Share
@@ -44,7 +44,7 @@ class Retry(PolicyService):
         self._times = times.value
         self._longest_ns = wait.ns
         self._chance = context.chance
-        self._budget = ExtraRequestBudget(extra_load.value, reserve=MOST_SAVED, within=context.budget)
+        self._budget = ExtraRequestBudget(extra_load.value, reserve=MAX_SAVED, within=context.budget)
 
     async def __call__(self, call: Call) -> Reply:
         self._budget.deposit()
@@ -75,4 +75,4 @@ class Retry(PolicyService):
         return wait_ns
 
 
-retry = Policy(Retry, example='retry("a/x", times=2, wait="10s", extra_load=0.1)', reserve=MOST_SAVED, needs_stream=())
+retry = Policy(Retry, example='retry("a/x", times=2, wait="10s", extra_load=0.1)', reserve=MAX_SAVED, needs_stream=())

@@ -27,7 +27,7 @@ from splitsecond.routing.router.prompt_tokens import prompt_size
 from splitsecond.routing.router.redaction import redact
 from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS, most_output_tokens
 
-MOST_WAITING = 4096
+MAX_WAITING = 4096
 """Ended calls that wait for an observation. Beyond that the oldest is recorded without it."""
 SERVER_ERROR = 500
 CHARACTERS_PER_TOKEN = 4
@@ -101,7 +101,7 @@ class CallTracker:
             self._record(open_call)
             return
         self._waiting[open_call.call.id] = open_call
-        if len(self._waiting) > MOST_WAITING:
+        if len(self._waiting) > MAX_WAITING:
             oldest = self._waiting.popitem(last=False)[1]
             self._record(oldest)
             oldest.call.notes.observer = partial(self._observe, oldest)  # its last attempts still have to be charged

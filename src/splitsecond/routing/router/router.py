@@ -191,4 +191,4 @@ def _access(settings: RouterSettings, target: str) -> tuple[TargetSpec, str] | N
 def _server(settings: RouterSettings, target: str) -> tuple[str, str] | None:
     """Return the address and API format of `target`; None if it cannot be used any more."""
     found = _access(settings, target)
-    return None if found is None else (found[0].base_url, found[0].dialect)
+    return None if found is None else (found[0].base_url, found[0].api_format)

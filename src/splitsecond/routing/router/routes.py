@@ -24,9 +24,9 @@ from splitsecond.routing.router.routing_preferences import RoutingPreferences, p
 from splitsecond.routing.router.settings import ClientKey, RouterSettings
 from splitsecond.routing.targets.target_states import TargetStates
 
-MOST_TARGETS = 1024
+MAX_TARGETS = 1024
 """Services kept for targets that clients named themselves."""
-MOST_PREFERRED = 256
+MAX_PREFERRED = 256
 """Services kept for routing preferences of clients."""
 LONGEST_MODEL = 256
 
@@ -87,7 +87,7 @@ class Routes:
                 shown = local or fault.kind == "unknown_tier"
                 raise self._unknown(model, key, fault if shown else None) from None
             self._named[model] = found
-            if len(self._named) > MOST_TARGETS:
+            if len(self._named) > MAX_TARGETS:
                 self._named.popitem(last=False)
         return found
 
@@ -95,10 +95,10 @@ class Routes:
         """Return the policy that serves `model`: a route's, or a target itself."""
         return self._settings.routes.get(model) or TargetName(model)
 
-    def counting(self, model: str, dialect: str) -> Target | None:
-        """Return the first target of `model` that counts tokens for requests in the API format `dialect`."""
+    def counting(self, model: str, api_format: str) -> Target | None:
+        """Return the first target of `model` that counts tokens for requests in the API format `api_format`."""
         specs = map(self._settings.spec, targets(self.expression(model)))
-        found = (spec.name for spec in specs if spec.dialect == dialect and not spec.quirks.get("on_vertex"))
+        found = (spec.name for spec in specs if spec.api_format == api_format and not spec.quirks.get("on_vertex"))
         first = next(found, None)
         return None if first is None else self._target(first)
 
@@ -115,7 +115,7 @@ class Routes:
         if found is None:
             expression = preferred(self._settings.routes[route], preferences, self._states.info)
             found = self._preferred[route, preferences] = self._built(self._resumed(route, expression))
-            if len(self._preferred) > MOST_PREFERRED:
+            if len(self._preferred) > MAX_PREFERRED:
                 self._preferred.popitem(last=False)
         return found
 

@@ -255,7 +255,7 @@ def catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
         name=found.name,
         model="",
         base_url=fill_base_url(found, environment),
-        dialect=found.dialect,
+        api_format=found.api_format,
         api_key_env=found.api_key_env,
         auth=found.auth,
         headers=found.headers,

@@ -28,7 +28,7 @@ PriceState = Literal["known", "unread", "missing"]
 """unread: the price list has not been read for it yet. missing: it costs money, and neither the configuration nor the
 list has the whole price. A server that needs no key of a provider in the catalogue is "known": without a price, it is
 free."""
-MOST_PRICES = 4096
+MAX_PRICES = 4096
 """Prices kept in memory. Clients can name any number of targets."""
 
 
@@ -52,16 +52,16 @@ class TargetDirectory:
         Blocks for about a second. Raises `CallerFault` if the list cannot be read.
         """
         wanted = [like for target in targets if (like := self._like(target)) not in self._listed]
-        return lookup_in_child(wanted[:MOST_PRICES], [name for name in self._askable() if name not in self._models])
+        return lookup_in_child(wanted[:MAX_PRICES], [name for name in self._askable() if name not in self._models])
 
     def learn(self, listed: PriceLookup) -> None:
-        """Remember what was looked up. Beyond `MOST_PRICES`, the oldest targets that no route names are forgotten, so
+        """Remember what was looked up. Beyond `MAX_PRICES`, the oldest targets that no route names are forgotten, so
         that targets named by clients cannot displace others."""
         self._listed |= listed.prices
         self._contexts |= listed.context_tokens
         routed = {self._like(target) for target in self._routed()}
         named = [like for like in self._listed if like not in routed]
-        for like in named[: max(len(named) - MOST_PRICES, 0)]:
+        for like in named[: max(len(named) - MAX_PRICES, 0)]:
             del self._listed[like]
             self._contexts.pop(like, None)
         self._models |= listed.models
@@ -73,7 +73,7 @@ class TargetDirectory:
         found = self._instead.get(target)
         if found is None:
             found = self._look_near(target)
-            if len(self._instead) < MOST_PRICES:
+            if len(self._instead) < MAX_PRICES:
                 self._instead[target] = found
         return found
 
@@ -120,7 +120,7 @@ class TargetDirectory:
         listed = self._listed.get(self._like(target))
         given = self._about(target).price
         found = listed if given is None else self._configured(target, given, listed)
-        if len(self._prices) < MOST_PRICES:  # a missing price is kept too, until `learn` forgets them all
+        if len(self._prices) < MAX_PRICES:  # a missing price is kept too, until `learn` forgets them all
             self._prices[target] = found
         return found
 
@@ -198,7 +198,7 @@ class TargetDirectory:
         if found is None:
             like = self._about(target).like
             found = f"{like}/{split_target(target)[1]}" if like else target
-            if len(self._likes) < MOST_PRICES:
+            if len(self._likes) < MAX_PRICES:
                 self._likes[target] = found
         return found
 

@@ -48,11 +48,11 @@ State = Literal["closed", "open", "half_open"]
 
 IN_A_ROW = 5
 """Envoy's `consecutive_5xx`."""
-LEAST_REQUESTS = 10
+MIN_REQUESTS = 10
 WORST_SHARE = 0.5
 RECENT = 50
 """Attempts by which a target with a closed breaker is called degraded, and the least number of them."""
-LEAST_RECENT = 5
+MIN_RECENT = 5
 DEGRADED_SHARE = 0.1
 DEGRADED_NS = 300 * NS_PER_S
 """How long after its latest failure a target can be called degraded."""
@@ -68,7 +68,7 @@ LONGEST_ASKED_NS = 3600 * NS_PER_S
 JUST_SERVED_NS = 60 * NS_PER_S
 SEVERAL_NS = 60 * NS_PER_S
 """The age of the failures that show for which clients the target fails."""
-LEAST_OF_OTHERS = 2
+MIN_OF_OTHERS = 2
 """Failures of other clients, with no answer in between, that open it for all. One in a hundred fails by chance."""
 OWN_EVIDENCE_NS = 10 * NS_PER_S
 """A good answer to this worker outweighs the failures of other workers for this long."""
@@ -76,7 +76,7 @@ RECEIVED_OPEN_NS = 30 * NS_PER_S
 """How long the breaker stays open at most after the latest failure that other workers report."""
 DISTRUST_NS = 300 * NS_PER_S
 """How long the reports of others are ignored after an own request has shown the opposite."""
-LEAST_TURN_NS = 3 * NS_PER_S
+MIN_TURN_NS = 3 * NS_PER_S
 """A breaker that is open for a shorter time needs no turn: the fleet could not grant one in time."""
 TURN_PATIENCE_NS = 60 * NS_PER_S
 """How long a probe that is due waits for its turn."""
@@ -84,7 +84,7 @@ PROBE_PROGRESS_NS = 3 * NS_PER_S
 """A probe whose answer has not ended must have brought tokens for this long."""
 RAMP_NS = 10 * NS_PER_S
 RAMP_ANSWERS = 20
-LEAST_RAMP = 0.1
+MIN_RAMP = 0.1
 """The share of its traffic that a target gets when its breaker becomes half open."""
 _PERIOD_NS = 5 * NS_PER_S
 _PERIODS = 6
@@ -210,7 +210,7 @@ class CircuitBreaker:
                 self._back_off(now_ns, began_ns, words, self._suspect(now_ns))
             else:
                 good, bad = sum(self._good), sum(self._bad)
-                if good + bad >= LEAST_REQUESTS and bad >= WORST_SHARE * (good + bad):
+                if good + bad >= MIN_REQUESTS and bad >= WORST_SHARE * (good + bad):
                     words = f"{bad} of {good + bad} requests failed lately, the last: {reason}"
                     self._back_off(now_ns, began_ns, words, self._suspect(now_ns))
         elif self.state == "half_open":
@@ -281,18 +281,18 @@ class CircuitBreaker:
         if self.state != "half_open":
             return 1.0
         if self._ramp_ns is None:
-            return LEAST_RAMP
+            return MIN_RAMP
         ramp_ns = max(min(self._open_for_ns, RAMP_NS), 1)
         part = (now_ns - self._ramp_ns) / ramp_ns
         if part < 1:
-            return max(part, LEAST_RAMP)
+            return max(part, MIN_RAMP)
         self._close()
         return 1.0
 
     def degradation(self, now_ns: int) -> str:
         """Return what share of the recent attempts failed, in a few words; "" if it is small or long ago."""
         failed, known = sum(self._recent), len(self._recent)
-        if known < LEAST_RECENT or failed < DEGRADED_SHARE * known:
+        if known < MIN_RECENT or failed < DEGRADED_SHARE * known:
             return ""
         if now_ns - self._failures[-1][0] >= DEGRADED_NS:
             return ""
@@ -305,7 +305,7 @@ class CircuitBreaker:
 
     def needs_turn(self) -> bool:
         """Return whether a probe needs a turn, if the fleet takes turns."""
-        return self.state == "open" and (self.received or self._open_for_ns >= LEAST_TURN_NS)
+        return self.state == "open" and (self.received or self._open_for_ns >= MIN_TURN_NS)
 
     def waits_for_turn(self, now_ns: int) -> bool:
         """Return whether a probe that is due must wait because another worker of the fleet may send one."""
@@ -364,7 +364,7 @@ class CircuitBreaker:
     def _fails_without(self, client: str, now_ns: int) -> bool:
         """Return whether the latest requests of other clients than `client` have failed."""
         since_ns = max(self._good_ns, now_ns - SEVERAL_NS)
-        return sum(at_ns > since_ns and other != client for at_ns, other in self._failures) >= LEAST_OF_OTHERS
+        return sum(at_ns > since_ns and other != client for at_ns, other in self._failures) >= MIN_OF_OTHERS
 
     def _close(self) -> None:
         self.state, self.reason, self._wait_requested, self.received = "closed", "", False, False

@@ -18,7 +18,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.survival import SurvivalCurve
 from splitsecond.routing.targets.samples import Sample, Samples, Weighted
 
-LEAST_SPREAD = 0.1
+MIN_SPREAD = 0.1
 """The uncertainty of the logarithm of a time that remains with any number of samples."""
 
 
@@ -135,7 +135,7 @@ class SpeedEstimate:
         if curve is None:
             return math.exp(random.gauss(0.0, 1.0))
         middle = max(curve.quantile(0.5), 1.0)
-        spread = max(math.log(max(curve.quantile(0.84), middle) / middle), LEAST_SPREAD)
+        spread = max(math.log(max(curve.quantile(0.84), middle) / middle), MIN_SPREAD)
         return math.exp(random.gauss(0.0, min(spread / math.sqrt(max(curve.weight, 0.1)), 1.0)))
 
 

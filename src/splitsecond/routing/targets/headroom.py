@@ -14,7 +14,7 @@ from splitsecond.core.events import RateLimits
 UNKNOWN_RESET_NS = 10 * NS_PER_S
 """Azure reports what is left but not when it resets; it counts requests over 10 seconds at most."""
 LONGEST_NS = 3600 * NS_PER_S
-LEAST_NEWER_NS = NS_PER_S // 2
+MIN_NEWER_NS = NS_PER_S // 2
 """By how much the report of another worker must be newer: its time is known to a few hundred milliseconds only."""
 _SMOOTHING = 8
 
@@ -49,7 +49,7 @@ class RateLimitHeadroom:
 
         `number`: of the latest own request that it can include.
         """
-        if at_ns - self.at_ns > LEAST_NEWER_NS:
+        if at_ns - self.at_ns > MIN_NEWER_NS:
             self._take(limits, at_ns, max(number, self._number))
 
     def record_tokens(self, tokens: int) -> None:

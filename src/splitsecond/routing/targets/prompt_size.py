@@ -37,7 +37,7 @@ PASSED_LIMITS = (
 )
 """Paths of limits on output tokens in the words of single API formats; they pass through to the targets."""
 _MAY_HOLD_PICTURES = 16_384
-_LEAST_PICTURE = 2048
+_MIN_PICTURE = 2048
 """Bytes. A shorter run of base64 counts as text; in real text, spaces or escapes end every run much earlier."""
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _match_base64 = re.compile(rb"[A-Za-z0-9+/]*").match
@@ -63,19 +63,19 @@ def input_tokens(call: Call) -> int:
 def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:
     """Yield the length of each run of base64 in `data` that is long enough for a picture.
 
-    Such a run covers at least one multiple of `_LEAST_PICTURE`, so only the runs around these positions are measured,
+    Such a run covers at least one multiple of `_MIN_PICTURE`, so only the runs around these positions are measured,
     and each byte is examined at most twice. A regular expression with a least length would start again at each byte of
     a run that is too short.
     """
     done = 0
-    for place in range(0, len(data), _LEAST_PICTURE):
+    for place in range(0, len(data), _MIN_PICTURE):
         if place < done or data[place] not in _BASE64:
             continue
-        before = bytes(data[max(done, place - _LEAST_PICTURE) : place])
+        before = bytes(data[max(done, place - _MIN_PICTURE) : place])
         begin = place - (len(before) - len(before.rstrip(_BASE64)))
         found = _match_base64(data, place)
         done = place if found is None else found.end()
-        if done - begin >= _LEAST_PICTURE:
+        if done - begin >= _MIN_PICTURE:
             yield done - begin
 
 

@@ -14,7 +14,7 @@ of all samples before the run falls to the floor at once. Requests in flight tha
 other requests are answered in the usual time meanwhile: then they are only the tail of the distribution.
 
 In a fleet of gateways, samples of other workers are used while there are few of this one (`receive`). Together they
-count for `MOST_RECEIVED` at most, less the weight of the own samples, and never as a change of the level.
+count for `MAX_RECEIVED` at most, less the weight of the own samples, and never as a change of the level.
 
 Adding a sample is cheap, because it happens for each request. The curve takes a tenth of a millisecond, so it is
 computed on demand and at most every `REFRESH_NS`.
@@ -40,12 +40,12 @@ RUN = 6
 """Samples in a row beyond a quartile; by chance with a probability of ¼ to the sixth, 0.0002."""
 REFRESH_NS = 250 * NS_PER_MS
 SLOPE_EVERY_NS = 5 * NS_PER_S
-MOST_RECEIVED = 6.0
+MAX_RECEIVED = 6.0
 """The most that the samples of other workers count for together; one fresh sample counts for 1."""
-MOST_LATE = 32
+MAX_LATE = 32
 """How many of the requests in flight are examined, those that wait longest."""
-LEAST_PAIRS = 10
-LEAST_APART = 200
+MIN_PAIRS = 10
+MIN_APART = 200
 """Least difference in input tokens; the time to read fewer is a few milliseconds."""
 NEVER_NS = -(1 << 62)
 
@@ -194,7 +194,7 @@ class Samples:
     def _received_pairs(self, own: float) -> list[Weighted]:
         """Return the samples of other workers, with the weight that they have beside own ones of weight `own`."""
         total = sum(weight for _, _, weight in self._received)
-        most = min(MOST_RECEIVED - own, total)
+        most = min(MAX_RECEIVED - own, total)
         if most <= 0:
             return []
         return [(value, censored, weight * most / total) for value, censored, weight in self._received]
@@ -214,7 +214,7 @@ class Samples:
 
     def _late(self, now_ns: int) -> list[int]:
         """Return the waits of requests in flight that exceed the upper quartile, the longest first."""
-        waited = (now_ns - since_ns for since_ns in islice(self._waiting.values(), MOST_LATE))
+        waited = (now_ns - since_ns for since_ns in islice(self._waiting.values(), MAX_LATE))
         return sorted((waited_ns for waited_ns in waited if waited_ns > self._high), reverse=True)
 
     def _is_moving(self, late: Sequence[int], now_ns: int) -> bool:
@@ -246,10 +246,10 @@ def slope(samples: Iterable[Sample]) -> float:
     known = [(sample.size, sample.value) for sample in samples if sample.size is not None and not sample.censored]
     known.sort(key=itemgetter(0))  # by size only: samples of equal size must be paired at random
     half = len(known) // 2
-    if half < LEAST_PAIRS:
+    if half < MIN_PAIRS:
         return 0.0
     pairs = [(known[place], known[place + half]) for place in range(half)]
-    slopes = sorted((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] >= 2 * a[0] and b[0] - a[0] >= LEAST_APART)
-    if len(slopes) < LEAST_PAIRS or slopes[len(slopes) // 4] <= 0:
+    slopes = sorted((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] >= 2 * a[0] and b[0] - a[0] >= MIN_APART)
+    if len(slopes) < MIN_PAIRS or slopes[len(slopes) // 4] <= 0:
         return 0.0
     return slopes[len(slopes) // 2]

@@ -14,7 +14,7 @@ from math import log
 
 from splitsecond.routing.targets.estimate import SpeedEstimate
 
-LEAST_RACES = 10
+MIN_RACES = 10
 """Fewer races can be lost at one moment, in one disturbance of the network."""
 UNLIKELY = log(1_000_000)
 MAX_EVIDENCE = log(20)
@@ -41,4 +41,4 @@ class SilenceDetector:
         if evidence:
             self.races += 1
             self._evidence += evidence
-        return evidence >= LATE and self.races >= LEAST_RACES and self._evidence >= UNLIKELY
+        return evidence >= LATE and self.races >= MIN_RACES and self._evidence >= UNLIKELY

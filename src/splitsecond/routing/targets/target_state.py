@@ -27,7 +27,7 @@ LAST_RESORT_NS = 20 * NS_PER_S
 """How often a target that is down is asked because all others have failed for the same call."""
 PROBE_PATIENCE = 3
 """The timeout of a probe, as a multiple of the 95th percentile of the target's time to first token."""
-LEAST_PROBE_TIMEOUT_NS = 10 * NS_PER_S
+MIN_PROBE_TIMEOUT_NS = 10 * NS_PER_S
 RATE_LIMITED = "http_429"
 """The kind of fault of a request that exceeded a rate limit."""
 
@@ -370,7 +370,7 @@ class TargetState:
         """Return how long a probe may wait for its first token while other targets could answer; None: unknown."""
         estimate = self.estimates.get(self._mode(stream))
         longest_ns = None if estimate is None else estimate.expected_times().longest_ns(input_tokens)
-        return None if longest_ns is None else max(round(PROBE_PATIENCE * longest_ns), LEAST_PROBE_TIMEOUT_NS)
+        return None if longest_ns is None else max(round(PROBE_PATIENCE * longest_ns), MIN_PROBE_TIMEOUT_NS)
 
     def unavailable_reason(self, now_ns: int, client: str | None = None) -> str:
         """Return why `client` (None: any client) may not ask the target, in a few words; "" if it may."""

@@ -26,7 +26,7 @@ KEY_REFUSED = "key_refused"
 _OURS = frozenset({"too_long", "empty_answer", "larger_than_limit"})
 """Kinds that the request causes more often than the target: an answer longer than we accept, or without any text; a
 request that alone exceeds a limit."""
-LEAST_SILENCE_NS = 2 * NS_PER_S
+MIN_SILENCE_NS = 2 * NS_PER_S
 """The shortest gap between two tokens that counts as silence. Shorter gaps happen at healthy targets."""
 
 
@@ -48,7 +48,7 @@ def _fell_silent(observation: Observation) -> bool:
     if not at or observation.sent_ns is None:
         return False
     longest_ns = max(later - earlier for earlier, later in pairwise([observation.sent_ns, *at]))
-    return observation.end_ns - at[-1] > max(2 * longest_ns, LEAST_SILENCE_NS)
+    return observation.end_ns - at[-1] > max(2 * longest_ns, MIN_SILENCE_NS)
 
 
 def of_fault(fault: FaultRecord) -> AttemptVerdict:

@@ -21,14 +21,14 @@ from splitsecond.routing.targets.prompt_size import most_output_tokens
 
 SAMPLED = 0.05
 """The share of calls that are streamed although they could be requested whole."""
-LEAST_GAP_NS = samples.REFRESH_NS
+MIN_GAP_NS = samples.REFRESH_NS
 """The least time between two of these, of one target: the figures are not computed more often."""
 LONGEST_NS = 20 * NS_PER_S
 """A longer answer is streamed, because connections without traffic are cut on the way."""
 PATIENCE = 3
 """How long a whole answer may take after the longest allowed wait for a first token, in multiples of its expected
 time."""
-LEAST_SAMPLES = 10.0
+MIN_SAMPLES = 10.0
 OLDEST_NS = 60 * NS_PER_S
 """The age of the latest streamed answer at which the speed is no longer known well."""
 REFRESH_NS = NS_PER_S
@@ -63,7 +63,7 @@ class WholeAnswers:
         patience_ns = round(PATIENCE * expected_ns)
         if expected_ns > LONGEST_NS or (call.token_due_ns is not None and now_ns + patience_ns > call.token_due_ns):
             return None
-        if random.random() < SAMPLED and now_ns - self._sampled_ns >= LEAST_GAP_NS:
+        if random.random() < SAMPLED and now_ns - self._sampled_ns >= MIN_GAP_NS:
             self._sampled_ns = now_ns
             return None
         return patience_ns
@@ -71,7 +71,7 @@ class WholeAnswers:
 
 def _times(estimate: SpeedEstimate) -> tuple[float, float] | None:
     """Return a long TTFT and time per output token; None if they are not known well."""
-    if estimate.fresh_samples < LEAST_SAMPLES or estimate.age_ns > OLDEST_NS:
+    if estimate.fresh_samples < MIN_SAMPLES or estimate.age_ns > OLDEST_NS:
         return None
     ttft_ns, tpot_ns = estimate.ttft_ns(_AT), estimate.tpot_ns(_AT)
     return None if ttft_ns is None or tpot_ns is None else (ttft_ns, tpot_ns)

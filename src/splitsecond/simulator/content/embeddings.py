@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.dialect import ServerRequest
+from splitsecond.core.wire.api_format import ServerRequest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,9 +41,9 @@ class EmbeddingRequest(ServerRequest, frozen=True, kw_only=True):
 class EmbeddingFormat:
     """The server side of an API format for embeddings; `form` names the form of its requests and responses."""
 
-    def __init__(self, dialect: Any, form: str) -> None:
-        self.StreamWriter = dialect.StreamWriter
-        self.error_body = dialect.error_body
+    def __init__(self, api_format: Any, form: str) -> None:
+        self.StreamWriter = api_format.StreamWriter
+        self.error_body = api_format.error_body
         self._form = form
 
     def parse_request(self, operation: Operation, body: bytes, path: str) -> ServerRequest:

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
 from splitsecond.core.validation import converted
-from splitsecond.core.wire.dialect import ServerRequest
+from splitsecond.core.wire.api_format import ServerRequest
 from splitsecond.simulator.content import faults
 from splitsecond.simulator.content.wants import ConversationEnd, Wants
 

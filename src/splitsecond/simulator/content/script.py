@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import TokenKind
-from splitsecond.core.wire.dialect import CalledTool, ServerAnswer, ServerRequest
+from splitsecond.core.wire.api_format import CalledTool, ServerAnswer, ServerRequest
 from splitsecond.simulator.content.replies import ReplyRule, RuleCall
 from splitsecond.simulator.content.schema import fill, is_open_object
 from splitsecond.simulator.content.tokens import token_text

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.provider_errors import THREADS
 from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json, typed_event
 from splitsecond.core.wire.sse import encode_event

@@ -103,7 +103,7 @@ _NO_INPUT = (b"", b"{}", b"null")
 
 
 class AnthropicDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. Anthropic sends no timings."""
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Anthropic sends no timings."""
 
     event_form = whole_form = msgspec.json.Decoder(MessageEvent)
     done_ends = False

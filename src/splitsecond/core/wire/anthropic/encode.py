@@ -20,8 +20,8 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire import chat_form
 from splitsecond.core.wire.anthropic import messages
 from splitsecond.core.wire.anthropic.to_chat import NO_THREAD, no_threads
-from splitsecond.core.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
-from splitsecond.core.wire.reasoning import BUDGETS, LEAST_BUDGET, ReasoningRequest, requested
+from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
+from splitsecond.core.wire.reasoning import BUDGETS, MIN_BUDGET, ReasoningRequest, requested
 from splitsecond.core.wire.translation import (
     leave_out,
     left_out,
@@ -55,7 +55,7 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
-_LEAST_TOP_P = 0.95
+_MIN_TOP_P = 0.95
 _FIRST_THINKING = (3, 7)
 _FIRST_ADAPTIVE = (4, 6)
 _NEWEST = (99, 0)
@@ -173,7 +173,7 @@ def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
     temperature, top_p = fields.get("temperature"), fields.get("top_p")
     if temperature != 1:
         leave_out(call, fields, "temperature")
-    if isinstance(top_p, int | float) and top_p < _LEAST_TOP_P:
+    if isinstance(top_p, int | float) and top_p < _MIN_TOP_P:
         leave_out(call, fields, "top_p")
     leave_out(call, fields, "top_k")
 
@@ -238,7 +238,7 @@ def _thinking(
         budget = min(budget, limit - 1)
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     unable = version is not None and version < _FIRST_THINKING
-    if forced or unable or (not adaptive and (budget < LEAST_BUDGET or messages.lacks_reasoning(body["messages"]))):
+    if forced or unable or (not adaptive and (budget < MIN_BUDGET or messages.lacks_reasoning(body["messages"]))):
         left_out(call, wanted.name)
         return {}, config
     shown = {} if wanted.shown is None else {"display": "summarized" if wanted.shown else "omitted"}

@@ -73,7 +73,7 @@ def to_chat(call: Call) -> Call:
         if not isinstance(tier, str) or tier not in _TIERS:
             raise CallerFault(f"service_tier is {short(tier)}: expected one of {', '.join(_TIERS)}")
         body["service_tier"] = _TIERS[tier]
-    return structs.replace(call, body=body | shared_fields(call, fields, _SHARED), dialect="openai")
+    return structs.replace(call, body=body | shared_fields(call, fields, _SHARED), api_format="openai")
 
 
 def no_threads() -> CallerFault:

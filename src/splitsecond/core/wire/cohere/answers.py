@@ -10,7 +10,7 @@ from typing import Any
 
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.server_answer import SLOT, around_slot, function_call, known, to_json, typed_event
 
 _FIELDS: dict[TokenKind, str] = {"text": "text", "refusal": "text", "reasoning": "thinking"}

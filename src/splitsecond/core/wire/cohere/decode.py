@@ -92,7 +92,7 @@ _HTML_HINT = "The response is a web page, not an API: check the base URL (it usu
 
 
 class CohereDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. Cohere sends no timings."""
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Cohere sends no timings."""
 
     event_form = whole_form = _CHUNK
     end_name = "message-end"

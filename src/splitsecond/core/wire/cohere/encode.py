@@ -9,7 +9,7 @@ from typing import Any
 
 from splitsecond.core.service import Call
 from splitsecond.core.wire import chat_form
-from splitsecond.core.wire.dialect import Encoded, Quirks, chat_request
+from splitsecond.core.wire.api_format import Encoded, Quirks, chat_request
 from splitsecond.core.wire.reasoning import BUDGETS, ReasoningRequest, requested
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.translation import not_translatable, short

@@ -122,7 +122,7 @@ _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. Gemini sends no timings."""
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Gemini sends no timings."""
 
     event_form = msgspec.json.Decoder(Chunk)
     whole_form = msgspec.json.Decoder(Chunk | list[Chunk])

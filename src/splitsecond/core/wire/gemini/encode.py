@@ -23,7 +23,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire import chat_form
-from splitsecond.core.wire.dialect import Encoded, Quirks, chat_request
+from splitsecond.core.wire.api_format import Encoded, Quirks, chat_request
 from splitsecond.core.wire.reasoning import ReasoningRequest, requested
 from splitsecond.core.wire.translation import left_out, not_translatable, object_field, short
 

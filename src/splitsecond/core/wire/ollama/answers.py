@@ -10,7 +10,7 @@ from typing import Any
 
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer, ServerTimes, TimesForm
+from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer, ServerTimes, TimesForm
 from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
 
 _MESSAGES: dict[TokenKind, dict[str, str]] = {

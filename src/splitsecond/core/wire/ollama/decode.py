@@ -79,7 +79,7 @@ _HTML_HINT = "The response is a web page, not Ollama: check the base URL (it has
 
 
 class OllamaDecoder(AnswerDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`.
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`.
 
     `server_timings` holds the durations of the last line, under Ollama's names, in nanoseconds.
     """

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from splitsecond.core.service import Call
+from splitsecond.core.wire.api_format import WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.core.wire.chat_form import (
     Message,
     chat_fields,
@@ -26,7 +27,6 @@ from splitsecond.core.wire.chat_form import (
     stop_list,
     take_output_limit,
 )
-from splitsecond.core.wire.dialect import WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.core.wire.reasoning import ReasoningRequest, requested
 from splitsecond.core.wire.translation import not_translatable, object_field, short
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from splitsecond.core.events import Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.server_answer import SLOT, around_slot, function_call, known, to_json
 from splitsecond.core.wire.sse import encode_event
 

@@ -27,7 +27,7 @@ from splitsecond.core.events import (
 )
 from splitsecond.core.service import WHOLE_OPERATIONS, Operation
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.dialect import Decoder
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai.embeddings import ItemsDecoder
 from splitsecond.core.wire.openai.shapes import (
     Choice,
@@ -83,7 +83,7 @@ def decoder(operation: Operation) -> Decoder:
 
 
 class OpenAIDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`."""
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`."""
 
     event_form = whole_form = _CHUNK
     end_name = "a finish_reason"

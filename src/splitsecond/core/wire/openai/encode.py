@@ -21,8 +21,8 @@ from msgspec import structs
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Operation
 from splitsecond.core.wire import tool_results
+from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, FewTake, Quirks
 from splitsecond.core.wire.chat_form import REASONING_FIELD
-from splitsecond.core.wire.dialect import STREAM_HEADERS, WHOLE_HEADERS, Encoded, FewTake, Quirks
 from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
 from splitsecond.core.wire.translation import leave_out, left_out
 

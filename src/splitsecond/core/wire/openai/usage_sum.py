@@ -16,7 +16,7 @@ from splitsecond.core.wire.openai.shapes import UsageShape
 
 _GROQ_TIMES = ("queue_time", "prompt_time", "completion_time", "total_time")
 _NOT_TIMINGS = frozenset({"created"})
-_MOST_TIMINGS, _LONGEST_NAME, _LARGEST_TIMING = 32, 64, 1 << 63
+_MAX_TIMINGS, _LONGEST_NAME, _LARGEST_TIMING = 32, 64, 1 << 63
 
 
 class _Total(Struct, eq=False):
@@ -122,7 +122,7 @@ def timings_of(timings: Raw) -> dict[str, float]:
         return {}
     return {
         name[:_LONGEST_NAME]: float(value)
-        for name, value in islice(fields.items(), _MOST_TIMINGS)
+        for name, value in islice(fields.items(), _MAX_TIMINGS)
         if isinstance(value, int | float)
         and not isinstance(value, bool)
         and name not in _NOT_TIMINGS

@@ -6,7 +6,7 @@ from typing import Any
 
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.dialect import AnswerWriter, ServerAnswer
+from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.server_answer import to_json
 from splitsecond.core.wire.sse import encode_event
 

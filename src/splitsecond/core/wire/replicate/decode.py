@@ -58,7 +58,7 @@ _decode_done = msgspec.json.Decoder(_DoneEvent).decode
 
 
 class ReplicateDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`.
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`.
 
     `server_timings` holds the metrics of an answer that was not streamed, in seconds, under Replicate's names.
     """

@@ -16,8 +16,8 @@ import msgspec
 
 from splitsecond.core.errors import CallerFault, ProviderFault, excerpt
 from splitsecond.core.service import Call
+from splitsecond.core.wire.api_format import Encoded, Quirks
 from splitsecond.core.wire.chat_form import Message, chat_fields, chat_messages, take_output_limit
-from splitsecond.core.wire.dialect import Encoded, Quirks
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.reasoning import requested
 from splitsecond.core.wire.replicate.decode import decode_prediction

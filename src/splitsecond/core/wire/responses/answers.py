@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.dialect import AnswerWriter, CalledTool, ServerAnswer
+from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer
 from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools, custom_input
 from splitsecond.core.wire.server_answer import to_json, typed_event
 

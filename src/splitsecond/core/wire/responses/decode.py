@@ -108,7 +108,7 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "respon
 
 
 class ResponsesDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.dialect.Decoder`. The format has no timings."""
+    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The format has no timings."""
 
     event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
     end_name = "response.completed"

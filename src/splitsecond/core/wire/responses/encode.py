@@ -25,7 +25,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire import chat_form
-from splitsecond.core.wire.dialect import WHOLE_HEADERS, Encoded, Quirks, chat_request
+from splitsecond.core.wire.api_format import WHOLE_HEADERS, Encoded, Quirks, chat_request
 from splitsecond.core.wire.reasoning import EFFORTS, ReasoningRequest, requested
 from splitsecond.core.wire.translation import (
     leave_out,

@@ -82,7 +82,7 @@ def to_chat(call: Call) -> Call:
     body |= _text(call, fields)
     if (wanted := _thinking(call, _set_fields("reasoning", fields))) is not None:
         body[reasoning.FIELD] = wanted
-    return msgspec.structs.replace(call, body=body | shared_fields(call, fields, _SHARED), dialect="openai")
+    return msgspec.structs.replace(call, body=body | shared_fields(call, fields, _SHARED), api_format="openai")
 
 
 def _refuse_continuation(previous: Any) -> None:

@@ -19,7 +19,7 @@ COLD_START = 10
 """Calls to branches of unknown speed that are not counted against `SHARE`."""
 STALE_NS = 5 * clock.NS_PER_S
 """Knowledge that is older is not recent."""
-LEAST_INTERVAL_NS = clock.NS_PER_S
+MIN_INTERVAL_NS = clock.NS_PER_S
 """The least time between two explorations of one branch: the first should be answered before the second."""
 
 
@@ -39,11 +39,11 @@ class Exploration:
 
         `others`: the branches that are not the best, with the age of what is known about them (ns), infinite: nothing.
         """
-        found, unknown, before_ns = None, False, now_ns - LEAST_INTERVAL_NS
+        found, unknown, before_ns = None, False, now_ns - MIN_INTERVAL_NS
         for branch, age_ns in others:
             cold = age_ns == inf and self._cold_left > 0
             longest_ago = cold > unknown or (cold == unknown and branch.last_asked_ns < before_ns)
-            if age_ns >= STALE_NS and longest_ago and branch.last_asked_ns < now_ns - LEAST_INTERVAL_NS:
+            if age_ns >= STALE_NS and longest_ago and branch.last_asked_ns < now_ns - MIN_INTERVAL_NS:
                 found, unknown, before_ns = branch, cold, branch.last_asked_ns
         if unknown:
             self._cold_left -= 1

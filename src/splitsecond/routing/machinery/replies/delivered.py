@@ -16,7 +16,7 @@ from splitsecond.core.errors import ProviderFault
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 
 _COMPARED = frozenset({"text", "reasoning", "refusal", "tool"})
-MOST_WAITING = 4 << 20
+MAX_WAITING = 4 << 20
 """Characters of one choice that may wait until another choice has been repeated."""
 
 
@@ -145,7 +145,7 @@ class ReplayDiff:
             raise ReplayMismatch("it continues reasoning that was already signed")
         self._signed = False
         self._size += len(new.text)
-        if self._size > MOST_WAITING and not self.caught_up:
+        if self._size > MAX_WAITING and not self.caught_up:
             raise ReplayMismatch("one of its choices is far behind another")
         self._waiting.append(new)
 

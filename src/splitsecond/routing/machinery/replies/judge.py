@@ -70,5 +70,5 @@ def _judge_call(call: Call, answer: str) -> Call:
     prompt_messages = [{"role": "system", "content": _INSTRUCTION}, {"role": "user", "content": form}]
     body = {"messages": Raw(msgspec.json.encode(prompt_messages)), "max_tokens": MAX_TOKENS}
     return msgspec.structs.replace(
-        call, operation="chat", body=body, dialect="openai", stream=True, watched=True, hints={}
+        call, operation="chat", body=body, api_format="openai", stream=True, watched=True, hints={}
     )

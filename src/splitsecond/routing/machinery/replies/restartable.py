@@ -1,7 +1,7 @@
 """Replies of calls that are not streamed: an answer that breaks off is requested again at another target.
 
 The client has seen nothing of it, so nothing has to be continued or compared. The answer is held back until it is
-complete; one that is longer than `MOST_BYTES` is passed on from there as it arrives.
+complete; one that is longer than `MAX_BYTES` is passed on from there as it arrives.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Broken
 from splitsecond.core.service import Reply
-from splitsecond.routing.machinery.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply, joined
+from splitsecond.routing.machinery.replies.shared_reply import MAX_BYTES, RecordedChunk, SharedReply, joined
 
 Restart = Callable[[Reply, Fault], Awaitable[Reply]]
 """Returns the reply of another target, for a reply that was closed and the fault that broke it. Raises a `Fault`."""
@@ -35,7 +35,7 @@ class RestartableReply(SharedReply):
                 self._held.clear()
                 self._held_size = 0
                 over = not await self._restarted(self.broken.fault)
-            if over or self._held_size > MOST_BYTES:
+            if over or self._held_size > MAX_BYTES:
                 self._released = True
                 held, self._held = self._held, []
                 return joined(held), over

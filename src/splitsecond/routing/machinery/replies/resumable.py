@@ -22,7 +22,7 @@ from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.fault_handling import TOO_LONG_ANSWER, answered, check_time
 from splitsecond.routing.machinery.prompt import field_value
 from splitsecond.routing.machinery.replies.delivered import DeliveredText, ReplayDiff
-from splitsecond.routing.machinery.replies.shared_reply import MOST_BYTES, RecordedChunk, SharedReply, joined
+from splitsecond.routing.machinery.replies.shared_reply import MAX_BYTES, RecordedChunk, SharedReply, joined
 from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.machinery.token_deadline import TokenDeadline
 from splitsecond.routing.targets.target_states import TargetStates
@@ -181,7 +181,7 @@ class ResumableReply(ForwardingReply):
         """Return all of an answer that is not streamed when it is complete or too long to be held; nothing before."""
         held.append(chunk)
         self._held_size += len(chunk.data)
-        if not over and self._held_size <= MOST_BYTES:
+        if not over and self._held_size <= MAX_BYTES:
             return RecordedChunk(b"", ())
         self._held = None
         whole = joined(held)

@@ -23,7 +23,7 @@ from splitsecond.core.events import Broken, Event
 from splitsecond.core.held_answers import LARGE_BYTES, HeldAnswer
 from splitsecond.core.service import Reply, ReplyBase
 
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 """The most bytes of one answer that are held: the longest event that is read at all."""
 EVENT_BYTES = 128
 """The approximate memory of an event beside its text."""
@@ -49,7 +49,7 @@ class SharedReply:
     bytes. `close` it when done.
     """
 
-    def __init__(self, reply: Reply, *, keep: bool = False, limit: int = MOST_BYTES) -> None:
+    def __init__(self, reply: Reply, *, keep: bool = False, limit: int = MAX_BYTES) -> None:
         self.target = reply.target
         self.empty = reply.empty
         self.broken: Broken | None = None

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from splitsecond.log.store.tables import MOST_INDEXED
+from splitsecond.log.store.tables import MAX_INDEXED
 
 revision = "7"
 down_revision = "6"
@@ -16,6 +16,6 @@ def upgrade() -> None:
     """
     if op.get_context().dialect.name == "sqlite":
         last = op.get_bind().execute(sa.text("SELECT max(n) FROM attempts")).scalar() or 0
-        if last <= MOST_INDEXED:
+        if last <= MAX_INDEXED:
             op.drop_index("attempts_by_time", "attempts")
             op.create_index("attempts_by_time", "attempts", ["came_us", "packed"])

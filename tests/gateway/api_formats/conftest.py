@@ -15,12 +15,12 @@ from tests.simulator.on_loopback import WAIT_S, Providers, providers
 from tests.waiting import until
 
 from splitsecond.core.events import Usage
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.wire.openai import StreamWriter
 
 PATHS = {"openai": "/v1", "anthropic": "/v1", "responses": "/v1", "gemini": "/v1beta", "cohere": "/v2", "ollama": ""}
 PATHS |= {"replicate": "/v1"}
-TARGETS = {dialect: f"sim-{dialect}/quick-model" for dialect in DIALECTS}
+TARGETS = {api_format: f"sim-{api_format}/quick-model" for api_format in API_FORMATS}
 TARGETS["replicate"] = "sim-replicate/simulated/quick-model"
 FAULTS = {"cut": "cut; after=6", "error": "error_event; after=6", "limited": "429; retry_after=3", "down": "500"}
 SECONDS_LEFT = ("1", "2", "3")
@@ -29,7 +29,7 @@ RESUMED = [
     (first, then) for first in ("openai", "anthropic", "responses") for then in ("openai", "anthropic", "responses")
 ]
 """Each pair has a route "FIRST-then-THEN": answers of the first target break, and the second resumes them."""
-WITH_TOOLS = [dialect for dialect in DIALECTS if dialect not in ("ollama", "replicate")]
+WITH_TOOLS = [api_format for api_format in API_FORMATS if api_format not in ("ollama", "replicate")]
 """API formats in which a request can require a tool call."""
 
 
@@ -58,16 +58,18 @@ class Behind(Struct):
 def _configuration(simulated: Providers, noted: str) -> str:
     lines = ["keys: [{name: web, key: env:WEB_KEY}]", "providers:"]
     quick, thinker = simulated.quick.origin, simulated.thinker.origin
-    for dialect, path in PATHS.items():
-        lines.append(f"  sim-{dialect}: {{base_url: '{quick}{path}', dialect: {dialect}}}")
-        lines.append(f"  thinks-{dialect}: {{base_url: '{thinker}{path}', dialect: {dialect}}}")
+    for api_format, path in PATHS.items():
+        lines.append(f"  sim-{api_format}: {{base_url: '{quick}{path}', api_format: {api_format}}}")
+        lines.append(f"  thinks-{api_format}: {{base_url: '{thinker}{path}', api_format: {api_format}}}")
         for word, fault in FAULTS.items():
             origin = simulated.slow.origin if "after" in fault else quick
             header = f'headers: {{x-splitsecond-fault: "{fault}"}}'
-            lines.append(f"  {word}-sim-{dialect}: {{base_url: '{origin}{path}', dialect: {dialect}, {header}}}")
+            lines.append(
+                f"  {word}-sim-{api_format}: {{base_url: '{origin}{path}', api_format: {api_format}, {header}}}"
+            )
     lines += [
-        f"  noted-{dialect}: {{base_url: '{noted}/v1', dialect: {dialect}, api_key: env:OURS}}"
-        for dialect in ("openai", "anthropic", "responses")
+        f"  noted-{api_format}: {{base_url: '{noted}/v1', api_format: {api_format}, api_key: env:OURS}}"
+        for api_format in ("openai", "anthropic", "responses")
     ]
     lines.append(f"  noted-tools: {{base_url: '{noted}/v1', quirks: {{drop_tools: [web_search]}}}}")
     lines.append(f"  noted-prefix: {{base_url: '{noted}/v1', prefill: prefix}}")
@@ -77,7 +79,7 @@ def _configuration(simulated: Providers, noted: str) -> str:
     lines.append('  goes-on: {policy: \'fallback("noted-openai/m", "noted-prefix/m")\'}')
     for first, then in RESUMED:  # a provider of its own for each, so that none breaks often enough to be avoided
         name, header = f"{first}-then-{then}", f'headers: {{x-splitsecond-fault: "{FAULTS["cut"]}"}}'
-        place = f"{{base_url: '{quick}{PATHS[first]}', dialect: {first}, {header}}}"
+        place = f"{{base_url: '{quick}{PATHS[first]}', api_format: {first}, {header}}}"
         lines.insert(lines.index("providers:") + 1, f"  {name}: {place}")
         lines.append(f'  {name}: {{policy: \'fallback("{name}/quick-model", "{TARGETS[then]}")\', resume: replay}}')
     return "\n".join(lines)
@@ -85,8 +87,8 @@ def _configuration(simulated: Providers, noted: str) -> str:
 
 def _answer(path: str) -> bytes:
     """Return a stream with text and a tool call, in the API format of `path`."""
-    dialect = {"messages": "anthropic", "responses": "responses"}.get(path.rpartition("/")[2], "openai")
-    writer: StreamWriter = DIALECTS[dialect].StreamWriter("chat", "noted", id="id-1", created=1)  # type: ignore[attr-defined]
+    api_format = {"messages": "anthropic", "responses": "responses"}.get(path.rpartition("/")[2], "openai")
+    writer: StreamWriter = API_FORMATS[api_format].StreamWriter("chat", "noted", id="id-1", created=1)  # type: ignore[attr-defined]
     return b"".join(
         [
             writer.opening(),
@@ -110,7 +112,7 @@ def behind(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         data = b'{"input_tokens":77}' if request.path.endswith("count_tokens") else _answer(request.path)
         return Response(data, headers={"content-type": "text/event-stream"})
 
-    folder = tmp_path_factory.mktemp("dialects")
+    folder = tmp_path_factory.mktemp("api_formats")
     with http_server(record) as noted, providers(folder) as simulated:
         (folder / "splitsecond.yaml").write_text(_configuration(simulated, noted))
         with gateway(folder) as process:

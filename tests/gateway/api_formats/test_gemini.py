@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from google import genai
 from google.genai import errors, types
+from tests.gateway.api_formats.conftest import TARGETS, WITH_TOOLS, Behind
 from tests.gateway.conftest import KEY
-from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS, Behind
 from tests.simulator.on_loopback import SAID, WAIT_S
 
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 
 WEATHER = types.Tool(
     function_declarations=[
@@ -45,32 +45,32 @@ def parts(found: list[types.GenerateContentResponse]) -> list[types.Part]:
     return [part for answer in found for part in answer.parts or ()]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_text(google: genai.Client, dialect: str, stream: bool) -> None:
+def test_text(google: genai.Client, api_format: str, stream: bool) -> None:
     config = types.GenerateContentConfig(max_output_tokens=8, system_instruction="Be brief.")
-    found = answers(google, stream, model=TARGETS[dialect], contents="hello", config=config)
+    found = answers(google, stream, model=TARGETS[api_format], contents="hello", config=config)
     assert "".join(answer.text or "" for answer in found) == SAID
     (reason,) = [each.finish_reason for answer in found for each in answer.candidates or () if each.finish_reason]
-    expected = types.FinishReason.STOP if dialect == "replicate" else types.FinishReason.MAX_TOKENS
+    expected = types.FinishReason.STOP if api_format == "replicate" else types.FinishReason.MAX_TOKENS
     assert reason == expected
-    if dialect != "replicate":  # its streams have no token counts
+    if api_format != "replicate":  # its streams have no token counts
         counts = found[-1].usage_metadata
         assert counts is not None
         assert counts.candidates_token_count == 8
 
 
-@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("api_format", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call_and_its_result(google: genai.Client, dialect: str, stream: bool) -> None:
-    names = [] if dialect == "cohere" else ["weather"]
+def test_a_tool_call_and_its_result(google: genai.Client, api_format: str, stream: bool) -> None:
+    names = [] if api_format == "cohere" else ["weather"]
     calling = types.FunctionCallingConfig(
         mode=types.FunctionCallingConfigMode.ANY, allowed_function_names=names or None
     )
     config = types.GenerateContentConfig(
         max_output_tokens=8, tools=[WEATHER], tool_config=types.ToolConfig(function_calling_config=calling)
     )
-    found = answers(google, stream, model=TARGETS[dialect], contents="hello", config=config)
+    found = answers(google, stream, model=TARGETS[api_format], contents="hello", config=config)
     (called,) = [part.function_call for part in parts(found) if part.function_call]
     assert (called.name, called.args) == ("weather", {"text": "simulated text"})
     turns = [
@@ -81,14 +81,14 @@ def test_a_tool_call_and_its_result(google: genai.Client, dialect: str, stream: 
         ),
     ]
     after = types.GenerateContentConfig(max_output_tokens=8, tools=[WEATHER])
-    found = answers(google, stream, model=TARGETS[dialect], contents=turns, config=after)
+    found = answers(google, stream, model=TARGETS[api_format], contents=turns, config=after)
     assert "".join(answer.text or "" for answer in found) == SAID
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini", "ollama"])
+@pytest.mark.parametrize("api_format", ["openai", "anthropic", "gemini", "ollama"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_reasoning(google: genai.Client, dialect: str, stream: bool) -> None:
-    found = answers(google, stream, model=f"thinks-{dialect}/thinker", contents="hello")
+def test_reasoning(google: genai.Client, api_format: str, stream: bool) -> None:
+    found = answers(google, stream, model=f"thinks-{api_format}/thinker", contents="hello")
     assert "".join(part.text or "" for part in parts(found) if part.thought) == "A simulated"
 
 
@@ -171,9 +171,9 @@ def test_errors(google: genai.Client, behind: Behind, stream: bool) -> None:
     assert refused.value.code == 401
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("fault", ["cut", "error"])
-def test_a_broken_answer(google: genai.Client, dialect: str, fault: str) -> None:
+def test_a_broken_answer(google: genai.Client, api_format: str, fault: str) -> None:
     for stream in (True, False):
         with pytest.raises(errors.APIError):
-            answers(google, stream, model=f"{fault}-{TARGETS[dialect]}", contents="hello")
+            answers(google, stream, model=f"{fault}-{TARGETS[api_format]}", contents="hello")

@@ -6,11 +6,11 @@ from typing import Any
 
 import ollama
 import pytest
+from tests.gateway.api_formats.conftest import TARGETS, Behind
 from tests.gateway.conftest import KEY
-from tests.gateway.dialects.conftest import TARGETS, Behind
 from tests.simulator.on_loopback import SAID, WAIT_S
 
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 
 HELLO = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
 LIMIT = {"num_predict": 8}
@@ -37,23 +37,23 @@ def chat(client: ollama.Client, stream: bool, model: str) -> None:
     list(ask(model=model, messages=HELLO, stream=stream))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_text(llama: ollama.Client, dialect: str) -> None:
-    asked: dict[str, Any] = {"model": TARGETS[dialect], "messages": HELLO, "options": LIMIT}
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_text(llama: ollama.Client, api_format: str) -> None:
+    asked: dict[str, Any] = {"model": TARGETS[api_format], "messages": HELLO, "options": LIMIT}
     whole = llama.chat(**asked)
     assert (whole.message.role, whole.message.content, whole.done) == ("assistant", SAID, True)
     lines = list(llama.chat(stream=True, **asked))
     assert "".join(line.message.content or "" for line in lines) == SAID
     last = lines[-1]
     assert [line.done for line in lines] == [False] * (len(lines) - 1) + [True]
-    assert last.done_reason == whole.done_reason == ("stop" if dialect == "replicate" else "length")
-    if dialect != "replicate":  # its streams have no token counts
+    assert last.done_reason == whole.done_reason == ("stop" if api_format == "replicate" else "length")
+    if api_format != "replicate":  # its streams have no token counts
         assert last.eval_count == whole.eval_count == 8
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_generated_text(llama: ollama.Client, dialect: str) -> None:
-    asked: dict[str, Any] = {"model": TARGETS[dialect], "prompt": "hello", "system": "Be brief.", "options": LIMIT}
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_generated_text(llama: ollama.Client, api_format: str) -> None:
+    asked: dict[str, Any] = {"model": TARGETS[api_format], "prompt": "hello", "system": "Be brief.", "options": LIMIT}
     whole = llama.generate(**asked)
     assert (whole.response, whole.done) == (SAID, True)
     lines = list(llama.generate(stream=True, **asked))
@@ -61,9 +61,9 @@ def test_generated_text(llama: ollama.Client, dialect: str) -> None:
     assert lines[-1].done
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini", "ollama"])
-def test_reasoning(llama: ollama.Client, dialect: str) -> None:
-    target = f"thinks-{dialect}/thinker"
+@pytest.mark.parametrize("api_format", ["openai", "anthropic", "gemini", "ollama"])
+def test_reasoning(llama: ollama.Client, api_format: str) -> None:
+    target = f"thinks-{api_format}/thinker"
     for message in (
         llama.chat(model=target, messages=HELLO, think=True).message,
         *[line.message for line in llama.chat(model=target, messages=HELLO, think=True, stream=True)][:1],
@@ -125,9 +125,9 @@ def test_errors(llama: ollama.Client, stream: bool) -> None:
         llama.generate(model=TARGETS["openai"], prompt="a", suffix="b")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("fault", ["cut", "error"])
-def test_a_broken_answer(llama: ollama.Client, dialect: str, fault: str) -> None:
+def test_a_broken_answer(llama: ollama.Client, api_format: str, fault: str) -> None:
     for stream in (True, False):
         with pytest.raises(ollama.ResponseError):
-            chat(llama, stream, f"{fault}-{TARGETS[dialect]}")
+            chat(llama, stream, f"{fault}-{TARGETS[api_format]}")

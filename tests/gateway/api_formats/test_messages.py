@@ -6,11 +6,11 @@ from typing import Any
 import anthropic
 import pytest
 from anthropic.types import MessageParam, ToolParam
+from tests.gateway.api_formats.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
 from tests.gateway.conftest import KEY
-from tests.gateway.dialects.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
 from tests.simulator.on_loopback import SAID, SAID_TO_SO, WAIT_S, closed_early
 
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 WEATHER: ToolParam = {"name": "weather", "description": "Of a city", "input_schema": {"type": "object"}}
@@ -21,10 +21,10 @@ def text_of(message: anthropic.types.Message) -> str:
     return "".join(block.text for block in message.content if block.type == "text")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_text(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
-    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_tokens": 8, "messages": HELLO, "system": "Be brief."}
+def test_text(claude: anthropic.Anthropic, api_format: str, stream: bool) -> None:
+    asked: dict[str, Any] = {"model": TARGETS[api_format], "max_tokens": 8, "messages": HELLO, "system": "Be brief."}
     if stream:
         with claude.messages.stream(**asked) as events:
             assert "".join(events.text_stream) == SAID
@@ -33,17 +33,17 @@ def test_text(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
         message = claude.messages.create(**asked)
     assert text_of(message) == SAID
     assert (message.type, message.role) == ("message", "assistant")
-    assert message.stop_reason == ("end_turn" if dialect == "replicate" else "max_tokens")
-    if dialect != "replicate":  # its streams have no token counts
+    assert message.stop_reason == ("end_turn" if api_format == "replicate" else "max_tokens")
+    if api_format != "replicate":  # its streams have no token counts
         assert message.usage.output_tokens == 8
         assert message.usage.input_tokens > 8
 
 
-@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("api_format", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call_and_its_result(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
-    choice: Any = {"type": "any"} if dialect == "cohere" else {"type": "tool", "name": "weather"}
-    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_tokens": 8, "tools": [WEATHER]}
+def test_a_tool_call_and_its_result(claude: anthropic.Anthropic, api_format: str, stream: bool) -> None:
+    choice: Any = {"type": "any"} if api_format == "cohere" else {"type": "tool", "name": "weather"}
+    asked: dict[str, Any] = {"model": TARGETS[api_format], "max_tokens": 8, "tools": [WEATHER]}
     if stream:
         with claude.messages.stream(messages=HELLO, tool_choice=choice, **asked) as events:
             message = events.get_final_message()
@@ -67,10 +67,10 @@ def test_a_tool_call_and_its_result(claude: anthropic.Anthropic, dialect: str, s
     assert text_of(claude.messages.create(messages=after, **asked)) == SAID_TO_SO
 
 
-@pytest.mark.parametrize("dialect", ["openai", "gemini", "cohere", "ollama"])
+@pytest.mark.parametrize("api_format", ["openai", "gemini", "cohere", "ollama"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_reasoning(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
-    asked: dict[str, Any] = {"model": f"thinks-{dialect}/thinker", "max_tokens": 8, "messages": HELLO}
+def test_reasoning(claude: anthropic.Anthropic, api_format: str, stream: bool) -> None:
+    asked: dict[str, Any] = {"model": f"thinks-{api_format}/thinker", "max_tokens": 8, "messages": HELLO}
     if stream:
         with claude.messages.stream(**asked) as events:
             message = events.get_final_message()
@@ -246,9 +246,9 @@ def test_a_prefilled_answer_needs_a_target_that_continues_it(claude: anthropic.A
     assert received.body["messages"][-1] == {"role": "assistant", "content": "Once", "prefix": True}
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_errors_have_anthropics_types(claude: anthropic.Anthropic, dialect: str) -> None:
-    target = TARGETS[dialect]
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_errors_have_anthropics_types(claude: anthropic.Anthropic, api_format: str) -> None:
+    target = TARGETS[api_format]
     with pytest.raises(anthropic.RateLimitError) as limited:
         claude.messages.create(model=f"limited-{target}", max_tokens=8, messages=HELLO)
     assert limited.value.type == "rate_limit_error"
@@ -273,36 +273,36 @@ def test_unknown_models_and_keys(claude: anthropic.Anthropic, behind: Behind) ->
         assert text_of(bearer.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)) == SAID
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize(("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")])
-def test_a_broken_stream(claude: anthropic.Anthropic, dialect: str, fault: str, words: str) -> None:
+def test_a_broken_stream(claude: anthropic.Anthropic, api_format: str, fault: str, words: str) -> None:
     texts: list[str] = []
     with (
         pytest.raises(anthropic.APIStatusError, match=words),
-        claude.messages.stream(model=f"{fault}-{TARGETS[dialect]}", max_tokens=8, messages=HELLO) as stream,
+        claude.messages.stream(model=f"{fault}-{TARGETS[api_format]}", max_tokens=8, messages=HELLO) as stream,
     ):
         texts.extend(stream.text_stream)
     assert SAID.startswith("".join(texts))
     assert texts
     with pytest.raises(anthropic.InternalServerError):
-        claude.messages.create(model=f"{fault}-{TARGETS[dialect]}", max_tokens=8, messages=HELLO)
+        claude.messages.create(model=f"{fault}-{TARGETS[api_format]}", max_tokens=8, messages=HELLO)
 
 
-@pytest.mark.parametrize("dialect", ["openai", "gemini", "anthropic"])
-def test_concurrent_requests_and_one_closed_early(behind: Behind, dialect: str) -> None:
+@pytest.mark.parametrize("api_format", ["openai", "gemini", "anthropic"])
+def test_concurrent_requests_and_one_closed_early(behind: Behind, api_format: str) -> None:
     async def play() -> list[str]:
         async with anthropic.AsyncAnthropic(
             base_url=behind.origin, api_key=KEY, max_retries=0, timeout=WAIT_S
         ) as client:
 
             async def ask() -> str:
-                asked = client.messages.stream(model=TARGETS[dialect], max_tokens=8, messages=HELLO)
+                asked = client.messages.stream(model=TARGETS[api_format], max_tokens=8, messages=HELLO)
                 async with asked as streamed:
                     return "".join([text async for text in streamed.text_stream])
 
             async with asyncio.TaskGroup() as tasks:
                 asked = [tasks.create_task(ask()) for _ in range(8)]
-            long: Any = {"model": TARGETS[dialect], "max_tokens": 30_000, "messages": HELLO, "stream": True}
+            long: Any = {"model": TARGETS[api_format], "max_tokens": 30_000, "messages": HELLO, "stream": True}
             stream = await client.messages.create(**long)
             identity = stream.response.headers["request-id"]
             await anext(aiter(stream))

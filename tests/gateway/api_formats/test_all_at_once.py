@@ -5,8 +5,8 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from tests.gateway.dialects.conftest import TARGETS, WITH_TOOLS
-from tests.gateway.dialects.test_messages import text_of
+from tests.gateway.api_formats.conftest import TARGETS, WITH_TOOLS
+from tests.gateway.api_formats.test_messages import text_of
 from tests.simulator.on_loopback import SAID_TO_SO
 
 PIXEL = "iVBORw0KGgo="
@@ -52,11 +52,11 @@ MESSAGES: Any = [
 ]
 
 
-@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("api_format", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_anthropics_messages(claude: anthropic.Anthropic, dialect: str, stream: bool) -> None:
+def test_anthropics_messages(claude: anthropic.Anthropic, api_format: str, stream: bool) -> None:
     asked: dict[str, Any] = {
-        "model": TARGETS[dialect],
+        "model": TARGETS[api_format],
         "max_tokens": 8,
         "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
         "messages": MESSAGES,
@@ -87,11 +87,11 @@ CHAT: Any = [
 ]
 
 
-@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("api_format", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_openais_chats(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+def test_openais_chats(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
     asked: dict[str, Any] = {
-        "model": TARGETS[dialect],
+        "model": TARGETS[api_format],
         "max_completion_tokens": 8,
         "messages": CHAT,
         "tools": [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("f", "g")],
@@ -120,11 +120,11 @@ ITEMS: Any = [
 ]
 
 
-@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("api_format", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_openais_responses(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
+def test_openais_responses(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
     asked: dict[str, Any] = {
-        "model": TARGETS[dialect],
+        "model": TARGETS[api_format],
         "max_output_tokens": 8,
         "instructions": "Be brief.",
         "input": ITEMS,

@@ -3,7 +3,7 @@
 import anthropic
 import openai
 import pytest
-from tests.gateway.dialects.conftest import RESUMED, Behind, attempts
+from tests.gateway.api_formats.conftest import RESUMED, Behind, attempts
 from tests.simulator.on_loopback import SAID
 
 ROUTES = [f"{first}-then-{then}" for first, then in RESUMED]

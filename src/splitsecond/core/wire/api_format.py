@@ -1,4 +1,4 @@
-"""Interface of an API format ("dialect" in the code): the types of its client role and of its server role.
+"""Interface of an API format ("api_format" in the code): the types of its client role and of its server role.
 
 A format is a module (or package) with functions for both roles; the catalogue's data name the format of each provider.
 Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error response. Server: `parse_request`

@@ -6,11 +6,11 @@ from typing import Any
 import openai
 import pytest
 from openai.types.responses import FunctionToolParam, Response
+from tests.gateway.api_formats.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
 from tests.gateway.conftest import KEY
-from tests.gateway.dialects.conftest import SECONDS_LEFT, TARGETS, WITH_TOOLS, Behind, attempts
 from tests.simulator.on_loopback import SAID, WAIT_S, closed_early
 
-from splitsecond.core.upstream.target import DIALECTS
+from splitsecond.core.upstream.target import API_FORMATS
 
 WEATHER: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -28,21 +28,23 @@ def asked_for(client: openai.OpenAI, stream: bool, **asked: Any) -> Response:
 
 
 def test_the_librarys_own_accumulation_of_a_stream(gpt: openai.OpenAI) -> None:
-    for dialect in ("openai", "anthropic", "gemini"):
-        with gpt.responses.stream(model=f"thinks-{dialect}/thinker", input="hello", max_output_tokens=8) as events:
+    for api_format in ("openai", "anthropic", "gemini"):
+        with gpt.responses.stream(model=f"thinks-{api_format}/thinker", input="hello", max_output_tokens=8) as events:
             found = events.get_final_response()
         assert found.output_text == "A simulated provider says"
         assert found.status == "completed"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_text(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
-    found = asked_for(gpt, stream, model=TARGETS[dialect], input="hello", instructions="Be brief.", max_output_tokens=8)
+def test_text(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
+    found = asked_for(
+        gpt, stream, model=TARGETS[api_format], input="hello", instructions="Be brief.", max_output_tokens=8
+    )
     assert found.output_text == SAID
     assert found.object == "response"
-    assert found.status == ("completed" if dialect == "replicate" else "incomplete")
-    if dialect != "replicate":  # its streams have no token counts
+    assert found.status == ("completed" if api_format == "replicate" else "incomplete")
+    if api_format != "replicate":  # its streams have no token counts
         assert found.usage is not None
         assert found.usage.output_tokens == 8
         assert found.usage.total_tokens == found.usage.input_tokens + 8
@@ -55,11 +57,11 @@ def test_the_events_of_a_stream(gpt: openai.OpenAI) -> None:
     assert events[-1].type == "response.incomplete"
 
 
-@pytest.mark.parametrize("dialect", WITH_TOOLS)
+@pytest.mark.parametrize("api_format", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call_and_its_result(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
-    choice: Any = "required" if dialect == "cohere" else {"type": "function", "name": "weather"}
-    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_output_tokens": 8, "tools": [WEATHER], "store": False}
+def test_a_tool_call_and_its_result(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
+    choice: Any = "required" if api_format == "cohere" else {"type": "function", "name": "weather"}
+    asked: dict[str, Any] = {"model": TARGETS[api_format], "max_output_tokens": 8, "tools": [WEATHER], "store": False}
     found = asked_for(gpt, stream, input="hello", tool_choice=choice, **asked)
     (call,) = found.output
     assert call.type == "function_call"
@@ -73,10 +75,10 @@ def test_a_tool_call_and_its_result(gpt: openai.OpenAI, dialect: str, stream: bo
     assert asked_for(gpt, stream, input=after, **asked).output_text == SAID
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini", "cohere", "ollama"])
-def test_reasoning(gpt: openai.OpenAI, dialect: str) -> None:
+@pytest.mark.parametrize("api_format", ["openai", "anthropic", "gemini", "cohere", "ollama"])
+def test_reasoning(gpt: openai.OpenAI, api_format: str) -> None:
     for stream in (True, False):
-        found = asked_for(gpt, stream, model=f"thinks-{dialect}/thinker", input="hello", max_output_tokens=8)
+        found = asked_for(gpt, stream, model=f"thinks-{api_format}/thinker", input="hello", max_output_tokens=8)
         thought, said = found.output
         assert thought.type == "reasoning"
         assert [part.text for part in thought.summary] == ["A simulated"]
@@ -141,10 +143,10 @@ PATCH: Any = {
 GROUP: Any = {"type": "namespace", "name": "crm", "description": "Customers", "tools": [WEATHER, PATCH]}
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("api_format", ["openai", "anthropic", "gemini"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_tools_that_chats_do_not_have(gpt: openai.OpenAI, dialect: str, stream: bool) -> None:
-    asked: dict[str, Any] = {"model": TARGETS[dialect], "max_output_tokens": 8, "tools": [PATCH, GROUP]}
+def test_tools_that_chats_do_not_have(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
+    asked: dict[str, Any] = {"model": TARGETS[api_format], "max_output_tokens": 8, "tools": [PATCH, GROUP]}
     for choice, namespace in (({"type": "custom", "name": "apply_patch"}, None), (None, "crm")):
         given = choice or {"type": "custom", "name": "apply_patch", "namespace": "crm"}
         found = asked_for(gpt, stream, input="hello", tool_choice=given, **asked)
@@ -221,9 +223,9 @@ def test_untranslatable_requests_are_refused(gpt: openai.OpenAI, asked: dict[str
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_errors(gpt: openai.OpenAI, dialect: str) -> None:
-    target = TARGETS[dialect]
+@pytest.mark.parametrize("api_format", API_FORMATS)
+def test_errors(gpt: openai.OpenAI, api_format: str) -> None:
+    target = TARGETS[api_format]
     with pytest.raises(openai.RateLimitError) as limited:
         gpt.responses.create(model=f"limited-{target}", input="hello")
     assert limited.value.response.headers["retry-after"] in SECONDS_LEFT
@@ -237,20 +239,20 @@ def test_errors(gpt: openai.OpenAI, dialect: str) -> None:
             gpt.responses.create(model=f"{fault}-{target}", input="hello", max_output_tokens=8)
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic", "responses"])
-def test_concurrent_requests_and_one_closed_early(behind: Behind, dialect: str) -> None:
+@pytest.mark.parametrize("api_format", ["openai", "anthropic", "responses"])
+def test_concurrent_requests_and_one_closed_early(behind: Behind, api_format: str) -> None:
     async def play() -> list[str]:
         async with openai.AsyncOpenAI(
             base_url=f"{behind.origin}/v1", api_key=KEY, max_retries=0, timeout=WAIT_S
         ) as client:
 
             async def ask() -> str:
-                found = await client.responses.create(model=TARGETS[dialect], input="hello", max_output_tokens=8)
+                found = await client.responses.create(model=TARGETS[api_format], input="hello", max_output_tokens=8)
                 return str(found.output_text)
 
             async with asyncio.TaskGroup() as tasks:
                 asked = [tasks.create_task(ask()) for _ in range(8)]
-            long: Any = {"model": TARGETS[dialect], "input": "hello", "max_output_tokens": 30_000, "stream": True}
+            long: Any = {"model": TARGETS[api_format], "input": "hello", "max_output_tokens": 30_000, "stream": True}
             stream = await client.responses.create(**long)
             identity = stream.response.headers["x-request-id"]
             await anext(aiter(stream))
