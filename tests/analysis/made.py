@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings, Instrument
+from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.bench.findings.row_fields import Instrument
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.wording import LINE, Statement
 

@@ -9,7 +9,8 @@ from tests.golden import Golden
 
 from splitsecond.bench.findings.capacity import batches_of, capacity_of, capacity_statements, judge
 from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings, Goodput
+from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.bench.findings.row_fields import Goodput
 from splitsecond.bench.findings.slo import parse_slo
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation

@@ -8,7 +8,7 @@ from tests.analysis.made import MS, asked, failure, in_both_forms, renamed, requ
 from tests.golden import Golden
 
 from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import Goodput
+from splitsecond.bench.findings.row_fields import Goodput
 from splitsecond.bench.findings.statements import statements
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import Statement, full

@@ -7,7 +7,8 @@ from tests.analysis.made import asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
 from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import ConditionFindings, Goodput
+from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.bench.findings.row_fields import Goodput
 from splitsecond.bench.findings.slo import parse_slo
 from splitsecond.bench.findings.statements import verdicts
 from splitsecond.core.timing.uses import USES

@@ -10,7 +10,8 @@ from tests.golden import Golden
 from tests.report.invented import invented_run, priced
 from tests.report.page import Page
 
-from splitsecond.bench.findings.findings import Goodput, Run
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.findings.row_fields import Goodput
 from splitsecond.bench.report.run_page import render_run
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import target_entries

@@ -2,7 +2,8 @@ import msgspec
 import pytest
 from tests.report.invented import invented_run
 
-from splitsecond.bench.findings.findings import Instrument, NodeFindings, Run
+from splitsecond.bench.findings.findings import Run
+from splitsecond.bench.findings.row_fields import Instrument, NodeFindings
 from splitsecond.bench.report import rows
 from splitsecond.bench.report.run_page import render_run
 from splitsecond.core.observation import PacketCounts

@@ -16,9 +16,10 @@ import msgspec
 import numpy as np
 
 from splitsecond.bench.findings.figures import FIGURES, TOTALS, ended, successful
-from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings, NodeFindings
+from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings
 from splitsecond.bench.findings.lateness import instrument_of, ordered_ms
 from splitsecond.bench.findings.row_cost import with_cost
+from splitsecond.bench.findings.row_fields import NodeFindings
 from splitsecond.bench.findings.slo import Slo
 from splitsecond.bench.findings.throughput import per_second
 from splitsecond.bench.findings.validity import CheckInputs, invalid_of_node, invalid_reasons, notes

@@ -9,11 +9,12 @@ docs/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, ad
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from splitsecond.bench.findings.row_fields import RowFields
 from splitsecond.bench.statistics.steady import begin_ns, event_tokens
 from splitsecond.core.catalog.price import MILLION
 from splitsecond.core.clock import NS_PER_MS
@@ -27,9 +28,6 @@ from splitsecond.log.statistics.summary import (
     Summary,
     summary_of,
 )
-
-if TYPE_CHECKING:
-    from splitsecond.bench.findings.findings import ConditionFindings
 
 GROUPS = ("Latency", "Speed after the first token", "System", "Tokens per request")
 """Headings of the lists of all metrics, in order."""
@@ -68,7 +66,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     counts_tokens: bool = False
     main: bool = False
     listed: tuple[str, ...] = ("p50",)
-    applies: Callable[["ConditionFindings"], bool] = lambda row: True
+    applies: Callable[[RowFields], bool] = lambda row: True
     compared: bool = False
     stated: bool = False
 
@@ -112,7 +110,7 @@ class Figure(Struct, frozen=True, kw_only=True):
             return summary_of(sample, higher_is_better=self.higher_is_better)
         return summary_of(sample.values, independent=False)
 
-    def summary(self, row: "ConditionFindings") -> Summary:
+    def summary(self, row: RowFields) -> Summary:
         """Return the distribution that a row of findings holds."""
         found: Summary = getattr(row, self.name)
         return found
@@ -134,18 +132,18 @@ class Total(Struct, frozen=True, kw_only=True):
     unit: str
     definition: str
     group: str = ""
-    of: Callable[["ConditionFindings"], float | None] | None = None
+    of: Callable[[RowFields], float | None] | None = None
     higher_is_better: bool | None = None
     main: bool = False
     compared: bool = False
-    ci95_of: Callable[["ConditionFindings"], Interval] = lambda row: (None, None)
+    ci95_of: Callable[[RowFields], Interval] = lambda row: (None, None)
 
     @property
     def unit_after(self) -> str:
         """The unit to write after a value, with a space before it; "" if the label contains it."""
         return "" if self.unit in self.label else f" {self.unit}"
 
-    def value(self, row: "ConditionFindings") -> float | None:
+    def value(self, row: RowFields) -> float | None:
         """Return the number for one row; None if it is undefined."""
         stored: float | None = getattr(row, self.name)
         return self.of(row) if stored is None and self.of else stored
@@ -392,7 +390,7 @@ TOTALS: dict[str, Total] = {
             unit="",
             group="System",
             definition="TTFT p95 ÷ TTFT p50. 1 is a target that always answers alike.",
-            of=lambda row: _divided(row.ttft_ms.p95, row.ttft_ms.p50),
+            of=lambda row: _divided(FIGURES["ttft_ms"].summary(row).p95, FIGURES["ttft_ms"].summary(row).p50),
             higher_is_better=False,
         ),
         Total(
@@ -414,7 +412,7 @@ TOTALS: dict[str, Total] = {
                 "Rounds of the run, spread over time, whose scatter the intervals include. 0: fewer than five; then "
                 "the intervals describe the measured seconds only."
             ),
-            of=lambda row: row.ttft_ms.rounds,
+            of=lambda row: FIGURES["ttft_ms"].summary(row).rounds,
         ),
         Total(
             name="n_effective",
@@ -425,7 +423,7 @@ TOTALS: dict[str, Total] = {
                 "Number of independent requests that the row's requests are worth for the median of TTFT: fewer than "
                 "were sent if some rounds were slower than others."
             ),
-            of=lambda row: row.ttft_ms.n_effective,
+            of=lambda row: FIGURES["ttft_ms"].summary(row).n_effective,
         ),
         Total(
             name="autocorrelation",
@@ -436,7 +434,7 @@ TOTALS: dict[str, Total] = {
                 "Correlation of the mean TTFT of a round with that of the round before (lag 1); without correlation, "
                 "about −1 divided by the number of rounds. If it is high, the rounds lie too close together."
             ),
-            of=lambda row: row.ttft_ms.autocorrelation,
+            of=lambda row: FIGURES["ttft_ms"].summary(row).autocorrelation,
         ),
         Total(
             name="tokens_per_event",
@@ -515,7 +513,7 @@ TOTALS: dict[str, Total] = {
             label="cost-adjusted TPS",
             unit="tokens/s per USD",
             definition="TPS p50 of one request ÷ cost per million tokens in US dollars.",
-            of=lambda row: _divided(row.tps.p50, row.usd_per_million),
+            of=lambda row: _divided(FIGURES["tps"].summary(row).p50, row.usd_per_million),
             higher_is_better=True,
         ),
         Total(

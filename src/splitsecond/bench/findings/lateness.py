@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splitsecond.bench.findings.findings import Instrument
+from splitsecond.bench.findings.row_fields import Instrument
 from splitsecond.bench.statistics.steady import MeasuredLoad, mean_in_flight
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation

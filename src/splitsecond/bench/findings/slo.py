@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.bench.findings.figures import FIGURES, Figure, ttft_figure
-from splitsecond.bench.findings.findings import Goodput
+from splitsecond.bench.findings.row_fields import Goodput
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import USES

@@ -18,7 +18,8 @@ from splitsecond.bench.findings.figures import (
     main_totals,
     ttft_figure,
 )
-from splitsecond.bench.findings.findings import ConditionFindings, Instrument, NodeFindings, Run
+from splitsecond.bench.findings.findings import ConditionFindings, Run
+from splitsecond.bench.findings.row_fields import Instrument, NodeFindings
 from splitsecond.bench.findings.usable_rows import load_of
 from splitsecond.core.money.cost import price_words, usd, usd_or_free
 from splitsecond.core.pages.figure_cells import (

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from splitsecond.bench.findings.figures import FIGURES, GROUPS, TOTALS
-from splitsecond.bench.findings.findings import ConditionFindings, NodeFindings, Run
+from splitsecond.bench.findings.findings import ConditionFindings, Run
 from splitsecond.bench.findings.recommendation import limit_words
+from splitsecond.bench.findings.row_fields import NodeFindings
 from splitsecond.bench.report import capacity, rows, savings, use_matrix
 from splitsecond.bench.report.definitions import DEFINITIONS
 from splitsecond.bench.report.headline import run_headline

@@ -1,0 +1,122 @@
+"""Fields of a row of findings that are not in the table of figures."""
+
+from msgspec import Struct
+
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.observation import PacketCounts
+from splitsecond.log.statistics.summary import Interval
+
+
+class Goodput(Struct, kw_only=True):
+    """Requests that met every limit, of all requests sent; errors miss. `limits`: {"ttft": 300.0}, times in ms.
+
+    `use`: the named use that the limits belong to, such as "voice", or "". `ci95`: interval of `fraction`, from the
+    scatter between rounds.
+    """
+
+    limits: dict[str, float]
+    use: str = ""
+    met: int
+    sent: int
+    fraction: float
+    per_s: float | None
+    ci95: Interval = (None, None)
+
+
+class Instrument(Struct, kw_only=True):
+    """Error of the instrument itself in one condition, in ms.
+
+    `lag_*`: how long arrived bytes waited until they were read. `lag_p50_ms` is the median over requests of their mean
+    lag; `lag_p99_ms` and `lag_max_ms` are taken from their worst. With `kernel_time`, this lag is not part of the
+    figures; without it, it is. With `packet_time`, each token has the time of its packet. `packets`: what the packet
+    clock has seen; None without one. `first_tokens_merged`: number of first tokens that were read together with later
+    ones and dated back, by at most `first_merged_max_ms`. `sparse`: number of responses that were read sparsely, whose
+    ITL is not known. `last_tokens_merged`: number of last tokens that were read together with later packets, and may
+    have come up to `last_merged_max_ms` earlier. `priority`: the scheduling priorities of the processes that
+    measured. `late_*`: how long after they were due requests were sent. `in_flight`: mean number of requests in flight
+    in the steady window. `runqueue_wait_share`: share of the time in which our process was runnable but not running.
+    `cpu_share`: mean share of a core that each measuring process used. `cpu_ms_per_1000_tokens`: processor time that
+    measuring took; null if there were fewer than 1,000 tokens, or fewer than 1,000 per second of a process.
+    """
+
+    kernel_time: bool
+    packet_time: bool = False
+    packets: PacketCounts | None = None
+    first_tokens_merged: int = 0
+    first_merged_max_ms: float | None = None
+    sparse: int = 0
+    last_tokens_merged: int = 0
+    last_merged_max_ms: float | None = None
+    priority: str = ""
+    lag_p50_ms: float | None = None
+    lag_p99_ms: float | None = None
+    lag_max_ms: float | None = None
+    late_p50_ms: float | None = None
+    late_p99_ms: float | None = None
+    in_flight: float | None = None
+    runqueue_wait_share: float | None = None
+    cpu_share: float | None = None
+    cpu_ms_per_1000_tokens: float | None = None
+    collections: int = 0
+
+
+class NodeFindings(Struct, kw_only=True):
+    """The part of a row that one node sent.
+
+    `requests` counts its measured requests, `errors` those that failed, `ttft_p50_ms` is the median of the others.
+    `clock_offset_ms`: its monotonic clock minus that of the machine that led the run, at the first block, known to
+    `clock_error_ms` in the worst block. `instrument`: its own error. `invalid`: why its part must not be trusted.
+    """
+
+    node: str
+    requests: int
+    errors: int
+    ttft_p50_ms: float | None
+    clock_offset_ms: float | None
+    clock_error_ms: float | None
+    instrument: Instrument
+    invalid: list[str] = []
+
+
+class RowFields(Struct, kw_only=True):
+    """Fields of a row that are not in the table of figures; see `ConditionFindings`."""
+
+    condition: str
+    target: str
+    concurrency: int | None = None
+    rate: float | None = None
+    cache_reuse: bool = False
+    workload: str = ""
+    region: str = ""
+    requests: int
+    errors: int
+    error_kinds: dict[str, int] = {}
+    error_examples: dict[str, str] = {}
+    warmups: int = 0
+    cooldowns: int = 0
+    output_tokens_per_s: float | None = None
+    output_tokens_per_s_ci95: Interval = (None, None)
+    output_tokens_per_s_rounds: dict[int, float] = {}
+    output_tokens_per_s_whole: float | None = None
+    requests_per_s: float | None = None
+    steady_s: float | None = None
+    batching_efficiency: float | None = None
+    goodput: Goodput | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cached_tokens: float | None = None
+    reasoning_tokens: float | None = None
+    tokens_per_event: float | None = None
+    cost_usd: float | None = None
+    cost_estimated: int = 0
+    usd_per_request: float | None = None
+    usd_per_million: float | None = None
+    usd_per_million_output: float | None = None
+    price: Price | None = None
+    token_source: str = ""
+    phases_ms: dict[str, float] = {}
+    server_ms: dict[str, float] = {}
+    instrument: Instrument
+    nodes: list[NodeFindings] = []
+    invalid: list[str] = []
+    notes: list[str] = []
