@@ -395,3 +395,9 @@ def test_without_keys_only_this_machine_may_reach_it(host: str, only_here: bool)
         with pytest.raises(CallerFault, match="without keys"):
             check_reach(settings)
     check_reach(msgspec.structs.replace(read(GOOD, ENVIRONMENT), listen=Listen(host=host)))
+
+
+def test_a_providers_api_format_has_an_older_name() -> None:
+    for field in ("api_format", "dialect"):
+        spec = read(f"providers: {{own: {{base_url: 'http://x', {field}: ollama}}}}", {}).providers["own"]
+        assert spec.api_format == "ollama"

@@ -60,7 +60,14 @@ BaseUrl = Annotated[
 Model = Annotated[str, of_targets(metavar="NAME", help="The model of --base-url.", default="the only one it lists")]
 ApiKeyEnv = Annotated[str, of_targets(metavar="VAR", help="Environment variable with the key of --base-url.")]
 ApiFormat = Annotated[
-    str, of_targets(metavar="FORMAT", help=f"API format of --base-url: {API_FORMATS}.", default="openai")
+    str,
+    of_targets(
+        "--api-format",
+        "--dialect",
+        metavar="FORMAT",
+        help=f"API format of --base-url: {API_FORMATS}.",
+        default="openai",
+    ),
 ]
 OutputTokens = Annotated[int, of_requests(metavar="N", help="Length of the responses in tokens.")]
 Requests = Annotated[int, of_load("-n", "--requests", metavar="N", help="Measured requests per row.")]

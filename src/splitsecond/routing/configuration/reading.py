@@ -213,6 +213,8 @@ def _listen(entry: Any) -> Listen:
 
 
 def _provider(name: str, entry: Any) -> ProviderConfig:
+    if isinstance(entry, dict) and "dialect" in entry:  # another name of the field, in older files
+        entry = {"api_format" if key == "dialect" else key: value for key, value in entry.items()}
     return shaped(f"providers.{name}", {} if entry is None else entry, ProviderConfig)
 
 
