@@ -20,6 +20,10 @@ MARGIN = 2
 class Group(TyperGroup):
     """The `splitsecond` command itself."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments. `--dialect` is an older name of `--api-format`."""
+        return super().parse_args(ctx, [re.sub(r"^--dialect(?==|$)", "--api-format", each) for each in args])
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, which show no types."""
         return [_without_type(each) for each in super().get_params(ctx)]

@@ -62,8 +62,6 @@ ApiKeyEnv = Annotated[str, of_targets(metavar="VAR", help="Environment variable 
 ApiFormat = Annotated[
     str,
     of_targets(
-        "--api-format",
-        "--dialect",
         metavar="FORMAT",
         help=f"API format of --base-url: {API_FORMATS}.",
         default="openai",
