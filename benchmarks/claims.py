@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 import splitsecond as ss
-from splitsecond.bench.money.break_even import break_even
+from splitsecond.benchmark.money.break_even import break_even
 from splitsecond.core import clock
 from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import Chart, LegendEntry, picture

@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from splitsecond.bench.load.worker_pool import WORKER_COMMAND
-from splitsecond.bench.runs.self_check import YARDSTICK, measure_instrument
-from splitsecond.bench.statistics.accuracy import Accuracy
+from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND
+from splitsecond.benchmark.runs.self_check import YARDSTICK, measure_instrument
+from splitsecond.benchmark.statistics.accuracy import Accuracy
 from splitsecond.core import clock
 from splitsecond.core.observation import ArrivalClock
 from splitsecond.core.transport.packets import packet_clock_refusal

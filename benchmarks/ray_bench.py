@@ -23,10 +23,10 @@ import msgspec
 
 from splitsecond.api.benchmarks import bench
 from splitsecond.api.results import compare
-from splitsecond.bench.load.messages import ObservationReport
-from splitsecond.bench.load.nodes import on_our_clock
-from splitsecond.bench.runs.ray_nodes import FASTEST
-from splitsecond.bench.runs.settings import Server
+from splitsecond.benchmark.load.messages import ObservationReport
+from splitsecond.benchmark.load.nodes import on_our_clock
+from splitsecond.benchmark.runs.ray_nodes import FASTEST
+from splitsecond.benchmark.runs.settings import Server
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import level, number
 from splitsecond.log.store.folder import read_observations

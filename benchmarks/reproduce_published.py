@@ -11,10 +11,10 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from splitsecond.bench.findings.findings import ConditionFindings, Run
-from splitsecond.bench.load.plan import PlannedLoad
-from splitsecond.bench.runs.planning import Recorded, bench_job
-from splitsecond.bench.runs.settings import BenchSettings
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.runs.planning import Recorded, bench_job
+from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.cli.commands.demo import PROVIDERS
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.results import Output

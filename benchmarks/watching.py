@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from splitsecond.bench.statistics.control_chart import ControlChart, TimesModel
+from splitsecond.benchmark.statistics.control_chart import ControlChart, TimesModel
 
 Floats = npt.NDArray[np.float64]
 LEVEL_MS = 200.0

@@ -15,8 +15,8 @@ import pytest
 import typer
 from tests.store.test_reference import default_text, type_text
 
-from splitsecond.bench.findings import findings
-from splitsecond.bench.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings import findings
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.cli.app import COMMANDS, app
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.provider import Provider, names, provider

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from splitsecond.api.results import Estimate as Estimate
     from splitsecond.api.results import compare as compare
     from splitsecond.api.results import load as load
-    from splitsecond.bench.runs.settings import Server as Server
+    from splitsecond.benchmark.runs.settings import Server as Server
     from splitsecond.core.catalog.price import Price as Price
     from splitsecond.core.errors import CallerFault as CallerFault
     from splitsecond.core.errors import Fault as Fault
@@ -48,7 +48,7 @@ _EXPORTS = {
     "Price": "core.catalog.price",
     "CallerFault": "core.errors",
     "Fault": "core.errors",
-    "Server": "bench.runs.settings",
+    "Server": "benchmark.runs.settings",
     "Call": "core.service",
     "Reply": "core.service",
     "Service": "core.service",

@@ -16,7 +16,7 @@ from splitsecond.api import benchmarks
 from splitsecond.api.batch import BatchRun
 from splitsecond.api.connection import ChatReply, Connection, Messages
 from splitsecond.api.results import BenchRun, compare, load
-from splitsecond.bench.runs.settings import Server
+from splitsecond.benchmark.runs.settings import Server
 
 __all__ = [
     "BatchRun",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitsecond.bench.statistics.accuracy import ServerTruth, accuracy
+from splitsecond.benchmark.statistics.accuracy import ServerTruth, accuracy
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 

@@ -3,8 +3,8 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.bench.findings.findings import ConditionFindings
-from splitsecond.bench.money.break_even import (
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.money.break_even import (
     break_even,
     break_even_statements,
     break_evens,

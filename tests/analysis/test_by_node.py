@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, S, asked, closed_loop, request
 
-from splitsecond.bench.findings.condition import condition_findings
-from splitsecond.bench.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.condition import condition_findings
+from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.analysis.made import MS, S, asked, failure, request
 
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import CacheSaving, ConditionFindings
-from splitsecond.bench.money.caching import cache_savings
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import CacheSaving, ConditionFindings
+from splitsecond.benchmark.money.caching import cache_savings
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.money.cost import Prices
 from splitsecond.core.observation import Observation

@@ -7,11 +7,11 @@ import pytest
 from tests.analysis.made import closed_loop, failure, in_both_forms, request, row
 from tests.golden import Golden
 
-from splitsecond.bench.findings.capacity import batches_of, capacity_of, capacity_statements, judge
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.bench.findings.row_fields import Goodput
-from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.benchmark.findings.capacity import batches_of, capacity_of, capacity_statements, judge
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.benchmark.findings.row_fields import Goodput
+from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import Statement, full

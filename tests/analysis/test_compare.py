@@ -10,10 +10,10 @@ from tests.analysis.made import MS, asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 from tests.power import repeated
 
-from splitsecond.bench.findings.compare import Comparison, RunData, compare, figure_change, parse_match
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.figures import FIGURES
-from splitsecond.bench.findings.findings import AskedCondition, Run
+from splitsecond.benchmark.findings.compare import Comparison, RunData, compare, figure_change, parse_match
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.figures import FIGURES
+from splitsecond.benchmark.findings.findings import AskedCondition, Run
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import paired

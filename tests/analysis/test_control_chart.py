@@ -9,7 +9,7 @@ from benchmarks.watching import NOISES, Noise, false_drifts, rounds_until_found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.bench.statistics.control_chart import (
+from splitsecond.benchmark.statistics.control_chart import (
     HOURS_KNOWN_AFTER,
     MIN,
     SETTLES,
@@ -17,7 +17,7 @@ from splitsecond.bench.statistics.control_chart import (
     JudgedRound,
     TimesModel,
 )
-from splitsecond.bench.statistics.error_share import RARE, ErrorCount, ErrorShareModel
+from splitsecond.benchmark.statistics.error_share import RARE, ErrorCount, ErrorShareModel
 
 NORMAL = np.random.default_rng(0).standard_normal(2000)
 STEADY = list(100 * np.exp(0.03 * NORMAL[:72]))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.analysis.made import asked, failure, request, row
 
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.row_cost import cost_statements, with_cost
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.row_cost import cost_statements, with_cost
 from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.money.cost import bill, billed, cost_usd, price_words, run_cost_usd, usd

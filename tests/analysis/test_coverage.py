@@ -8,8 +8,8 @@ from benchmarks.coverage import SCATTERS, Scatter, covered, false_reports, found
 from tests.analysis.made import request
 from tests.power import repeated
 
-from splitsecond.bench.findings.compare import compare_figure
-from splitsecond.bench.findings.figures import FIGURES
+from splitsecond.benchmark.findings.compare import compare_figure
+from splitsecond.benchmark.findings.figures import FIGURES
 
 INDEPENDENT, SECONDS, MINUTES, SLOW_MINUTES, QUEUE = SCATTERS[:5]
 

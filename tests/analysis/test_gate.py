@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.analysis.made import asked, renamed, request, row
 from tests.power import repeated
 
-from splitsecond.bench.findings.compare import Comparison, RunData, compare
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import ConditionFindings as Row
-from splitsecond.bench.findings.findings import Run
-from splitsecond.bench.findings.gate import check_changes, parse_equivalence, parse_gate
+from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import ConditionFindings as Row
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.findings.gate import check_changes, parse_equivalence, parse_gate
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import Interval, Summary
 

@@ -3,8 +3,8 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.bench.findings.findings import ConditionFindings
-from splitsecond.bench.findings.load_shape import load_shape_statements, load_shapes
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
 from splitsecond.core.wording import full
 from splitsecond.log.statistics.summary import Summary
 

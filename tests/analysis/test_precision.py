@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import row
 
-from splitsecond.bench.findings.precision import Precision, Unmet, in_words, parse_precision, unmet
+from splitsecond.benchmark.findings.precision import Precision, Unmet, in_words, parse_precision, unmet
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import summary_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitsecond.bench.findings.quality import Quality, Requirements, parse_quality
+from splitsecond.benchmark.findings.quality import Quality, Requirements, parse_quality
 from splitsecond.core.catalog.provider import provider
 from splitsecond.core.errors import CallerFault
 

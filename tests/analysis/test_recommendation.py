@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tests.analysis.made import closed_loop, failure, renamed, request, row
 
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import AskedCondition, Recommendation
-from splitsecond.bench.findings.recommendation import (
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import AskedCondition, Recommendation
+from splitsecond.benchmark.findings.recommendation import (
     evidence_of_log,
     evidence_of_run,
     recommend,

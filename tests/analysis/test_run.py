@@ -3,8 +3,8 @@
 import pytest
 from tests.analysis.made import S, asked, closed_loop, renamed, request, row
 
-from splitsecond.bench.findings.condition import condition_rows, with_batching_efficiency
-from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.benchmark.findings.condition import condition_rows, with_batching_efficiency
+from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.core.timing.instrument import InstrumentReading
 
 

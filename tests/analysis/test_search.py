@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from splitsecond.bench.statistics.search import PRECISION, RATE_PRECISION, Edges, Search, Verdict, edges
+from splitsecond.benchmark.statistics.search import PRECISION, RATE_PRECISION, Edges, Search, Verdict, edges
 
 Server = Callable[[float, bool], Verdict]
 """What comes of a load; whether it is on the way up."""

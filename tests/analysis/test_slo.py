@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.analysis.made import MS, failure, request
 
-from splitsecond.bench.findings.slo import Slo, parse_slo
+from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.uses import USES
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.bench.findings.findings import ConditionFindings
-from splitsecond.bench.runs.answers import speed_and_price
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.runs.answers import speed_and_price
 from splitsecond.core.wording import full
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.production.speed_and_price import (

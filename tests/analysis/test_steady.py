@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analysis.made import MS, S, closed_loop, failure, request
 
-from splitsecond.bench.findings.throughput import per_second
-from splitsecond.bench.statistics.steady import (
+from splitsecond.benchmark.findings.throughput import per_second
+from splitsecond.benchmark.statistics.steady import (
     TimeWindows,
     event_tokens,
     in_flight,

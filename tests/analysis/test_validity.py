@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, S, asked, closed_loop, failure, request
 
-from splitsecond.bench.findings.condition import condition_findings
-from splitsecond.bench.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.bench.findings.lateness import dispatch_late_ns, exposed_lag_ns
-from splitsecond.bench.findings.validity import came_at_once
+from splitsecond.benchmark.findings.condition import condition_findings
+from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.benchmark.findings.lateness import dispatch_late_ns, exposed_lag_ns
+from splitsecond.benchmark.findings.validity import came_at_once
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 

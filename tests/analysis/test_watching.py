@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.bench.findings.findings import ConditionFindings, Run
-from splitsecond.bench.findings.gate import parse_gate
-from splitsecond.bench.findings.watching import RoundNews, WatchHistory, WatchRound
-from splitsecond.bench.statistics.control_chart import MIN
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings.gate import parse_gate
+from splitsecond.benchmark.findings.watching import RoundNews, WatchHistory, WatchRound
+from splitsecond.benchmark.statistics.control_chart import MIN
 from splitsecond.log.statistics.summary import Summary
 
 JITTER = (1.0, 1.03, 0.98, 1.01, 0.96, 1.02, 0.99, 1.04, 0.97, 1.0)

@@ -15,8 +15,8 @@ import splitsecond as ss
 from splitsecond import sync
 from splitsecond.api import benchmarks
 from splitsecond.api.results import Estimate
-from splitsecond.bench.runs.measuring import NoProgress
-from splitsecond.bench.runs.settings import RunSettings
+from splitsecond.benchmark.runs.measuring import NoProgress
+from splitsecond.benchmark.runs.settings import RunSettings
 from splitsecond.core.observation import Observation
 from splitsecond.routing.construction.user_policies import REGISTERED
 from splitsecond.simulator.process import RunningProvider
@@ -315,7 +315,7 @@ def test_functions_that_are_no_policies() -> None:
             ss.policy(function)
 
 
-HEAVY = ("numpy", "msgspec", "asyncio", "rich", "typer", "uvloop", "splitsecond.api", "splitsecond.bench.runs")
+HEAVY = ("numpy", "msgspec", "asyncio", "rich", "typer", "uvloop", "splitsecond.api", "splitsecond.benchmark.runs")
 
 
 @pytest.mark.system

@@ -8,7 +8,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from tests.cli.conftest import Split
 
-from splitsecond.bench.runs.batch import BatchSession
+from splitsecond.benchmark.runs.batch import BatchSession
 from splitsecond.routing.batch.run import BatchOutcome
 from splitsecond.simulator.process import RunningProvider
 

@@ -4,7 +4,7 @@ import pytest
 from tests.cli.conftest import Split
 from tests.cli.peer import Peer, answer
 
-from splitsecond.bench.runs import self_check
+from splitsecond.benchmark.runs import self_check
 from splitsecond.core.transport import packets
 from splitsecond.simulator.process import RunningProvider
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.cli.conftest import Split
 
-from splitsecond.bench.runs.targets import advised
+from splitsecond.benchmark.runs.targets import advised
 from splitsecond.core import clock
 from splitsecond.core.catalog.provider import names, provider
 from splitsecond.core.errors import CallerFault, ProviderFault

@@ -17,8 +17,8 @@ from tests.noon import noon as noon  # a fixture
 from tests.store.records import answered
 from tests.waiting import until
 
-from splitsecond.bench.findings.findings import AskedCondition, Run
-from splitsecond.bench.runs.concluding import RunRequest
+from splitsecond.benchmark.findings.findings import AskedCondition, Run
+from splitsecond.benchmark.runs.concluding import RunRequest
 from splitsecond.core import clock
 from splitsecond.core.observation import FaultRecord
 from splitsecond.log.store.call_record import CallRecord

@@ -19,9 +19,9 @@ from tests.cli.peer import Asked, Peer, answer, stream
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond.bench.findings import condition
-from splitsecond.bench.findings.findings import Run
-from splitsecond.bench.runs import watching
+from splitsecond.benchmark.findings import condition
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.runs import watching
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.log.store.folder import read_observations, read_run

@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from splitsecond.bench.load.worker import main
+from splitsecond.benchmark.load.worker import main
 from splitsecond.core.errors import CallerFault, NetworkFault, ProviderFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call, Service

@@ -6,9 +6,9 @@ from statistics import median
 import pytest
 from tests.waiting import WITHIN_S
 
-from splitsecond.bench.load.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.bench.load.plan import PlannedLoad, make_plan
-from splitsecond.bench.load.workload import Workload
+from splitsecond.benchmark.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading

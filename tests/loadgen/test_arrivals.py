@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.bench.load.arrivals import PATTERNS, Pattern, schedule
+from splitsecond.benchmark.load.arrivals import PATTERNS, Pattern, schedule
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 

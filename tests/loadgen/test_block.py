@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.examples import examples
 
-from splitsecond.bench.load.block import UNANSWERED, RequestBlock, run_block
-from splitsecond.bench.load.workload import Composer, Workload
+from splitsecond.benchmark.load.block import UNANSWERED, RequestBlock, run_block
+from splitsecond.benchmark.load.workload import Composer, Workload
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.core.observation import Observation

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from splitsecond.bench.load.calibration import WHAT_TO_CHECK, Calibrated, calibrate
-from splitsecond.bench.load.workload import Composer, Workload
+from splitsecond.benchmark.load.calibration import WHAT_TO_CHECK, Calibrated, calibrate
+from splitsecond.benchmark.load.workload import Composer, Workload
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.core.service import Call
 from splitsecond.testing.fake_service import FakeService, Script

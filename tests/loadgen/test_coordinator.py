@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.bench.load import worker_pool
-from splitsecond.bench.load.block import RequestBlock
-from splitsecond.bench.load.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.bench.load.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.bench.load.worker_pool import WorkerLost, WorkerPool
-from splitsecond.bench.load.workload import Workload
+from splitsecond.benchmark.load import worker_pool
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.worker_pool import WorkerLost, WorkerPool
+from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy import stats
 
-from splitsecond.bench.load.arrivals import schedule
-from splitsecond.bench.load.block import RequestBlock
-from splitsecond.bench.load.coordinator import PlanResult, RunNote, run_plan
-from splitsecond.bench.load.messages import (
+from splitsecond.benchmark.load.arrivals import schedule
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.benchmark.load.messages import (
     ClockReport,
     Command,
     ObservationReport,
@@ -25,12 +25,12 @@ from splitsecond.bench.load.messages import (
     Report,
     SendBlock,
 )
-from splitsecond.bench.load.nodes import ClockOffset, on_our_clock, shares
-from splitsecond.bench.load.plan import PlannedLoad, make_plan
-from splitsecond.bench.load.worker import LoadWorker
-from splitsecond.bench.load.worker_pool import Pipe, WorkerLost
-from splitsecond.bench.load.workload import Workload
-from splitsecond.bench.statistics.steady import TimeWindows, in_flight, mean_in_flight
+from splitsecond.benchmark.load.nodes import ClockOffset, on_our_clock, shares
+from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.worker import LoadWorker
+from splitsecond.benchmark.load.worker_pool import Pipe, WorkerLost
+from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.statistics.steady import TimeWindows, in_flight, mean_in_flight
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.bench.load.block import RequestBlock
-from splitsecond.bench.load.plan import PlannedLoad, RunPlan, make_plan, slices, without
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan, slices, without
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 

@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
-from splitsecond.bench.load.block import RequestBlock
-from splitsecond.bench.load.messages import (
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.messages import (
     Command,
     Configure,
     ObservationReport,
@@ -14,8 +14,8 @@ from splitsecond.bench.load.messages import (
     SetWorkload,
     TaskEnded,
 )
-from splitsecond.bench.load.worker import LoadWorker
-from splitsecond.bench.load.workload import Workload
+from splitsecond.benchmark.load.worker import LoadWorker
+from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core.observation import Observation
 from splitsecond.core.pacing import Pacer
 from splitsecond.core.service import Service

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from splitsecond.bench.load import priority
+from splitsecond.benchmark.load import priority
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these priorities")
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.worst_case import check_linear, nested, repeated
 
-from splitsecond.bench.load import prompt_files
-from splitsecond.bench.load.prompt_files import PromptFile, parse_prompts, read_prompts
+from splitsecond.benchmark.load import prompt_files
+from splitsecond.benchmark.load.prompt_files import PromptFile, parse_prompts, read_prompts
 from splitsecond.core import json_array
 from splitsecond.core.errors import CallerFault
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from splitsecond.bench.load.block import RequestBlock
-from splitsecond.bench.load.plan import ROUNDS, PlannedLoad, RunPlan, make_plan, rounds_until
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.plan import ROUNDS, PlannedLoad, RunPlan, make_plan, rounds_until
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -7,16 +7,16 @@ import pytest
 from benchmarks.served_engine import ServedEngine
 from msgspec.structs import replace
 
-from splitsecond.bench.findings.capacity import capacity_of
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import AskedCondition, Capacity
-from splitsecond.bench.findings.slo import parse_slo
-from splitsecond.bench.load import search_driver
-from splitsecond.bench.load.block import RequestBlock, run_block
-from splitsecond.bench.load.plan import Condition
-from splitsecond.bench.load.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
-from splitsecond.bench.load.workload import Composer, Workload
-from splitsecond.bench.statistics.search import PRECISION, Search, Verdict
+from splitsecond.benchmark.findings.capacity import capacity_of
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import AskedCondition, Capacity
+from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.load import search_driver
+from splitsecond.benchmark.load.block import RequestBlock, run_block
+from splitsecond.benchmark.load.plan import Condition
+from splitsecond.benchmark.load.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
+from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.statistics.search import PRECISION, Search, Verdict
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault

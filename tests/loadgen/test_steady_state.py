@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.steady_state import Truth, errors, measured, unprepared
 
-from splitsecond.bench.load.plan import ROUNDS, PlannedLoad
+from splitsecond.benchmark.load.plan import ROUNDS, PlannedLoad
 
 
 @pytest.mark.parametrize("requests", [50, 200])

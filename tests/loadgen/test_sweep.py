@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.bench.load.plan import PlannedLoad, make_plan
-from splitsecond.bench.load.sweep import (
+from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.sweep import (
     BUILT_IN,
     NamedWorkload,
     check_workloads,
@@ -14,7 +14,7 @@ from splitsecond.bench.load.sweep import (
     read_workloads,
     swept,
 )
-from splitsecond.bench.load.workload import Workload, WorkloadVariant
+from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
 from splitsecond.core.errors import CallerFault
 
 SWEEP = Workload(

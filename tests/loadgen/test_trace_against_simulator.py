@@ -7,8 +7,8 @@ import pytest
 from tests.quick import QUICK
 
 from splitsecond import sync
-from splitsecond.bench.load.traces import BLOCK_TOKENS
-from splitsecond.bench.runs.settings import Server
+from splitsecond.benchmark.load.traces import BLOCK_TOKENS
+from splitsecond.benchmark.runs.settings import Server
 from splitsecond.simulator.process import run_simulator
 
 BLOCK = 16

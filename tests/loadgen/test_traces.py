@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.worst_case import check_linear, repeated
 
-from splitsecond.bench.load import traces
-from splitsecond.bench.load.traces import Trace, TracedRequest, read_trace
+from splitsecond.benchmark.load import traces
+from splitsecond.benchmark.load.traces import Trace, TracedRequest, read_trace
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 

@@ -12,8 +12,8 @@ import pytest
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond.bench.load.block import RequestBlock
-from splitsecond.bench.load.messages import (
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.messages import (
     Command,
     Configure,
     ObservationReport,
@@ -25,7 +25,7 @@ from splitsecond.bench.load.messages import (
     TaskEnded,
     fault_from_record,
 )
-from splitsecond.bench.load.workload import Workload
+from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core.errors import (
     AllFailed,
     CallerFault,
@@ -88,7 +88,7 @@ def test_a_block_is_reported_request_by_request_then_the_reading_then_its_end() 
 @pytest.mark.system
 def test_a_worker_closes_its_connections_before_it_exits(simulated: RunningProvider) -> None:
     target = TargetSpec(name="t", base_url=simulated.base_url, model=simulated.model)
-    real = (sys.executable, "-W", "always::ResourceWarning", "-m", "splitsecond.bench.load.worker")
+    real = (sys.executable, "-W", "always::ResourceWarning", "-m", "splitsecond.benchmark.load.worker")
     with Process[bytes](real, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         say(process, Configure([target], 1))
         say(process, SetWorkload("t", Workload(run="r", output_tokens=2)))

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.bench.load.prompt_files import parse_prompts
-from splitsecond.bench.load.words import WORDS
-from splitsecond.bench.load.workload import QUESTION, SYSTEM, Composer, Workload
+from splitsecond.benchmark.load.prompt_files import parse_prompts
+from splitsecond.benchmark.load.words import WORDS
+from splitsecond.benchmark.load.workload import QUESTION, SYSTEM, Composer, Workload
 
 
 def composer(shared: str = "", **fields: Any) -> Composer:

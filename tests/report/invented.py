@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import AskedCondition, Run
-from splitsecond.bench.findings.row_cost import with_cost
-from splitsecond.bench.findings.statements import statements
-from splitsecond.bench.money.caching import cache_savings
-from splitsecond.bench.runs.answers import add_answers
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import AskedCondition, Run
+from splitsecond.benchmark.findings.row_cost import with_cost
+from splitsecond.benchmark.findings.statements import statements
+from splitsecond.benchmark.money.caching import cache_savings
+from splitsecond.benchmark.runs.answers import add_answers
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.money.cost import bill

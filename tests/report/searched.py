@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 from tests.analysis.made import closed_loop, failure
 
-from splitsecond.bench.findings.capacity import capacity_of, capacity_statements
-from splitsecond.bench.findings.condition import condition_rows
-from splitsecond.bench.findings.findings import AskedCondition, Run
-from splitsecond.bench.findings.slo import parse_slo
+from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import AskedCondition, Run
+from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import full

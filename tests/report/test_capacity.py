@@ -8,10 +8,10 @@ from tests.report.drawing import texts, tips
 from tests.report.page import Page
 from tests.report.searched import TARGET, searched_run
 
-from splitsecond.bench.report.capacity import remarks, step_rows
-from splitsecond.bench.report.plots import plots_of
-from splitsecond.bench.report.run_page import render_run
-from splitsecond.bench.report.terminal import run_table
+from splitsecond.benchmark.report.capacity import remarks, step_rows
+from splitsecond.benchmark.report.plots import plots_of
+from splitsecond.benchmark.report.run_page import render_run
+from splitsecond.benchmark.report.terminal import run_table
 
 
 def printed(width: int, *, spoilt: bool = False) -> str:

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from tests.analysis.made import request
 
-from splitsecond.bench.report.checkup import TargetCheck, accuracy_table, target_table
-from splitsecond.bench.statistics.accuracy import Accuracy
+from splitsecond.benchmark.report.checkup import TargetCheck, accuracy_table, target_table
+from splitsecond.benchmark.statistics.accuracy import Accuracy
 from splitsecond.core.observation import PacketCounts
 from splitsecond.log.statistics.summary import summary_of
 

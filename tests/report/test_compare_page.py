@@ -9,8 +9,8 @@ from tests.report.drawing import marks, tips
 from tests.report.invented import invented_run
 from tests.report.page import Page
 
-from splitsecond.bench.findings.compare import Comparison, RunData, compare
-from splitsecond.bench.report.compare_page import _changes, render_comparison
+from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
+from splitsecond.benchmark.report.compare_page import _changes, render_comparison
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import Plot
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.bench.report.definitions import DEFINITIONS, METRICS, figures_page
+from splitsecond.benchmark.report.definitions import DEFINITIONS, METRICS, figures_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 

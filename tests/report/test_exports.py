@@ -7,9 +7,9 @@ import pytest
 from tests.golden import Golden
 from tests.report.invented import invented_run
 
-from splitsecond.bench.findings.compare import RunData, compare
-from splitsecond.bench.report.exports import change_records, csv_text, markdown_text, run_records
-from splitsecond.bench.report.terminal import comparison_table, run_table
+from splitsecond.benchmark.findings.compare import RunData, compare
+from splitsecond.benchmark.report.exports import change_records, csv_text, markdown_text, run_records
+from splitsecond.benchmark.report.terminal import comparison_table, run_table
 
 
 def test_csv_has_every_figure_as_a_plain_number() -> None:

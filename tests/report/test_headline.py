@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from tests.report.invented import PROVIDERS, invented_run
 
-from splitsecond.bench.findings.findings import Run
-from splitsecond.bench.report.headline import run_headline
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.report.headline import run_headline
 from splitsecond.core.observation import Observation
 
 GENERALCOMPUTE, GROQ = "generalcompute/llama-3.1-70b-instruct", "groq/llama-3.1-70b-versatile"

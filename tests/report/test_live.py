@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.report.invented import invented_run
 
-from splitsecond.bench.report.live import REFRESH_NS, LiveProgress
+from splitsecond.benchmark.report.live import REFRESH_NS, LiveProgress
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation

@@ -6,8 +6,8 @@ import msgspec
 from tests.report.drawing import marks, texts, tips, xs, ys
 from tests.report.invented import invented_run
 
-from splitsecond.bench.findings.findings import BreakEven, Crossing
-from splitsecond.bench.report.money_plots import break_even, choosing_plots, length
+from splitsecond.benchmark.findings.findings import BreakEven, Crossing
+from splitsecond.benchmark.report.money_plots import break_even, choosing_plots, length
 from splitsecond.core.pages.chart import NARROW, WIDTH
 from splitsecond.log.production.speed_and_price import PricedSpeed, SpeedAndPrice
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.report import with_new_metrics
 
-from splitsecond.bench.findings.findings import Run
+from splitsecond.benchmark.findings.findings import Run
 
 PROGRAM = Path(with_new_metrics.__file__)
 

@@ -6,10 +6,10 @@ import pytest
 from tests.report.drawing import elements, keys, marks, texts, tips, xs, ys
 from tests.report.invented import PROVIDERS, invented_run
 
-from splitsecond.bench.findings.findings import Run
-from splitsecond.bench.report.plot_frame import legends
-from splitsecond.bench.report.plots import plots_of
-from splitsecond.bench.report.series import over_time
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.report.plot_frame import legends
+from splitsecond.benchmark.report.plots import plots_of
+from splitsecond.benchmark.report.series import over_time
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation

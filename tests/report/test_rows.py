@@ -2,10 +2,10 @@ import msgspec
 import pytest
 from tests.report.invented import invented_run
 
-from splitsecond.bench.findings.findings import Run
-from splitsecond.bench.findings.row_fields import Instrument, NodeFindings
-from splitsecond.bench.report import rows
-from splitsecond.bench.report.run_page import render_run
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.findings.row_fields import Instrument, NodeFindings
+from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.core.observation import PacketCounts
 from splitsecond.core.pages import figure_cells
 from splitsecond.log.statistics.summary import Summary

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.bench.findings.findings import CacheSaving, FigureChange, Run
-from splitsecond.bench.report.savings import ChangeCell, saving_rows
+from splitsecond.benchmark.findings.findings import CacheSaving, FigureChange, Run
+from splitsecond.benchmark.report.savings import ChangeCell, saving_rows
 
 
 def wait(**changes: Any) -> FigureChange:

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from splitsecond.bench.findings.findings import Recommendation, TargetRating
-from splitsecond.bench.report.production import speed_table, spending_table
-from splitsecond.bench.report.recommendation import recommendation_table
+from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
+from splitsecond.benchmark.report.production import speed_table, spending_table
+from splitsecond.benchmark.report.recommendation import recommendation_table
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.production.spending import Spending
 from splitsecond.log.statistics.summary import summary_of

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 from tests.report.invented import invented_run, priced
 
-from splitsecond.bench.findings.compare import RunData, compare
-from splitsecond.bench.findings.findings import Run
-from splitsecond.bench.report.terminal import comparison_table, run_table
+from splitsecond.benchmark.findings.compare import RunData, compare
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.report.terminal import comparison_table, run_table
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages import figure_cells

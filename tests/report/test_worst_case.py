@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from tests.worst_case import check_linear, repeated
 
-from splitsecond.bench.findings.gate import parse_equivalence, parse_gate
-from splitsecond.bench.findings.slo import parse_slo
-from splitsecond.bench.report.exports import csv_text, markdown_text
+from splitsecond.benchmark.findings.gate import parse_equivalence, parse_gate
+from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.report.exports import csv_text, markdown_text
 from splitsecond.core.pages.html import contents
 from splitsecond.log.store.foreign import parse_map
 from splitsecond.simulator.recording import _is_kept

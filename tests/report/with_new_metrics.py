@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from splitsecond.bench.findings import figures
+from splitsecond.benchmark.findings import figures
 from splitsecond.core.clock import NS_PER_MS
 
 
@@ -53,12 +53,12 @@ def main(folder: Path) -> None:
     from tests.report.invented import invented_run
 
     from splitsecond.api.results import BenchRun
-    from splitsecond.bench.findings.compare import RunData, compare
-    from splitsecond.bench.findings.findings import Run
-    from splitsecond.bench.findings.gate import parse_gate
-    from splitsecond.bench.report.definitions import figures_page
-    from splitsecond.bench.report.run_page import render_run
-    from splitsecond.bench.report.terminal import comparison_table, run_table
+    from splitsecond.benchmark.findings.compare import RunData, compare
+    from splitsecond.benchmark.findings.findings import Run
+    from splitsecond.benchmark.findings.gate import parse_gate
+    from splitsecond.benchmark.report.definitions import figures_page
+    from splitsecond.benchmark.report.run_page import render_run
+    from splitsecond.benchmark.report.terminal import comparison_table, run_table
 
     run, one_round = invented_run(concurrencies=(1,), requests=20)
     observations = [msgspec.structs.replace(o, round=1 + place % ROUNDS) for place, o in enumerate(one_round)]

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from tests.analysis.made import request
 
-from splitsecond.bench.load.calibration import Calibrated
-from splitsecond.bench.load.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.bench.load.workload import Workload
-from splitsecond.bench.runs.cost_limit import (
+from splitsecond.benchmark.load.calibration import Calibrated
+from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.runs.cost_limit import (
     CostLimit,
     CostMeter,
     CostReached,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.bench.runs.environment import location
+from splitsecond.benchmark.runs.environment import location
 
 
 @pytest.mark.parametrize(

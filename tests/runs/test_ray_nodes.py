@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from tests.ports import free_ports
 from tests.processes import Process
 
-from splitsecond.bench.findings.findings import Run
-from splitsecond.bench.runs import ray_nodes
-from splitsecond.bench.runs.ray_nodes import RayNode, RayPipe, check_nodes, description
-from splitsecond.bench.runs.settings import BenchSettings
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.runs import ray_nodes
+from splitsecond.benchmark.runs.ray_nodes import RayNode, RayPipe, check_nodes, description
+from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store.folder import read_observations, read_readings, read_run
 from splitsecond.simulator.process import RunningProvider

@@ -10,8 +10,8 @@ import pytest
 from msgspec import structs
 from tests.http_server import Received, Response, http_server
 
-from splitsecond.bench.runs.settings import Server
-from splitsecond.bench.runs.targets import resolve, resolve_all
+from splitsecond.benchmark.runs.settings import Server
+from splitsecond.benchmark.runs.targets import resolve, resolve_all
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.upstream.spec import TargetSpec, Timeouts
 

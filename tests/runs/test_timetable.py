@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from splitsecond.bench.runs.watching import due_rounds, sleep_until
+from splitsecond.benchmark.runs.watching import due_rounds, sleep_until
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.testing.virtual_time import START_NS, run_virtual

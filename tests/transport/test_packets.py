@@ -22,7 +22,7 @@ from tests.transport.peers import GET, Peer, Recorder, chunked, stay
 from tests.transport.test_connection import HandLoop, RecordingOwner
 from tests.transport.test_tls import server_side, trust
 
-from splitsecond.bench.runs.settings import RunSettings
+from splitsecond.benchmark.runs.settings import RunSettings
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, NetworkFault
 from splitsecond.core.observation import ArrivalClock, PacketCounts

@@ -11,7 +11,7 @@ from tests.transport.conftest import Run
 from tests.transport.peers import Recorder, chunked
 from tests.transport.test_connection import CHUNKED, RecordingOwner
 
-from splitsecond.bench.runs.settings import RunSettings
+from splitsecond.benchmark.runs.settings import RunSettings
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault

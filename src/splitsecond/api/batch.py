@@ -10,10 +10,10 @@ import msgspec
 from rich.console import Console
 
 from splitsecond.api.connection import expression_of, resolved_settings
-from splitsecond.bench.findings.throughput import BatchThroughput
-from splitsecond.bench.report.live import BatchProgress
-from splitsecond.bench.runs.batch import MAX_IN_FLIGHT, BatchSession
-from splitsecond.bench.runs.settings import Server
+from splitsecond.benchmark.findings.throughput import BatchThroughput
+from splitsecond.benchmark.report.live import BatchProgress
+from splitsecond.benchmark.runs.batch import MAX_IN_FLIGHT, BatchSession
+from splitsecond.benchmark.runs.settings import Server
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.gateway.process.simulation import bind_simulator, simulator, simulator_url
 from splitsecond.routing.router.router import ROUTE

@@ -10,14 +10,14 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from rich.console import Console
 
 from splitsecond.api.results import BenchRun
-from splitsecond.bench.findings.gate import parse_gate
-from splitsecond.bench.load.arrivals import Pattern
-from splitsecond.bench.load.plan import PlannedLoad
-from splitsecond.bench.report.live import LiveProgress
-from splitsecond.bench.runs.cost_limit import CostMeter
-from splitsecond.bench.runs.measuring import Job, Measurement, NoProgress, Progress
-from splitsecond.bench.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
-from splitsecond.bench.runs.settings import (
+from splitsecond.benchmark.findings.gate import parse_gate
+from splitsecond.benchmark.load.arrivals import Pattern
+from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.report.live import LiveProgress
+from splitsecond.benchmark.runs.cost_limit import CostMeter
+from splitsecond.benchmark.runs.measuring import Job, Measurement, NoProgress, Progress
+from splitsecond.benchmark.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
+from splitsecond.benchmark.runs.settings import (
     CONCURRENCY,
     BenchSettings,
     CapacitySettings,
@@ -26,8 +26,8 @@ from splitsecond.bench.runs.settings import (
     WatchSettings,
     at_least_one,
 )
-from splitsecond.bench.runs.targets import in_thread
-from splitsecond.bench.runs.watching import MeasuredRound, Watch, WatchListener
+from splitsecond.benchmark.runs.targets import in_thread
+from splitsecond.benchmark.runs.watching import MeasuredRound, Watch, WatchListener
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import Fault
 from splitsecond.log.store.folder import RunFolder
@@ -41,7 +41,7 @@ LONGEST_WAIT_S = 30 * 24 * 3600
 
 
 class RequestSettings(TypedDict, total=False):
-    """Settings that `bench`, `watch` and `capacity` share; see `splitsecond.bench.runs.settings.RunSettings`."""
+    """Settings that `bench`, `watch` and `capacity` share; see `splitsecond.benchmark.runs.settings.RunSettings`."""
 
     policy_file: Path | None
     config: Path | None

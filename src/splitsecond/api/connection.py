@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import msgspec
 
-from splitsecond.bench.load.measured_call import MeasuredCall
-from splitsecond.bench.runs.settings import Server
-from splitsecond.bench.runs.targets import advised, in_thread, resolve, server_spec
+from splitsecond.benchmark.load.measured_call import MeasuredCall
+from splitsecond.benchmark.runs.settings import Server
+from splitsecond.benchmark.runs.targets import advised, in_thread, resolve, server_spec
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Finish, Token

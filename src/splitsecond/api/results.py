@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from splitsecond.bench.findings.compare import Comparison, RunData
-from splitsecond.bench.findings.compare import compare as compare_runs
-from splitsecond.bench.findings.figures import FIGURES
-from splitsecond.bench.findings.findings import Capacity, ConditionFindings, Run
-from splitsecond.bench.runs.concluding import recompute, run_folder
+from splitsecond.benchmark.findings.compare import Comparison, RunData
+from splitsecond.benchmark.findings.compare import compare as compare_runs
+from splitsecond.benchmark.findings.figures import FIGURES
+from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
+from splitsecond.benchmark.runs.concluding import recompute, run_folder
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, file_faults
 from splitsecond.core.money.cost import cost_usd
@@ -153,7 +153,7 @@ class BenchRun(Mapping[str, Row]):
         """Return the tables that `splitsecond bench` prints."""
         from rich.console import Console
 
-        from splitsecond.bench.report.terminal import run_table
+        from splitsecond.benchmark.report.terminal import run_table
 
         console = Console(width=120, no_color=True)
         with console.capture() as capture:
@@ -215,7 +215,7 @@ class BenchRun(Mapping[str, Row]):
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Write the HTML report and return its path. Raises `CallerFault` if it cannot write."""
-        from splitsecond.bench.report.run_page import render_run
+        from splitsecond.benchmark.report.run_page import render_run
 
         target = Path(path)
         with file_faults(f"cannot write {target}", kind="unwritable_file"):

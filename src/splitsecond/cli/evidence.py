@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.bench.findings.quality import CAPABILITIES, Quality, Requirements, parse_quality
-from splitsecond.bench.findings.recommendation import Evidence, evidence_of_log, evidence_of_run
-from splitsecond.bench.runs.concluding import recompute
+from splitsecond.benchmark.findings.quality import CAPABILITIES, Quality, Requirements, parse_quality
+from splitsecond.benchmark.findings.recommendation import Evidence, evidence_of_log, evidence_of_run
+from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.cli.log_source import LoggedTraffic, speeds
 from splitsecond.cli.option_values import tokens
 from splitsecond.core.catalog.prices import listing

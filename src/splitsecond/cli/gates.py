@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from splitsecond.bench.findings.findings import ConditionFindings
-from splitsecond.bench.findings.gate import Equivalence, Gate, parse_gate
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.gate import Equivalence, Gate, parse_gate
 from splitsecond.core.errors import CallerFault
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond.bench.findings.gate import Gate
-from splitsecond.bench.report.live import LiveProgress
-from splitsecond.bench.runs.measuring import Job, Measurement
+from splitsecond.benchmark.findings.gate import Gate
+from splitsecond.benchmark.report.live import LiveProgress
+from splitsecond.benchmark.runs.measuring import Job, Measurement
 from splitsecond.cli.gates import passed
 from splitsecond.cli.interruption import Interrupted, Interruption
 from splitsecond.cli.results import Output, show

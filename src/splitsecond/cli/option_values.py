@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.bench.load.arrivals import PATTERNS
-from splitsecond.bench.load.plan import PlannedLoad
-from splitsecond.bench.load.sweep import BUILT_IN, NamedWorkload, read_workloads
-from splitsecond.bench.runs.settings import CONCURRENCY, Server
+from splitsecond.benchmark.load.arrivals import PATTERNS
+from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
+from splitsecond.benchmark.runs.settings import CONCURRENCY, Server
 from splitsecond.core import clock
 from splitsecond.core.catalog.ownership import Ownership, machines
 from splitsecond.core.catalog.price import Price

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from splitsecond.bench.runs.planning import Recorded
-    from splitsecond.bench.runs.settings import RunSettings
+    from splitsecond.benchmark.runs.planning import Recorded
+    from splitsecond.benchmark.runs.settings import RunSettings
     from splitsecond.cli.results import Output
 
 PANELS = ("", "Targets", "Limits", "Load", "Requests", "Cost", "Results")
@@ -212,7 +212,7 @@ class RunOptions:
 
         `input_tokens` is the length of a prompt; None: that of the option, or 512.
         """
-        from splitsecond.bench.runs.planning import Recorded
+        from splitsecond.benchmark.runs.planning import Recorded
 
         given = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         given["input_tokens"] = input_tokens or self.input_tokens or 512

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from splitsecond.bench.findings.findings import Run
+from splitsecond.benchmark.findings.findings import Run
 from splitsecond.cli.interruption import discard_output
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
@@ -50,7 +50,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises `CallerFault` if one cannot be written.
         """
-        from splitsecond.bench.report.exports import csv_text, markdown_text
+        from splitsecond.benchmark.report.exports import csv_text, markdown_text
 
         write_json(result, self.json)
         if self.csv:
@@ -120,8 +120,8 @@ def show(
 
     The tables go to `screen`; None: to that of `output`.
     """
-    from splitsecond.bench.report.exports import run_records
-    from splitsecond.bench.report.terminal import run_table
+    from splitsecond.benchmark.report.exports import run_records
+    from splitsecond.benchmark.report.terminal import run_table
 
     files: list[Path] = []
     failed: list[str] = []
@@ -131,13 +131,13 @@ def show(
         output.write(run, lambda: run_records(run), lambda console: run_table(run, console))
         files += [Path(where) for where in (output.json, output.csv, output.markdown) if where not in ("", "-")]
     if output.html:
-        from splitsecond.bench.report.run_page import render_run
+        from splitsecond.benchmark.report.run_page import render_run
 
         with _noting(failed, folder.path / REPORT):
             files.append(folder.write(REPORT, render_run(run, observations).encode()))
     if output.png:
-        from splitsecond.bench.report.plot_frame import legends
-        from splitsecond.bench.report.plots import plots_of
+        from splitsecond.benchmark.report.plot_frame import legends
+        from splitsecond.benchmark.report.plots import plots_of
         from splitsecond.core.pages.png import save_png
 
         with _noting(failed, folder.path):
@@ -157,7 +157,9 @@ def _noting(failed: list[str], where: Path | str) -> Iterator[None]:
     except BrokenPipeError:
         discard_output()
     except OSError as error:
-        from splitsecond.bench.runs.measuring import cannot_write  # imports the load generator: not for each command
+        from splitsecond.benchmark.runs.measuring import (
+            cannot_write,  # imports the load generator: not for each command
+        )
 
         failed.append(cannot_write(where, error))
     except CallerFault as fault:

@@ -6,12 +6,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond.bench.findings.watching import minute
-from splitsecond.bench.report.live import LiveProgress
-from splitsecond.bench.report.terminal import round_lines
-from splitsecond.bench.runs.cost_limit import CostMeter
-from splitsecond.bench.runs.measuring import FolderFailed, cannot_write
-from splitsecond.bench.runs.watching import MeasuredRound, Watch, WatchListener, drifting_for_the_worse
+from splitsecond.benchmark.findings.watching import minute
+from splitsecond.benchmark.report.live import LiveProgress
+from splitsecond.benchmark.report.terminal import round_lines
+from splitsecond.benchmark.runs.cost_limit import CostMeter
+from splitsecond.benchmark.runs.measuring import FolderFailed, cannot_write
+from splitsecond.benchmark.runs.watching import MeasuredRound, Watch, WatchListener, drifting_for_the_worse
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.results import REPORT, Output, write_json
 from splitsecond.core import clock
@@ -93,7 +93,7 @@ class WatchScreen(WatchListener):
             write_json(found, self._output.json)
         if not self._output.html:
             return
-        from splitsecond.bench.report.watch_page import render_watch  # takes a while to import
+        from splitsecond.benchmark.report.watch_page import render_watch  # takes a while to import
 
         unfinished = self._page.with_suffix(".part")
         try:

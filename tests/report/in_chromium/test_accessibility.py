@@ -13,10 +13,10 @@ from tests.report.test_compare_page import comparison
 from tests.report.test_speed_page import speed_page
 from tests.report.test_watch import history
 
-from splitsecond.bench.report.compare_page import render_comparison
-from splitsecond.bench.report.cost_page import render_cost
-from splitsecond.bench.report.run_page import render_run
-from splitsecond.bench.report.watch_page import render_watch
+from splitsecond.benchmark.report.compare_page import render_comparison
+from splitsecond.benchmark.report.cost_page import render_cost
+from splitsecond.benchmark.report.run_page import render_run
+from splitsecond.benchmark.report.watch_page import render_watch
 from splitsecond.log.production.speed_and_price import PricedSpeed, SpeedAndPrice
 
 pytestmark = pytest.mark.system

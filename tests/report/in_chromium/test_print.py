@@ -9,7 +9,7 @@ from tests.gateway.in_chromium.devtools import Page, driven
 from tests.report.invented import PROVIDERS, invented_run
 from tests.report.searched import searched_run
 
-from splitsecond.bench.report.run_page import render_run
+from splitsecond.benchmark.report.run_page import render_run
 
 pytestmark = pytest.mark.system
 

@@ -41,10 +41,10 @@ def batch(
     import uvloop
     from rich.console import Console
 
-    from splitsecond.bench.findings.throughput import BatchThroughput
-    from splitsecond.bench.report.live import BatchProgress
-    from splitsecond.bench.report.terminal import throughput_lines
-    from splitsecond.bench.runs.batch import BatchSession
+    from splitsecond.benchmark.findings.throughput import BatchThroughput
+    from splitsecond.benchmark.report.live import BatchProgress
+    from splitsecond.benchmark.report.terminal import throughput_lines
+    from splitsecond.benchmark.runs.batch import BatchSession
     from splitsecond.cli.interruption import Interruption
     from splitsecond.cli.results import check_json, write_json
     from splitsecond.core.errors import say

@@ -119,8 +119,8 @@ def bench(options: BenchOptions) -> None:
     """
     from contextlib import ExitStack
 
-    from splitsecond.bench.runs.planning import bench_job
-    from splitsecond.bench.runs.settings import INPUT_TOKENS, BenchSettings, too_short_to_cache
+    from splitsecond.benchmark.runs.planning import bench_job
+    from splitsecond.benchmark.runs.settings import INPUT_TOKENS, BenchSettings, too_short_to_cache
     from splitsecond.cli import option_values
     from splitsecond.cli.gates import absolute_gates
     from splitsecond.cli.measuring import measure

@@ -55,8 +55,8 @@ def capacity(options: CapacityOptions) -> None:
     """
     from contextlib import ExitStack
 
-    from splitsecond.bench.runs.planning import capacity_job
-    from splitsecond.bench.runs.settings import CapacitySettings
+    from splitsecond.benchmark.runs.planning import capacity_job
+    from splitsecond.benchmark.runs.settings import CapacitySettings
     from splitsecond.cli import option_values
     from splitsecond.cli.measuring import measure
 

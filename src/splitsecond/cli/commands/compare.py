@@ -50,12 +50,12 @@ def compare(
     splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
     splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
     """
-    from splitsecond.bench.findings.compare import RunData, parse_match
-    from splitsecond.bench.findings.compare import compare as compare_runs
-    from splitsecond.bench.findings.gate import check_changes, parse_equivalence, parse_gate
-    from splitsecond.bench.report.exports import change_records
-    from splitsecond.bench.report.terminal import comparison_table
-    from splitsecond.bench.runs.concluding import recompute
+    from splitsecond.benchmark.findings.compare import RunData, parse_match
+    from splitsecond.benchmark.findings.compare import compare as compare_runs
+    from splitsecond.benchmark.findings.gate import check_changes, parse_equivalence, parse_gate
+    from splitsecond.benchmark.report.exports import change_records
+    from splitsecond.benchmark.report.terminal import comparison_table
+    from splitsecond.benchmark.runs.concluding import recompute
     from splitsecond.cli.gates import concluded
     from splitsecond.cli.results import Output, check_file, write_file
 
@@ -70,7 +70,7 @@ def compare(
     comparison = compare_runs(old, new, match=parse_match(match or (), old, new), figures=judged)
     output.write(comparison, lambda: change_records(comparison), lambda screen: comparison_table(comparison, screen))
     if html:
-        from splitsecond.bench.report.compare_page import render_comparison
+        from splitsecond.benchmark.report.compare_page import render_comparison
 
         write_file(render_comparison(comparison).encode(), html, "--html")
     console = output.screen()

@@ -43,8 +43,8 @@ def cost(
 
     from rich.console import Console
 
-    from splitsecond.bench.report.production import spending_table
-    from splitsecond.bench.report.terminal import print_findings
+    from splitsecond.benchmark.report.production import spending_table
+    from splitsecond.benchmark.report.terminal import print_findings
     from splitsecond.cli.log_source import LoggedTraffic, speeds
     from splitsecond.cli.results import Output, check_file, write_file
     from splitsecond.core.errors import CallerFault
@@ -102,11 +102,11 @@ def cost(
     )  # fmt: skip
     show(output.screen())
     if html:
-        from splitsecond.bench.report.cost_page import render_cost
+        from splitsecond.benchmark.report.cost_page import render_cost
 
         page = render_cost(rows, total, found, full(statements), by=by, period=logged.words, outlook=outlook)
         write_file(page.encode(), html, "--html")
     if png:
-        from splitsecond.bench.report.cost_page import cost_png
+        from splitsecond.benchmark.report.cost_page import cost_png
 
         write_file(cost_png(found), png, "--png")

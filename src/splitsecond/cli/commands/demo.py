@@ -29,9 +29,9 @@ def demo(
     import sys
     from contextlib import ExitStack
 
-    from splitsecond.bench.load.plan import PlannedLoad
-    from splitsecond.bench.runs.planning import Recorded, bench_job
-    from splitsecond.bench.runs.settings import BenchSettings
+    from splitsecond.benchmark.load.plan import PlannedLoad
+    from splitsecond.benchmark.runs.planning import Recorded, bench_job
+    from splitsecond.benchmark.runs.settings import BenchSettings
     from splitsecond.cli.measuring import measure
     from splitsecond.cli.results import Output
     from splitsecond.core.wording import ENGINE, SIMULATED

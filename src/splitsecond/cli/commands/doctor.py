@@ -7,9 +7,9 @@ import typer
 from splitsecond.cli.options import ApiFormat, ApiKeyEnv, BaseUrl, Json, Model, option
 
 if TYPE_CHECKING:
-    from splitsecond.bench.report.checkup import TargetCheck
-    from splitsecond.bench.runs.settings import Server
-    from splitsecond.bench.statistics.accuracy import Accuracy
+    from splitsecond.benchmark.report.checkup import TargetCheck
+    from splitsecond.benchmark.runs.settings import Server
+    from splitsecond.benchmark.statistics.accuracy import Accuracy
     from splitsecond.core.observation import ArrivalClock, Observation
     from splitsecond.core.upstream.spec import TargetSpec
 
@@ -48,8 +48,8 @@ def doctor(
     """
     from rich.console import Console
 
-    from splitsecond.bench.report.checkup import accuracy_table, packet_clock_advice, target_table
-    from splitsecond.bench.runs.settings import RunSettings
+    from splitsecond.benchmark.report.checkup import accuracy_table, packet_clock_advice, target_table
+    from splitsecond.benchmark.runs.settings import RunSettings
     from splitsecond.cli import option_values
     from splitsecond.cli.results import check_json, write_json
     from splitsecond.core.transport.packets import packet_clock_refusal
@@ -94,7 +94,7 @@ def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy
     """Measure the instrument, with the progress on a terminal."""
     from rich.console import Console
 
-    from splitsecond.bench.runs.self_check import measure_instrument
+    from splitsecond.benchmark.runs.self_check import measure_instrument
 
     progress = Console(stderr=True)
     with progress.status("Measuring the instrument") as status:
@@ -110,8 +110,8 @@ def _try_targets(names: list[str], servers: "list[Server]") -> "list[TargetCheck
     import asyncio
     from contextlib import ExitStack
 
-    from splitsecond.bench.report.checkup import TargetCheck
-    from splitsecond.bench.runs.targets import resolve
+    from splitsecond.benchmark.report.checkup import TargetCheck
+    from splitsecond.benchmark.runs.targets import resolve
     from splitsecond.core.errors import CallerFault
 
     found: list[TargetCheck] = []
@@ -134,9 +134,9 @@ async def _try(spec: "TargetSpec") -> "TargetCheck":
 
     import msgspec
 
-    from splitsecond.bench.report.checkup import TargetCheck
-    from splitsecond.bench.runs.self_check import ComparingClient
-    from splitsecond.bench.runs.targets import advised
+    from splitsecond.benchmark.report.checkup import TargetCheck
+    from splitsecond.benchmark.runs.self_check import ComparingClient
+    from splitsecond.benchmark.runs.targets import advised
     from splitsecond.core import clock
     from splitsecond.core.errors import Fault
     from splitsecond.core.service import Call

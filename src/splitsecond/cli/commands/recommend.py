@@ -55,9 +55,9 @@ def recommend(
     from msgspec import to_builtins
     from rich.console import Console
 
-    from splitsecond.bench.findings.recommendation import SCHEMA
-    from splitsecond.bench.findings.recommendation import recommend as recommended
-    from splitsecond.bench.report.recommendation import recommendation_table
+    from splitsecond.benchmark.findings.recommendation import SCHEMA
+    from splitsecond.benchmark.findings.recommendation import recommend as recommended
+    from splitsecond.benchmark.report.recommendation import recommendation_table
     from splitsecond.cli.evidence import evidence_of_folders, logged_evidence, requirements, with_requirements
     from splitsecond.cli.log_source import LoggedTraffic
     from splitsecond.cli.results import Output

@@ -35,10 +35,10 @@ def report(
     """
     from rich.console import Console
 
-    from splitsecond.bench.report.exports import run_records
-    from splitsecond.bench.report.terminal import run_table
-    from splitsecond.bench.runs.concluding import recompute, run_folder
-    from splitsecond.bench.runs.forecasting import forecast_policies
+    from splitsecond.benchmark.report.exports import run_records
+    from splitsecond.benchmark.report.terminal import run_table
+    from splitsecond.benchmark.runs.concluding import recompute, run_folder
+    from splitsecond.benchmark.runs.forecasting import forecast_policies
     from splitsecond.cli.results import Output, show
     from splitsecond.log.store.folder import RunFolder
 

@@ -48,8 +48,8 @@ def speed(
 
     from rich.console import Console
 
-    from splitsecond.bench.report.production import speed_table
-    from splitsecond.bench.report.terminal import print_findings
+    from splitsecond.benchmark.report.production import speed_table
+    from splitsecond.benchmark.report.terminal import print_findings
     from splitsecond.cli.log_source import LoggedTraffic, speeds
     from splitsecond.cli.results import Output, check_file, write_file
     from splitsecond.core.validation import one_of

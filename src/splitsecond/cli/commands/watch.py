@@ -45,10 +45,10 @@ def watch(options: WatchOptions) -> None:
     """
     from contextlib import ExitStack
 
-    from splitsecond.bench.findings.gate import parse_gate
-    from splitsecond.bench.runs.planning import watch_jobs
-    from splitsecond.bench.runs.settings import WatchSettings, at_least_one
-    from splitsecond.bench.runs.watching import Watch
+    from splitsecond.benchmark.findings.gate import parse_gate
+    from splitsecond.benchmark.runs.planning import watch_jobs
+    from splitsecond.benchmark.runs.settings import WatchSettings, at_least_one
+    from splitsecond.benchmark.runs.watching import Watch
     from splitsecond.cli import option_values
     from splitsecond.cli.results import Output, check_json
     from splitsecond.cli.watch_screen import WatchScreen

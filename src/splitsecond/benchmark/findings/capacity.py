@@ -1,0 +1,263 @@
+"""Capacity of a server: the verdict on each step of a search, and the conclusion from all steps, also in sentences.
+
+Each request of a step meets the limits or does not; `proportion` decides whether their share is surely as high as
+required, by the scatter between batches of requests (`batches_of`). The same function judges a row while the search
+runs and when `report` recomputes it, so both agree.
+
+If failures of the server alone decide, the state of the client does not matter; otherwise an INVALID row shows nothing
+about the server. Failures count as independent here, because a server that fails should soon be left alone. A server
+that refuses excess load (429, 503) sheds load and is healthy: this is a miss like any other. If other failures are
+frequent enough to decide, the server broke.
+
+A row that is INVALID only because it is not stationary says something about the server: its queue grows for as long as
+the load lasts. Such a load may fail, but never holds.
+
+The knee is the load beyond which requests only wait for each other. It is the lightest load for which every clearly
+heavier one has little more throughput for its additional load.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from splitsecond.benchmark.findings.figures import ended, ttft_figure
+from splitsecond.benchmark.findings.findings import Capacity, CapacityStep, ConditionFindings
+from splitsecond.benchmark.findings.slo import Slo
+from splitsecond.benchmark.findings.usable_rows import load_of
+from splitsecond.benchmark.findings.validity import NOT_STATIONARY
+from splitsecond.benchmark.statistics.search import Verdict, edges
+from splitsecond.core.grouping import grouped
+from splitsecond.core.money.cost import usd
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import (
+    Statement,
+    counted,
+    counted_as,
+    in_a_line,
+    level,
+    limits,
+    listed,
+    load,
+    number,
+    percent,
+    ratio,
+)
+from splitsecond.log.statistics.proportion import Batches, decided
+from splitsecond.log.statistics.summary import MIN_ROUNDS
+
+SHEDDING = ("http_429", "http_503", "overloaded")
+"""Kinds of errors by which a server, or our own limit on requests in flight, refuses excess load."""
+HEAVIER = 1.25
+"""From this multiple of a load on, throughput should be higher if more is available."""
+SATURATED = 1 / 3
+"""Throughput that grows like this power of the load, or less, is saturated: a quarter more with twice the load."""
+
+Row = ConditionFindings
+
+
+def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool) -> Batches:
+    """Return the measured requests of a step in consecutive batches: its rounds, at least `MIN_ROUNDS` batches.
+
+    Fewer rounds are divided into parts of equal size.
+    """
+    ordered = sorted(ended(observations), key=lambda o: (o.round, o.due_ns or o.start_ns))
+    rounds = grouped(ordered, lambda o: o.round)
+    parts = math.ceil(MIN_ROUNDS / max(len(rounds), 1))
+    batches = [
+        [slo.met_by(o, open_loop=open_loop) for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]]
+        for sent in rounds.values()
+        for part in range(parts)
+    ]
+    batches = [batch for batch in batches if batch]
+    return Batches([sum(batch) for batch in batches], [len(batch) for batch in batches], parts == 1)
+
+
+def judge(row: Row, batches: Batches, share: float) -> Verdict:
+    """Return the verdict on a row: whether at least `share` of its requests met its limits (see `search.Verdict`).
+
+    `batches` are its requests, by `batches_of`.
+    """
+    sent = row.goodput.sent if row.goodput else 0
+    shed = sum(count for kind, count in row.error_kinds.items() if kind in SHEDDING)
+    if decided(sent - row.errors + shed, sent, share) == "below":
+        return "breaks"
+    if decided(sent - row.errors, sent, share) == "below":
+        return "fails"
+    if row.goodput is None or any(not reason.startswith(NOT_STATIONARY) for reason in row.invalid):
+        return "invalid"
+    found = batches.decided(share)
+    if found == "below":
+        return "fails"
+    if row.invalid or row.goodput.met < share * sent:
+        return "undecided"
+    return "holds" if found == "above" else "promising"
+
+
+def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: Slo, share: float) -> Capacity | None:
+    """Return the result of a search whose steps are `rows`, in the order they were tried; None if there are none."""
+    if not rows:
+        return None
+    judged = [_step(row, [o for o in observations if o.condition == row.condition], slo, share) for row in rows]
+    verdicts = {step.load: verdict for step, verdict in judged}
+    known = edges(verdicts)
+    return Capacity(
+        target=rows[0].target,
+        limits=slo.limits,
+        use=slo.use,
+        share=share,
+        open_loop=rows[0].concurrency is None,
+        steps=[step for step, _ in judged],
+        holds=known.holds,
+        ceiling=known.ceiling,
+        why=verdicts[known.ceiling] if known.ceiling is not None else "",
+        undecided=known.undecided,
+        knee=knee_of([row for row in rows if not row.invalid]),
+    )
+
+
+def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float) -> tuple[CapacityStep, Verdict]:
+    missed: Counter[str] = Counter()
+    for o in ended(observations):
+        missed.update(slo.missed_by(o, open_loop=row.concurrency is None) if o.ok else ("errors",))
+    met, sent = (row.goodput.met, row.goodput.sent) if row.goodput else (0, 0)
+    batches = batches_of(observations, slo, open_loop=row.concurrency is None)
+    verdict = judge(row, batches, share)
+    step = CapacityStep(
+        condition=row.condition,
+        load=load_of(row),
+        verdict=verdict,
+        met=met,
+        sent=sent,
+        share_ci98=batches.bounds,
+        missed=dict(missed.most_common()),
+    )
+    return step, verdict
+
+
+def knee_of(rows: Sequence[Row]) -> float | None:
+    """Return the load of the knee (see the module); None if throughput grows with every load."""
+    speeds = {load_of(row): row.output_tokens_per_s for row in rows if row.output_tokens_per_s}
+    for lighter, speed in sorted(speeds.items()):
+        heavier = [(other / lighter, more / speed) for other, more in speeds.items() if other >= HEAVIER * lighter]
+        if heavier and all(growth < times**SATURATED for times, growth in heavier):
+            return lighter
+    return None
+
+
+def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]:
+    """Return the conclusions as statements, the capacity itself first. `rows` are those of its steps."""
+    by_load = {load_of(row): row for row in rows}
+    steps = {step.load: step for step in found.steps}
+    sentences = [
+        Statement(" ".join(_capacity(found, by_load, steps)), "\n".join(_capacity(found, by_load, steps, short=True)))
+    ]
+    if found.ceiling is not None:
+        sentences += _bottleneck(found.why, steps[found.ceiling], by_load[found.ceiling])
+    if found.holds is not None:
+        sentences.append(_at_capacity(by_load[found.holds]))
+    return sentences + _saturation(found, by_load)
+
+
+def _capacity(
+    found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, CapacityStep], *, short: bool = False
+) -> list[str]:
+    """Return the capacity: "a/x handles concurrency 12 with TTFT ≤ 300 ms in 95% of requests (90 of 90), not 13 …"."""
+    of_requests = "" if short else " of requests"
+    target, wanted = found.target, f"with {limits(found.limits)} in {percent(found.share)}{of_requests}"
+    ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
+    unsure = [_with_count(steps[each]) for each in found.undecided]
+    not_beyond = f", not {_with_count(ceiling)}" if ceiling else ""
+    undecided = [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."] if unsure else []
+    if found.holds is not None:
+        heaviest = not unsure and found.ceiling is None
+        limit = "the --to limit" if short else "the heaviest load of this search: use --to for heavier ones"
+        end = f", {limit}" if heaviest else ""
+        handled = f"{load(rows[found.holds], short=short)} {wanted} ({_count(steps[found.holds])})"
+        return [f"{target} handles {handled}{not_beyond}{end}.", *undecided]
+    lightest = min(steps)
+    if found.why == "invalid" and not unsure:
+        return [f"The capacity of {target} is unknown: the figures {level(rows[lightest], short=short)} are INVALID."]
+    if unsure:
+        certain = f"It is not certain that {target} handles any load {wanted}"
+        too_much = f"{_with_count(ceiling)} is too much." if ceiling else ""
+        if short:
+            return [f"{certain}.", *undecided, *([too_much] if too_much else [])]
+        return [f"{certain}; {too_much}" if too_much else f"{certain}.", *undecided]
+    return [f"{target} does not even handle {load(rows[lightest], short=short)} {wanted} ({_count(steps[lightest])})."]
+
+
+def _with_count(step: CapacityStep) -> str:
+    return f"{step.load:g} ({_count(step)})"
+
+
+def _count(step: CapacityStep) -> str:
+    return f"{step.met:,} of {step.sent:,}"
+
+
+def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
+    """Return why there is a ceiling: the limit that is missed most, that the server broke, or that it is unknown."""
+    where, short = level(row).capitalize(), load(row, short=True)
+    if why == "invalid":
+        return [
+            Statement(
+                f"{where} the figures are INVALID, so it is unknown whether that load is handled: {row.invalid[0]}",
+                f"{short} is INVALID: {row.invalid[0]}",
+            )
+        ]
+    if why == "breaks":
+        failed = f"{row.errors:,} of {counted_as(row.requests, 'request', 'requests')} failed"
+        kinds = counted(row.error_kinds)
+        return [
+            Statement(
+                f"{where} the server broke, and the search ended: {failed} ({kinds}).",
+                f"{short}, the server broke: {failed} ({kinds}).",
+            )
+        ]
+    if not step.missed:
+        return []
+    (first, most), *others = step.missed.items()
+    shares = [f"{most:,} of {counted_as(step.sent, 'request', 'requests')} missed {_limit(first)}"]
+    shares += [f"{count:,} missed {_limit(name)}" for name, count in others]
+    bottleneck = f"The bottleneck is {_limit(first)}:"
+    return [Statement(f"{bottleneck} {level(row)}, {listed(shares)}.", in_a_line(f"{bottleneck} at {short}, ", shares))]
+
+
+def _limit(name: str) -> str:
+    return "a response" if name == "errors" else name.upper()
+
+
+def _at_capacity(row: Row) -> Statement:
+    """Return what the server delivers at the heaviest load that holds."""
+    ttft = ttft_figure(open_loop=row.concurrency is None).summary(row)
+    parts = [
+        f"{number(row.output_tokens_per_s)} system tokens/s" if row.output_tokens_per_s else "",
+        f"{number(row.goodput.per_s)} good requests/s" if row.goodput and row.goodput.per_s else "",
+        f"TTFT p95 {number(ttft.p95)} ms" if ttft.p95 is not None else "",
+        f"TPS p50 {number(row.tps.p50)}" if row.tps.p50 is not None else "",
+    ]
+    delivers = ", ".join(filter(None, parts))
+    cost = usd(row.usd_per_million_output) if row.usd_per_million_output is not None else ""
+    return Statement(
+        f"{level(row).capitalize()} it delivers {delivers}{f', {cost} per million output tokens' if cost else ''}.",
+        f"{load(row, short=True)}: {delivers}{f', {cost}/M output' if cost else ''}.",
+    )
+
+
+def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
+    """Return where more load stops to increase throughput, and how much batching increased it until there."""
+    speeds = {at: row.output_tokens_per_s for at, row in rows.items() if row.output_tokens_per_s and not row.invalid}
+    if len(speeds) < 2:
+        return []
+    most = max(speeds, key=lambda at: speeds[at])
+    if found.knee is None:
+        return [
+            Statement(f"System tokens/s grow up to {load(rows[most])}: {number(speeds[most])}{_batching(rows[most])}.")
+        ]
+    knee = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}"
+    beyond = f", {number(speeds[most])} at most" if most > found.knee else ""
+    return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}{beyond}.")]
+
+
+def _batching(row: Row) -> str:
+    gained = row.batching_efficiency if row.concurrency != 1 else None
+    return f", {ratio(gained)} times those of concurrency 1" if gained else ""

@@ -1,0 +1,409 @@
+"""Comparison of two runs, or of several runs on each side: how each figure changed, and whether chance explains it.
+
+Rows are matched by target, load and cache reuse; targets of different names are matched by request, or if each side has
+only one. A side is represented by its rounds (`sample_comparison`). Runs of different days are its rounds where there
+are several, because days differ more than the rounds of one day; one run cannot show how days differ.
+
+All comparisons of a report are corrected together: at most one report in twenty contains a change that is not real.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
+from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
+from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.grouping import grouped
+from splitsecond.core.money.cost import price_words
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import Statement, change, evidence, full, in_a_line, level, listed, load, number
+from splitsecond.log.statistics.sample_comparison import (
+    Blocks,
+    SampleComparison,
+    compare_blocks,
+    compare_samples,
+    holm,
+    untested,
+)
+from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, FigureSample
+
+STATED_PERCENTILES = ("p50", "p95")
+"""A change of one of these gets a sentence; the others repeat it, or rest on few requests."""
+DAY = len("2025-06-01")
+"""Length of the day in the moment at which a run began (RFC 3339)."""
+Match = Mapping[str, str]
+
+
+class RunData(Struct, frozen=True):
+    """A run and its observations. `name`: how the user calls it, such as its folder; "" for its id."""
+
+    run: Run
+    observations: Sequence[Observation]
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name of the run in messages and reports."""
+        return self.name or self.run.id
+
+
+class ConditionChange(Struct, frozen=True, kw_only=True):
+    """Changes of one row. `notes`: what else differs between the runs, or spoils the comparison.
+
+    `before_target`: the target's name before. `totals` are numbers such as the throughput or the errors; only the
+    throughput has a test.
+    """
+
+    target: str
+    before_target: str
+    concurrency: int | None
+    rate: float | None
+    figures: list[FigureChange]
+    totals: list[FigureChange]
+    notes: list[str]
+    cache_reuse: bool = False
+    workload: str = ""
+
+    @property
+    def name(self) -> str:
+        """The target, or both names if they differ."""
+        return self.target if self.target == self.before_target else f"{self.before_target} → {self.target}"
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Changes between two sides, by the folders of their runs, or their ids. `only_before` and `only_after` name rows
+    that the other side lacks. `short_statements`: the statements as lines of a terminal of 100 columns."""
+
+    before: str
+    after: str
+    conditions: list[ConditionChange]
+    only_before: list[str]
+    only_after: list[str]
+    statements: list[str]
+    short_statements: list[str] = []
+
+
+class _Side(Struct, frozen=True):
+    """One row on one side: its findings and its requests in each run. `by_run`: the runs are its rounds."""
+
+    rows: list[ConditionFindings]
+    requests: list[Sequence[Observation]]
+    by_run: bool
+
+    def sample(self, figure: Figure) -> FigureSample:
+        """Return the figure over all runs, its rounds numbered across them."""
+        samples = [figure.sample(each) for each in self.requests]
+        if len(samples) == 1:
+            return samples[0]
+        rounds, first = [], 0
+        for sample in samples:
+            rounds.append(np.full(len(sample.values), first) if self.by_run else sample.rounds + first)
+            first = int(rounds[-1].max(initial=first)) + 1
+        numbers = np.concatenate(rounds)
+        spread = self.by_run or len(np.unique(numbers)) >= MIN_ROUNDS
+        return FigureSample(np.concatenate([s.values for s in samples]), numbers, spread)
+
+    def total(self, total: Total) -> float | None:
+        """Return the mean of the runs, or of a count the sum."""
+        known = [value for each in self.rows if (value := total.value(each)) is not None]
+        return sum(known) / (1 if total.unit == "requests" else len(known)) if known else None
+
+    def throughput(self) -> Blocks:
+        """Return the logarithm of the system throughput of each round; nothing if there are too few for a test."""
+        if self.by_run:
+            rates = [each.output_tokens_per_s or 0.0 for each in self.rows]
+        else:
+            rates = [rate for each in self.rows for rate in each.output_tokens_per_s_rounds.values()]
+        found = {at: math.log(rate) for at, rate in enumerate(rates) if rate > 0}
+        return found if self.by_run or len(found) >= MIN_ROUNDS else {}
+
+
+def compare(
+    before: Sequence[RunData],
+    after: Sequence[RunData],
+    *,
+    match: Match | None = None,
+    figures: Collection[str] = (),
+) -> Comparison:
+    """Compare the runs of two sides, at least one each.
+
+    `match` maps names of targets before to names after. `figures`: names of further figures to compare. Raises
+    `CallerFault` if a run is twice on one side: it would count as further rounds.
+    """
+    for side in (before, after):
+        times = Counter(data.run.id for data in side)
+        if twice := dict.fromkeys(data.label for data in side if times[data.run.id] > 1):
+            raise CallerFault(
+                f"the run {listed(list(twice))} was given twice on one side; each run can count once", kind="bad_run"
+            )
+    match = match_by_itself(before, after) if match is None else match
+    old_side, new_side = _side(before, match), _side(after, {})
+    pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
+    changes = _corrected([_changed(old, new, figures) for old, new in pairs])
+    stated = _statements(changes)
+    return Comparison(
+        before=", ".join(data.label for data in before),
+        after=", ".join(data.label for data in after),
+        conditions=changes,
+        only_before=[row(side.rows[-1]) for place, side in old_side.items() if place not in new_side],
+        only_after=[row(side.rows[-1]) for place, side in new_side.items() if place not in old_side],
+        statements=full(stated),
+        short_statements=[each.short or each.long for each in stated],
+    )
+
+
+def targets_of(side: Iterable[RunData]) -> list[str]:
+    """Return the targets of all runs of a side, each once."""
+    return list(dict.fromkeys(each.target for data in side for each in data.run.conditions))
+
+
+def match_by_itself(before: Sequence[RunData], after: Sequence[RunData]) -> Match:
+    """Return the match of the only target of each side; empty if a side has several."""
+    old, new = targets_of(before), targets_of(after)
+    return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
+
+
+def parse_match(texts: Sequence[str], before: Sequence[RunData], after: Sequence[RunData]) -> Match | None:
+    """Parse pairs ``BEFORE=AFTER`` of target names; None without any. Raises `CallerFault`."""
+    old, new = targets_of(before), targets_of(after)
+    found: dict[str, str] = {}
+    for text in texts:
+        # Names of policies contain "=", so every place to split is tried.
+        splits = [(text[:at].strip(), text[at + 1 :].strip()) for at, c in enumerate(text) if c == "="]
+        pair = next(((a, b) for a, b in splits if a in old and b in new), None)
+        if pair is None:
+            raise CallerFault(
+                f"cannot match {text!r}: expected BEFORE=AFTER with a target of each side",
+                kind="bad_match",
+                hint=f"Targets before: {', '.join(old)}. After: {', '.join(new)}.",
+            )
+        found[pair[0]] = pair[1]
+    return found or None
+
+
+def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
+    found: dict[Place, tuple[list[ConditionFindings], list[Sequence[Observation]]]] = {}
+    taken = set(match.values())
+    for data in runs:
+        observed = grouped(ended(data.observations), lambda o: o.condition)
+        for (target, *place_load), each in by_place(data.run.conditions).items():
+            own = f"{target} (unmatched)" if target in taken else target
+            place: Place = (match.get(target, own), *place_load)  # type: ignore[assignment]
+            rows, requests = found.setdefault(place, ([], []))
+            rows.append(each)
+            requests.append(observed[each.condition])
+    by_run = len({data.run.began[:DAY] for data in runs}) > 1
+    return {place: _Side(rows, requests, by_run) for place, (rows, requests) in found.items()}
+
+
+Compared = tuple[str, str, SampleComparison]
+"""Name, percentile and result."""
+
+
+class _Changed(Struct, frozen=True):
+    """One row on both sides, with its comparisons before they are corrected."""
+
+    old: _Side
+    new: _Side
+    compared: list[Compared]
+
+
+def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
+    open_loop = new.rows[-1].concurrency is None
+    figures = compared_figures(open_loop=open_loop)
+    figures += [figure for name, figure in FIGURES.items() if name in more and figure not in figures]
+    alike = old.rows[-1].token_source == new.rows[-1].token_source
+    compared: list[Compared] = []
+    for figure in figures:
+        for name, found in compare_figure(figure, old.sample(figure), new.sample(figure), paired=False).items():
+            if figure.counts_tokens and not alike:
+                found = untested(found.first, found.second, found.needs)
+            compared.append((figure.name, name, found))
+    throughput = TOTALS["output_tokens_per_s"]
+    totals = old.total(throughput), new.total(throughput)
+    if not open_loop and alike and None not in totals:
+        compared.append(
+            (throughput.name, "", compare_blocks(old.throughput(), new.throughput(), paired=False, percentiles=totals))
+        )
+    return _Changed(old, new, compared)
+
+
+def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:
+    judged = holm({(at, i): c for at, each in enumerate(changed) for i, (_, _, c) in enumerate(each.compared)})
+    return [
+        _condition_change(each, [(f, p, judged[at, i]) for i, (f, p, _) in enumerate(each.compared)])
+        for at, each in enumerate(changed)
+    ]
+
+
+def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionChange:
+    old, new = of.old.rows[-1], of.new.rows[-1]
+    tested = {name: found for name, percentile, found in compared if not percentile}
+    return ConditionChange(
+        target=new.target,
+        before_target=old.target,
+        concurrency=new.concurrency,
+        rate=new.rate,
+        figures=[figure_change(FIGURES[name], p, found) for name, p, found in compared if p],
+        totals=[
+            figure_change(total, "", tested[total.name])
+            if total.name in tested
+            else figure_change(total, "", untested(of.old.total(total), of.new.total(total)))
+            for total in TOTALS.values()
+            if total.compared
+        ],
+        notes=_notes(of.old.rows, of.new.rows),
+        cache_reuse=new.cache_reuse,
+        workload=new.workload,
+    )
+
+
+def compare_figure(
+    figure: Figure, before: FigureSample, after: FigureSample, *, paired: bool
+) -> dict[str, SampleComparison]:
+    """Return the comparison of each percentile of `figure`; nothing if a side has no answers."""
+    if not np.isfinite(before.values).any() or not np.isfinite(after.values).any():
+        return {}
+    places = {name: 1 - q if figure.higher_is_better else q for name, q in PERCENTILES.items()}
+    return compare_samples(before, after, places, paired=paired)
+
+
+def figure_change(metric: Figure | Total, percentile: str, found: SampleComparison) -> FigureChange:
+    """Return a comparison as the change of `metric` from the first sample to the second."""
+    up = found.log_ratio
+    if not found.rounds:
+        up = 0.0 if found.first is None or found.second is None else found.second - found.first
+    better = None if up == 0 or metric.higher_is_better is None else (up > 0) == metric.higher_is_better
+    return FigureChange(
+        figure=metric.name,
+        percentile=percentile,
+        before=found.first,
+        after=found.second,
+        change=None if found.ratio is None else found.ratio - 1,
+        ci95=None if found.ci95 is None else (found.ci95[0] - 1, found.ci95[1] - 1),
+        p_value=found.p_value,
+        real=found.real,
+        better=better,
+        detectable=None if found.detectable is None else found.detectable - 1,
+        error=found.error,
+        freedom=found.freedom,
+        needs=found.needs,
+    )
+
+
+def _notes(old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFindings]) -> list[str]:
+    sides = ("before", old_rows), ("after", new_rows)
+    notes = [f"INVALID in the run {which}: {reason}" for which, rows in sides for c in rows for reason in c.invalid]
+    old, new = old_rows[-1], new_rows[-1]
+    differing = {
+        "source of the token counts": (old.token_source, new.token_source),
+        "clock of the arrivals": tuple(
+            "packets" if c.instrument.packet_time else "kernel" if c.instrument.kernel_time else "client"
+            for c in (old, new)
+        ),
+    }
+    notes += [f"the {what} differs: {a or 'none'}, then {b or 'none'}." for what, (a, b) in differing.items() if a != b]
+    old_price, new_price = (price_words(c.price) for c in (old, new))
+    if old_price and new_price and old_price != new_price:
+        notes.append(f"the price differs: {old_price}, then {new_price}.")
+    for what, a, b in (
+        ("prompts", old.input_tokens, new.input_tokens),
+        ("answers", old.output_tokens, new.output_tokens),
+    ):
+        if a and b and abs(b / a - 1) > 0.05:
+            notes.append(f"the {what} differ in length: {number(a)} tokens, then {number(b)}.")
+    few = [which for which, rows in sides if any(c.requests and not c.ttft_ms.rounds for c in rows)]
+    if few:
+        notes.append(
+            f"the run {listed(few)} has fewer than five rounds: its intervals describe its own seconds only, and "
+            "differences are not tested."
+        )
+    return notes
+
+
+def _stated(changed: ConditionChange) -> list[FigureChange]:
+    """Return the changes of a row that a sentence may state."""
+    open_loop = changed.concurrency is None
+    stated = [figure.under(open_loop=open_loop).name for figure in FIGURES.values() if figure.stated]
+    figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES and f.figure in stated]
+    return figures + [total for total in changed.totals if total.p_value is not None]
+
+
+def _real(changed: ConditionChange) -> list[Statement]:
+    """Return a statement for each real change of a figure that is stated."""
+    return [
+        Statement(
+            f"{changed.name} {level(changed)}: {label} went from {_value(f.before)} to "
+            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, f.p_value)}, for the {better}.",
+            f"{changed.name} {level(changed, short=True)}: {label} {_value(f.before)} → "
+            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, short=True)}, {better}.",
+        )
+        for f in _stated(changed)
+        if f.real and (metric := FIGURES.get(f.figure) or TOTALS[f.figure])
+        for label in [f"{metric.label} {f.percentile}".rstrip()]
+        for better in ["better" if f.better else "worse"]
+    ]
+
+
+def _value(value: float | None) -> str:
+    return "beyond what was answered" if value is None else number(value)
+
+
+def _statements(changes: Sequence[ConditionChange]) -> list[Statement]:
+    """Return the real changes row by row, then one sentence for each load with the rows that did not change.
+
+    The latter states the smallest change of TTFT p50 that the comparison could have seen in each row.
+    """
+    real = [(changed, _real(changed)) for changed in changes]
+    same = grouped((changed for changed, found in real if not found), level)
+    return [each for _, found in real for each in found] + [_unchanged(alike) for alike in same.values()]
+
+
+def _unchanged(alike: Sequence[ConditionChange]) -> Statement:
+    """Return which rows of one load did not change, and which changes would have been seen."""
+    rows = [f"{c.name}{' (not tested: too few requests or rounds)' if _not_tested(c) else ''}" for c in alike]
+    short = [f"{c.name}{' (not tested)' if _not_tested(c) else ''}" for c in alike]
+    seen = _could_see(alike)
+    return Statement(
+        f"{level(alike[0]).capitalize()}, no change beyond chance: {listed(rows)}."
+        + "".join(
+            f" A change of {label} p50 by {listed(sizes)} would have been seen." for label, sizes in seen.items()
+        ),
+        "\n".join(
+            [
+                in_a_line(f"{load(alike[0], short=True)}, no change beyond chance: ", short),
+                *(in_a_line(f"Smallest change of {label} p50 that would show: ", s) for label, s in seen.items()),
+            ]
+        ),
+    )
+
+
+def _first_p50(changed: ConditionChange) -> FigureChange | None:
+    return next((f for f in _stated(changed) if f.percentile == "p50"), None)
+
+
+def _not_tested(changed: ConditionChange) -> bool:
+    found = _first_p50(changed)
+    return found is None or (not found.detectable and found.p_value is None)
+
+
+def _could_see(alike: Sequence[ConditionChange]) -> dict[str, list[str]]:
+    """Return the smallest changes that would have been seen in the rows, by figure: mostly TTFT."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for row_change in alike:
+        first = _first_p50(row_change)
+        if first is not None and first.detectable:
+            size = change(first.detectable).removeprefix("+")
+            found[FIGURES[first.figure].label].append(f"{size} ({row_change.name})" if len(alike) > 1 else size)
+    return found
+
+
+def change_evidence(f: FigureChange, p_value: float | None = None, *, short: bool = False) -> str:
+    """Format a change with its interval, for the findings and the gates: " (+20%, 95% interval +15% to +25%)"."""
+    moved = "" if f.change is None else change(f.change)
+    return evidence(moved, f.ci95 and (change(f.ci95[0]), change(f.ci95[1])), p_value, short=short)

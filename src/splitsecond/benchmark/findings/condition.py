@@ -1,0 +1,271 @@
+"""Rows of findings from the observations of a run.
+
+Figures are taken from measured requests; one that failed counts as slower than all others. A request that the user
+cancelled is neither an error nor a success: it counts as load while it was in flight, and nowhere else. A row whose
+requests all failed has empty figures.
+
+The percentiles of a row that several nodes sent are those of all requests together, never averages. The part of each
+node has its number of requests and the quality of its measurements.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ended, successful
+from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.benchmark.findings.lateness import instrument_of, ordered_ms
+from splitsecond.benchmark.findings.row_cost import with_cost
+from splitsecond.benchmark.findings.row_fields import NodeFindings
+from splitsecond.benchmark.findings.slo import Slo
+from splitsecond.benchmark.findings.throughput import per_second
+from splitsecond.benchmark.findings.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
+from splitsecond.benchmark.statistics.steady import (
+    TimeWindows,
+    begin_ns,
+    ended_in,
+    in_flight,
+    measured_load,
+    tokens_in,
+)
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.grouping import grouped
+from splitsecond.core.money.cost import S_PER_HOUR, Prices
+from splitsecond.core.observation import LOAD_ROLES, Observation
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.timing.server_times import duration_ns, step_name
+from splitsecond.log.statistics.summary import Floats, percentile, ratio_interval
+
+MAX_EFFICIENCY = 1.1
+"""Most batching efficiency, divided by the concurrency. The bound is 1; the rest is allowed for chance."""
+
+
+def condition_findings(
+    asked: AskedCondition,
+    observations: Sequence[Observation],
+    readings: Sequence[InstrumentReading],
+    slo: Slo | None = None,
+    prices: Prices | None = None,
+) -> ConditionFindings:
+    """Return the row of `asked`, from its own observations and readings.
+
+    Observations with another role than measured, warm-up or cool-down count for the cost only. `batching_efficiency`
+    needs other rows and stays None here.
+    """
+    sent = [o for o in observations if o.role in LOAD_ROLES]
+    stayed = [o for o in sent if o.outcome != "cancelled"]
+    measured = ended(sent)
+    ok = successful(measured)
+    load = measured_load(sent, asked.concurrency, readings)
+    ended_per_s = per_second(ended_in(stayed, load.steady), load.steady.length_ns)
+    error_kinds, error_examples = failures_by_kind(measured)
+
+    findings = ConditionFindings(
+        condition=asked.condition,
+        target=asked.target,
+        concurrency=asked.concurrency,
+        rate=asked.rate,
+        cache_reuse=asked.cache_reuse,
+        workload=asked.workload,
+        region=asked.region,
+        requests=len(measured),
+        errors=sum(error_kinds.values()),
+        error_kinds=error_kinds,
+        error_examples=error_examples,
+        warmups=sum(o.role == "warmup" for o in sent),
+        cooldowns=sum(o.role == "cooldown" for o in sent),
+        output_tokens_per_s=per_second(tokens_in(sent, load.steady), load.steady.length_ns),
+        **throughput_by_round(sent, measured, load.steady),
+        output_tokens_per_s_whole=per_second(tokens_in(sent, load.whole), load.whole.length_ns),
+        requests_per_s=per_second(ended_in([o for o in stayed if o.ok], load.steady), load.steady.length_ns),
+        steady_s=load.steady.length_ns / NS_PER_S or None,
+        goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop) if slo else None,
+        input_tokens=_mean([o.input_tokens for o in ok]),
+        output_tokens=_mean([o.output_tokens for o in ok]),
+        cached_tokens=_mean([o.cached_tokens for o in ok]),
+        reasoning_tokens=_mean([o.reasoning_tokens for o in ok]),
+        tokens_per_event=tokens_per_event(ok),
+        token_source=", ".join(sorted({o.token_source for o in ok if o.token_source})),
+        phases_ms=phases_ms(ok),
+        server_ms=server_ms(ok),
+        instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
+        **{name: figure.summarise(measured) for name, figure in FIGURES.items()},
+    )
+    inputs = CheckInputs(
+        asked=asked,
+        findings=findings,
+        measured=measured,
+        answered=ok,
+        load=load,
+        readings=readings,
+        cancelled=sum(o.role == "measured" and o.outcome == "cancelled" for o in sent),
+    )
+    nodes = node_findings(inputs, sent)
+    of_nodes = [f"the part of node {each.node} is INVALID: {reason}" for each in nodes for reason in each.invalid]
+    findings = msgspec.structs.replace(
+        findings, nodes=nodes, invalid=invalid_reasons(inputs), notes=[*notes(inputs), *of_nodes]
+    )
+    return with_cost(findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR)
+
+
+def node_findings(inputs: CheckInputs, sent: Sequence[Observation]) -> list[NodeFindings]:
+    """Return the part of each node, by its name; nothing for a row of one machine. `sent`: the load of the row."""
+    names = {o.node for o in sent} | {reading.node for reading in inputs.readings}
+    return [_part(name, inputs, [o for o in sent if o.node == name]) for name in sorted(names - {""})]
+
+
+def _part(name: str, inputs: CheckInputs, sent: Sequence[Observation]) -> NodeFindings:
+    load = inputs.load
+    if sent:
+        load = msgspec.structs.replace(load, curve=in_flight(sent, open_loop=inputs.asked.open_loop))
+    own = msgspec.structs.replace(
+        inputs,
+        measured=[o for o in inputs.measured if o.node == name],
+        answered=[o for o in inputs.answered if o.node == name],
+        readings=[reading for reading in inputs.readings if reading.node == name],
+        load=load,
+    )
+    ttft_ms = ordered_ms([o.ttft_ns for o in own.answered if o.ttft_ns is not None])
+    return NodeFindings(
+        node=name,
+        requests=len(own.measured),
+        errors=len(own.measured) - len(own.answered),
+        ttft_p50_ms=percentile(ttft_ms, 0.5) if len(ttft_ms) else None,
+        clock_offset_ms=own.readings[0].clock_offset_ns / NS_PER_MS if own.readings else None,
+        clock_error_ms=max((reading.clock_error_ns / NS_PER_MS for reading in own.readings), default=None),
+        instrument=instrument_of(own.measured, own.readings, load, tokens_in(sent, load.whole)),
+        invalid=invalid_of_node(own),
+    )
+
+
+def throughput_by_round(
+    sent: Sequence[Observation], measured: Sequence[Observation], steady: TimeWindows
+) -> dict[str, Any]:
+    """Return the system tokens/s of each round and the 95% interval of their mean, as fields of a row.
+
+    A steady window belongs to the round during which it has its middle.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for o in measured:
+        first, last = spans.get(o.round, (begin_ns(o), o.end_ns))
+        spans[o.round] = min(first, begin_ns(o)), max(last, o.end_ns)
+    amounts: dict[int, tuple[float, float]] = {}
+    for number, (first, last) in spans.items():
+        middle = (steady.begin + steady.end) // 2
+        inside = (middle >= first) & (middle <= last)
+        windows = TimeWindows(steady.begin[inside], steady.end[inside])
+        if number and windows.length_ns:
+            own = [o for o in sent if o.end_ns >= windows.begin[0] and begin_ns(o) <= windows.end[-1]]
+            amounts[number] = tokens_in(own, windows), windows.length_ns / NS_PER_S
+    tokens, seconds = (np.array([pair[i] for pair in amounts.values()]) for i in (0, 1))
+    return {
+        "output_tokens_per_s_ci95": ratio_interval(tokens, seconds),
+        "output_tokens_per_s_rounds": {number: amount / s for number, (amount, s) in amounts.items()},
+    }
+
+
+def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the number of failures by kind, most frequent first, and one message of each kind."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for o in measured:
+        if o.outcome == "failed":
+            kind = o.fault.kind if o.fault else "unknown"
+            counts[kind] += 1
+            examples.setdefault(kind, o.fault.message if o.fault else "")
+    return dict(counts.most_common()), {kind: text for kind, text in examples.items() if text}
+
+
+def tokens_per_event(ok: Sequence[Observation]) -> float | None:
+    """Return the streamed tokens per content event."""
+    known = [(n, len(o.token_at)) for o in ok if (n := o.streamed_tokens) is not None and o.token_at]
+    events = sum(events for _, events in known)
+    return sum(n for n, _ in known) / events if events else None
+
+
+def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
+    """Return the mean time of each phase of a request, in ms; together they add up to connecting plus E2E.
+
+    On a reused connection, connecting takes 0. "network" is the round-trip time of the connection, missing if it is
+    unknown; "provider" is the rest of the TTFT; "streaming" runs from the first token to the last.
+    """
+    streamed = [o for o in ok if o.ttft_ns is not None and o.e2e_ns is not None]
+    if not streamed:
+        return {}
+    ttft = _floats([o.ttft_ns for o in streamed])
+    network = np.minimum(_floats([o.rtt_ns or 0 for o in streamed]), ttft)
+    phases = {
+        "dns": _floats([o.dns_ns for o in streamed]),
+        "tcp": _floats([o.tcp_ns for o in streamed]),
+        "tls": _floats([o.tls_ns for o in streamed]),
+        "network": network,
+        "provider": ttft - network,
+        "streaming": _floats([o.e2e_ns for o in streamed]) - ttft,
+    }
+    if all(o.rtt_ns is None for o in streamed):
+        del phases["network"]
+    return {name: float(took.mean()) / NS_PER_MS for name, took in phases.items()}
+
+
+def server_ms(ok: Sequence[Observation]) -> dict[str, float]:
+    """Return the median of each duration that servers report, in ms, by the server's own names without the unit."""
+    reported: defaultdict[str, list[float]] = defaultdict(list)
+    for o in ok:
+        for name, value in o.server_timings.items():
+            if (took_ns := duration_ns(name, value)) is not None:
+                reported[step_name(name)].append(took_ns / NS_PER_MS)
+    return {name: float(np.median(values)) for name, values in reported.items()}
+
+
+def _floats(values: Sequence[int | None]) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+def _mean(values: Sequence[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def condition_rows(
+    asked: Sequence[AskedCondition],
+    observations: Sequence[Observation],
+    readings: Sequence[InstrumentReading],
+    *,
+    slo: Slo | None = None,
+    prices: Prices | None = None,
+) -> list[ConditionFindings]:
+    """Return a row for each condition of `asked`, in that order, also if it has no observations.
+
+    Observations and readings of other conditions are ignored. Targets in `prices` get their cost.
+    """
+    observed = grouped(observations, lambda o: o.condition)
+    read = grouped(readings, lambda reading: reading.condition)
+    rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices) for a in asked]
+    computed = [total for total in TOTALS.values() if total.of]
+    return [
+        msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})
+        for row in with_batching_efficiency(rows)
+    ]
+
+
+def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
+    """Return the rows with each target's system throughput divided by its own at concurrency 1, if both are known.
+
+    No server gives more than the concurrency times as many tokens. A ratio slightly above it is chance and counts as
+    the concurrency; above `MAX_EFFICIENCY` times it, one of the two rows is wrong, and the ratio stays None.
+    """
+    alone = {
+        (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s for row in rows if row.concurrency == 1
+    }
+    return [
+        msgspec.structs.replace(row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency))
+        if row.concurrency is not None
+        and row.output_tokens_per_s is not None
+        and (one := alone.get((row.target, row.cache_reuse, row.workload)))
+        and row.output_tokens_per_s <= MAX_EFFICIENCY * row.concurrency * one
+        else row
+        for row in rows
+    ]

@@ -1,0 +1,570 @@
+"""Figures of a run: the one table that defines every metric.
+
+`run.json`, the tables on the terminal and in the HTML report, `compare`, `--fail-if`, the data frame and
+docs/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry:
+
+- A `Figure` is taken from each request; a row of findings holds its distribution (`Summary`).
+- A `Total` is one number of a row, such as its throughput. With `of` it is computed from the row; without, it is a
+  field of `findings.RowFields` that other modules fill.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.benchmark.findings.row_fields import RowFields
+from splitsecond.benchmark.statistics.steady import begin_ns, event_tokens
+from splitsecond.core.catalog.price import MILLION
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
+from splitsecond.log.statistics.summary import (
+    MIN_ROUNDS,
+    FigureSample,
+    Floats,
+    Interval,
+    Summary,
+    summary_of,
+)
+
+GROUPS = ("Latency", "Speed after the first token", "System", "Tokens per request")
+"""Headings of the lists of all metrics, in order."""
+MAX_TOKENS = 1 << 20
+"""Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
+ONE_TOKEN_PER_EVENT = 1.05
+"""Up to this many tokens per event, a stream counts as one token at a time, and ITL per token equals ITL."""
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One figure of a request.
+
+    `name` is its key in run.json, `label` and `unit` are for people. `of` returns its value for one request (None:
+    undefined) or, for gaps within a request, an array of values; `scale` divides them to give `unit`. With
+    `higher_is_better`, percentiles run from the fast end. `from_due` names the figure that replaces this one in an
+    open loop, where time counts from the moment a request was due.
+
+    A failed request counts as slower than all others, unless `answered_only`. `counts_tokens`: it depends on how tokens
+    are counted, so it is compared only between rows with the same source of counts.
+
+    `main`: shown in the first table (p50 and p95). `listed`: percentiles shown under "All metrics". `applies`: rows
+    for which it differs from simpler figures. `compared`: part of `compare`; `stated`: a change gets a sentence.
+    """
+
+    name: str
+    label: str
+    unit: str
+    group: str
+    definition: str
+    of: Callable[[Observation], float | Floats | None]
+    scale: int = 1
+    higher_is_better: bool = False
+    from_due: str = ""
+    per_request: bool = True
+    answered_only: bool = False
+    counts_tokens: bool = False
+    main: bool = False
+    listed: tuple[str, ...] = ("p50",)
+    applies: Callable[[RowFields], bool] = lambda row: True
+    compared: bool = False
+    stated: bool = False
+
+    @property
+    def unit_after(self) -> str:
+        """The unit to write after a value, with a space before it."""
+        return f" {self.unit}"
+
+    def value(self, observation: Observation) -> Any:
+        """Return the figure of one request in `unit`; None if it is undefined."""
+        value = self.of(observation)
+        return None if value is None else value / self.scale
+
+    def sample(self, requests: Sequence[Observation]) -> FigureSample:
+        """Return the figure of `requests` (see `ended`), in `unit`; those that succeeded without it are left out.
+
+        Gaps within a request are those of the answers.
+        """
+        if self.answered_only or not self.per_request:
+            requests = [o for o in requests if o.ok]
+        failed = -np.inf if self.higher_is_better else np.inf
+        found = [(o.round, value) for o in requests if (value := self.of(o) if o.ok else failed) is not None]
+        numbers = np.array([number for number, _ in found], dtype=np.int64)
+        if self.per_request:
+            values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
+        else:
+            values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
+            rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
+        values = values / self.scale
+        spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
+        return FigureSample(values, rounds, spread)
+
+    def summarise(self, requests: Sequence[Observation]) -> Summary:
+        """Return the distribution over `requests` (see `ended`).
+
+        Gaps within a request get no intervals: a slow step of the server delays all of its streams at once, so the
+        number of gaps says nothing about the error of a percentile.
+        """
+        sample = self.sample(requests)
+        if self.per_request:
+            return summary_of(sample, higher_is_better=self.higher_is_better)
+        return summary_of(sample.values, independent=False)
+
+    def summary(self, row: RowFields) -> Summary:
+        """Return the distribution that a row of findings holds."""
+        found: Summary = getattr(row, self.name)
+        return found
+
+    def under(self, *, open_loop: bool) -> "Figure":
+        """Return the figure to show under that kind of load: itself, or the one that counts from due."""
+        return FIGURES[self.from_due] if open_loop and self.from_due else self
+
+
+class Total(Struct, frozen=True, kw_only=True):
+    """One number of a row: `name` is its key in run.json. `unit` also selects the number format.
+
+    `main`: a column of the first table. `group`: where it stands under "All metrics"; "": nowhere. `compared`: part of
+    `compare`. `ci95_of` returns its 95% interval, if it has one.
+    """
+
+    name: str
+    label: str
+    unit: str
+    definition: str
+    group: str = ""
+    of: Callable[[RowFields], float | None] | None = None
+    higher_is_better: bool | None = None
+    main: bool = False
+    compared: bool = False
+    ci95_of: Callable[[RowFields], Interval] = lambda row: (None, None)
+
+    @property
+    def unit_after(self) -> str:
+        """The unit to write after a value, with a space before it; "" if the label contains it."""
+        return "" if self.unit in self.label else f" {self.unit}"
+
+    def value(self, row: RowFields) -> float | None:
+        """Return the number for one row; None if it is undefined."""
+        stored: float | None = getattr(row, self.name)
+        return self.of(row) if stored is None and self.of else stored
+
+
+def _gaps(o: Observation) -> Floats:
+    return np.diff(np.array([] if o.sparse else o.token_at, dtype=np.float64))
+
+
+def _gaps_per_token(o: Observation) -> Floats:
+    if o.sparse:
+        return _gaps(o)
+    tokens = np.maximum(event_tokens(o)[1:].round(), 1.0)
+    if tokens.sum() > MAX_TOKENS:
+        return _gaps(o)
+    return np.repeat(_gaps(o) / tokens, tokens.astype(np.int64))
+
+
+def _agent_ns(o: Observation) -> float | None:
+    ttft, tpot = o.ttft_ns, o.tpot_ns
+    return None if ttft is None or tpot is None else AGENT_STEPS * (ttft + AGENT_STEP_TOKENS * tpot)
+
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        Figure(
+            name="ttft_ms",
+            label="TTFT",
+            unit="ms",
+            group="Latency",
+            definition=(
+                "Time to first token: from the first byte of the request on a ready connection to the arrival of the "
+                "first token."
+            ),
+            of=lambda o: o.ttft_ns,
+            scale=NS_PER_MS,
+            from_due="ttft_due_ms",
+            main=True,
+            listed=("p99",),
+            compared=True,
+            stated=True,
+        ),
+        Figure(
+            name="ttft_cold_ms",
+            label="TTFT cold",
+            unit="ms",
+            group="Latency",
+            definition="TTFT plus the time for DNS, TCP and TLS, which is 0 on a reused connection.",
+            of=lambda o: o.ttft_cold_ns,
+            scale=NS_PER_MS,
+        ),
+        Figure(
+            name="ttft_due_ms",
+            label="TTFT from due",
+            unit="ms",
+            group="Latency",
+            definition=(
+                "TTFT counted from the moment the schedule planned the request, so waiting in our client is included."
+            ),
+            of=lambda o: o.ttft_due_ns,
+            scale=NS_PER_MS,
+        ),
+        Figure(
+            name="first_answer_ms",
+            label="time to first answer",
+            unit="ms",
+            group="Latency",
+            definition="From the first byte of the request to the first token that is not reasoning.",
+            of=lambda o: o.first_answer_after_ns,
+            scale=NS_PER_MS,
+        ),
+        Figure(
+            name="tps",
+            label="TPS",
+            unit="tokens/s",
+            group="Speed after the first token",
+            definition=(
+                "Tokens per second of one request after its first token: (N − n1) / (last token − first token), with "
+                "N the output tokens and n1 those in the first event. Undefined below two tokens, or when all arrived "
+                "at once. p95 is the slow tail: 95% of requests were at least this fast."
+            ),
+            of=lambda o: o.tps,
+            higher_is_better=True,
+            counts_tokens=True,
+            main=True,
+            listed=(),
+            compared=True,
+            stated=True,
+        ),
+        Figure(
+            name="tpot_ms",
+            label="TPOT",
+            unit="ms",
+            group="Speed after the first token",
+            definition="Time per output token: 1/TPS.",
+            of=lambda o: o.tpot_ns,
+            scale=NS_PER_MS,
+            counts_tokens=True,
+        ),
+        Figure(
+            name="itl_ms",
+            label="ITL",
+            unit="ms",
+            group="Speed after the first token",
+            definition=(
+                "Inter-token latency: the gaps between events that carry content, of all requests together. The gaps "
+                "of one answer depend on each other, so ITL has no confidence interval. Answers that were read "
+                "sparsely are left out."
+            ),
+            of=_gaps,
+            scale=NS_PER_MS,
+            per_request=False,
+            listed=("p50", "p95", "p99"),
+        ),
+        Figure(
+            name="itl_per_token_ms",
+            label="ITL per token",
+            unit="ms",
+            group="Speed after the first token",
+            definition=(
+                "ITL with each gap divided by the tokens of the event that ended it: k tokens count as k gaps, each "
+                "1/k as long. k comes from the provider's running count, otherwise from the event's share of the "
+                "characters, otherwise it is 1."
+            ),
+            of=_gaps_per_token,
+            scale=NS_PER_MS,
+            per_request=False,
+            listed=("p50", "p95"),
+            applies=lambda row: (row.tokens_per_event or 1.0) > ONE_TOKEN_PER_EVENT,
+        ),
+        Figure(
+            name="e2e_ms",
+            label="E2E",
+            unit="ms",
+            group="Latency",
+            definition="End to end: from the first byte of the request to the last token.",
+            of=lambda o: o.e2e_ns,
+            scale=NS_PER_MS,
+            from_due="response_ms",
+            listed=("p50", "p95"),
+            compared=True,
+            stated=True,
+        ),
+        Figure(
+            name="response_ms",
+            label="response time",
+            unit="ms",
+            group="Latency",
+            definition="E2E counted from the moment the request was due.",
+            of=lambda o: o.response_ns,
+            scale=NS_PER_MS,
+            listed=("p95",),
+        ),
+        Figure(
+            name="agent_ms",
+            label="agent time",
+            unit="ms",
+            group="Latency",
+            definition=(
+                f"Time of an agent that makes {AGENT_STEPS} calls in sequence, each of {AGENT_STEP_TOKENS} output "
+                f"tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ TPS) of one request. The time of its tools "
+                "comes on top."
+            ),
+            of=_agent_ns,
+            scale=NS_PER_MS,
+            counts_tokens=True,
+        ),
+        Figure(
+            name="total_tps",
+            label="total TPS",
+            unit="tokens/s",
+            group="Speed after the first token",
+            definition=(
+                "Output tokens divided by the whole time from the arrival of the call to its end, connecting and "
+                "waiting included; successful requests only."
+            ),
+            of=lambda o: o.total_tps,
+            higher_is_better=True,
+            answered_only=True,
+            counts_tokens=True,
+            compared=True,
+        ),
+    )
+}
+"""Figures of requests, by name."""
+
+
+def _divided(value: float | None, by: float | None) -> float | None:
+    return value / by if value is not None and by else None
+
+
+TOTALS: dict[str, Total] = {
+    total.name: total
+    for total in (
+        Total(
+            name="output_tokens_per_s",
+            label="system tokens/s",
+            unit="tokens/s",
+            definition=(
+                "Output tokens of all requests together that arrived in the steady window (while the concurrency was "
+                "at its target), divided by its length."
+            ),
+            higher_is_better=True,
+            main=True,
+            compared=True,
+            ci95_of=lambda row: row.output_tokens_per_s_ci95,
+        ),
+        Total(
+            name="output_tokens_per_s_whole",
+            label="system tokens/s, whole run",
+            unit="tokens/s",
+            group="System",
+            definition="System tokens/s from the first request sent to the last token.",
+            higher_is_better=True,
+        ),
+        Total(
+            name="requests_per_s",
+            label="requests/s",
+            unit="requests/s",
+            group="System",
+            definition="Successful requests per second, from the first request sent to the last token.",
+            higher_is_better=True,
+            compared=True,
+        ),
+        Total(
+            name="steady_s",
+            label="steady window, s",
+            unit="s",
+            group="System",
+            definition="Length of the steady window: the time during which the load was at its target.",
+        ),
+        Total(
+            name="batching_efficiency",
+            label="batching efficiency",
+            unit="",
+            group="System",
+            definition="System tokens/s at this concurrency divided by that at concurrency 1.",
+            higher_is_better=True,
+        ),
+        Total(
+            name="consistency",
+            label="consistency",
+            unit="",
+            group="System",
+            definition="TTFT p95 ÷ TTFT p50. 1 is a target that always answers alike.",
+            of=lambda row: _divided(FIGURES["ttft_ms"].summary(row).p95, FIGURES["ttft_ms"].summary(row).p50),
+            higher_is_better=False,
+        ),
+        Total(
+            name="goodput_share",
+            label="goodput",
+            unit="share",
+            group="System",
+            definition="Requests that met every limit, of all requests sent; errors miss.",
+            of=lambda row: row.goodput.fraction if row.goodput else None,
+            higher_is_better=True,
+            ci95_of=lambda row: row.goodput.ci95 if row.goodput else (None, None),
+        ),
+        Total(
+            name="rounds",
+            label="rounds",
+            unit="",
+            group="System",
+            definition=(
+                "Rounds of the run, spread over time, whose scatter the intervals include. 0: fewer than five; then "
+                "the intervals describe the measured seconds only."
+            ),
+            of=lambda row: FIGURES["ttft_ms"].summary(row).rounds,
+        ),
+        Total(
+            name="n_effective",
+            label="effective n",
+            unit="",
+            group="System",
+            definition=(
+                "Number of independent requests that the row's requests are worth for the median of TTFT: fewer than "
+                "were sent if some rounds were slower than others."
+            ),
+            of=lambda row: FIGURES["ttft_ms"].summary(row).n_effective,
+        ),
+        Total(
+            name="autocorrelation",
+            label="autocorrelation",
+            unit="",
+            group="System",
+            definition=(
+                "Correlation of the mean TTFT of a round with that of the round before (lag 1); without correlation, "
+                "about −1 divided by the number of rounds. If it is high, the rounds lie too close together."
+            ),
+            of=lambda row: FIGURES["ttft_ms"].summary(row).autocorrelation,
+        ),
+        Total(
+            name="tokens_per_event",
+            label="tokens per event",
+            unit="",
+            group="Speed after the first token",
+            definition="Streamed output tokens per event that carries content.",
+        ),
+        Total(
+            name="input_tokens",
+            label="input",
+            unit="tokens",
+            group="Tokens per request",
+            definition="Mean input tokens of a successful request.",
+        ),
+        Total(
+            name="cached_tokens",
+            label="cached input",
+            unit="tokens",
+            group="Tokens per request",
+            definition="Mean input tokens that came from the provider's prompt cache, as the provider reports them.",
+        ),
+        Total(
+            name="output_tokens",
+            label="output",
+            unit="tokens",
+            group="Tokens per request",
+            definition="Mean output tokens of a successful request, reasoning included.",
+        ),
+        Total(
+            name="reasoning_tokens",
+            label="reasoning",
+            unit="tokens",
+            group="Tokens per request",
+            definition="Mean output tokens that were reasoning, as the provider reports them.",
+        ),
+        Total(
+            name="cost_usd",
+            label="cost of the row",
+            unit="USD",
+            definition="Cost of everything that was sent for the row: warm-ups, failures and losers of races included.",
+            higher_is_better=False,
+        ),
+        Total(
+            name="usd_per_request",
+            label="cost per request",
+            unit="USD",
+            definition="Cost of the measured requests, failed ones included, divided by the successful ones.",
+            higher_is_better=False,
+        ),
+        Total(
+            name="usd_per_million",
+            label="cost per million tokens",
+            unit="USD",
+            definition="Cost of the measured requests per million of their tokens, input and output in their own mix.",
+            higher_is_better=False,
+            compared=True,
+        ),
+        Total(
+            name="usd_per_million_output",
+            label="cost per million output tokens",
+            unit="USD",
+            definition="Cost of the measured requests per million output tokens.",
+            higher_is_better=False,
+        ),
+        Total(
+            name="tokens_per_usd",
+            label="tokens per dollar",
+            unit="tokens",
+            definition="Output tokens for one US dollar, input included: 1,000,000 ÷ cost per million output tokens.",
+            of=lambda row: _divided(MILLION, row.usd_per_million_output),
+            higher_is_better=True,
+        ),
+        Total(
+            name="cost_adjusted_tps",
+            label="cost-adjusted TPS",
+            unit="tokens/s per USD",
+            definition="TPS p50 of one request ÷ cost per million tokens in US dollars.",
+            of=lambda row: _divided(FIGURES["tps"].summary(row).p50, row.usd_per_million),
+            higher_is_better=True,
+        ),
+        Total(
+            name="errors",
+            label="errors",
+            unit="requests",
+            definition="Measured requests that failed.",
+            higher_is_better=False,
+            compared=True,
+        ),
+        Total(name="requests", label="requests", unit="requests", definition="Measured requests that were sent."),
+    )
+}
+"""Numbers of a row, by name."""
+
+
+def main_figures() -> list[Figure]:
+    """Return the figures of the first table."""
+    return [figure for figure in FIGURES.values() if figure.main]
+
+
+def main_totals() -> list[Total]:
+    """Return the numbers of the first table."""
+    return [total for total in TOTALS.values() if total.main]
+
+
+def compared_figures(*, open_loop: bool) -> list[Figure]:
+    """Return the figures to compare between runs. An open loop has those from due as well, each before its plain one.
+
+    In a closed loop a request is due when it leaves.
+    """
+    found: list[Figure] = []
+    for figure in FIGURES.values():
+        if figure.compared:
+            found += [figure.under(open_loop=True), figure] if open_loop and figure.from_due else [figure]
+    return found
+
+
+def ttft_figure(*, open_loop: bool) -> Figure:
+    """Return the TTFT to judge by: in an open loop from when the request was due, so that no waiting is left out."""
+    return FIGURES["ttft_ms"].under(open_loop=open_loop)
+
+
+def successful(observations: Iterable[Observation]) -> list[Observation]:
+    """Return the measured requests that were answered completely."""
+    return [o for o in observations if o.role == "measured" and o.ok]
+
+
+def ended(observations: Iterable[Observation]) -> list[Observation]:
+    """Return the measured requests that were answered or failed, in the order in which they were sent.
+
+    Figures are taken from these. Requests that the user cancelled are not among them.
+    """
+    return sorted((o for o in observations if o.role == "measured" and o.outcome != "cancelled"), key=begin_ns)

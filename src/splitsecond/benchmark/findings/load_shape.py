@@ -1,0 +1,114 @@
+"""How a target changes with load: the drop of each figure, queueing, the knee and the sweet spot.
+
+From the lightest concurrency to each heavier one, TTFT p50 and TPS p50 change by a share. Consistency is TTFT p95 ÷
+p50: 1 is a target that always answers alike. If TTFT p95 grows and p50 does not, most requests are served as before and
+a few wait in a queue (General Compute, "LLM Token Generation Speed", June 2025). Here that is stated if the consistency
+grows to `QUEUEING` times its value at the lightest load, and the interval of p95 lies above its old interval; without
+intervals, it is only possible.
+
+The knee is that of `capacity`: the lightest load for which every clearly heavier one has little more throughput. The
+sweet spot is the load with the highest power, system tokens/s ÷ E2E p50 (Kleinrock, "Power and deterministic rules of
+thumb for probabilistic problems in computer communications", 1979): beyond it, waiting grows faster than throughput. If
+that is the heaviest load, the run has not reached the sweet spot.
+
+Intervals of a change combine the ends of both intervals, so they are wider than 95%.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from splitsecond.benchmark.findings.capacity import knee_of
+from splitsecond.benchmark.findings.figures import TOTALS
+from splitsecond.benchmark.findings.findings import ConditionFindings, LoadShape, LoadStep, ShareOfChange
+from splitsecond.benchmark.findings.usable_rows import rows_by_target
+from splitsecond.core.wording import Statement, change, number
+from splitsecond.log.statistics.summary import Summary
+
+QUEUEING = 1.5
+MIN_LEVELS = 3
+"""Least number of loads for a knee and a sweet spot."""
+
+
+def load_shapes(rows: Sequence[ConditionFindings]) -> list[LoadShape]:
+    """Return the shape of each target that was measured at two concurrencies or more."""
+    return [_shape(levels) for levels in rows_by_target(rows) if len(levels) > 1 and levels[0].concurrency is not None]
+
+
+def _shape(levels: Sequence[ConditionFindings]) -> LoadShape:
+    first, *heavier = levels
+    power = {
+        row.concurrency: row.output_tokens_per_s / row.e2e_ms.p50
+        for row in levels
+        if row.output_tokens_per_s and row.e2e_ms.p50
+    }
+    best = max(power, key=lambda load: power[load], default=None)
+    enough = len(levels) >= MIN_LEVELS
+    return LoadShape(
+        target=first.target,
+        rows=[row.condition for row in levels],
+        lightest=first.concurrency or 0,
+        steps=[_step(first, row) for row in heavier],
+        knee=knee_of(levels) if enough else None,
+        sweet_spot=best if enough and len(power) == len(levels) and best != levels[-1].concurrency else None,
+    )
+
+
+def _step(first: ConditionFindings, row: ConditionFindings) -> LoadStep:
+    return LoadStep(
+        concurrency=row.concurrency or 0,
+        ttft=_change(first.ttft_ms, row.ttft_ms, "p50"),
+        ttft_p95=_change(first.ttft_ms, row.ttft_ms, "p95"),
+        tps=_change(first.tps, row.tps, "p50"),
+        queueing=_queueing(first, row),
+    )
+
+
+def _change(first: Summary, then: Summary, percentile: str) -> ShareOfChange | None:
+    before, after = getattr(first, percentile), getattr(then, percentile)
+    if not before or after is None:
+        return None
+    (low_before, high_before), (low, high) = (each.interval(percentile) for each in (first, then))
+    return ShareOfChange(
+        change=after / before - 1,
+        low=low / high_before - 1 if low is not None and high_before else None,
+        high=high / low_before - 1 if high is not None and low_before else None,
+    )
+
+
+def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
+    """Return whether the tail of TTFT grows more than its median: "yes", "unsure" or "no"."""
+    before, after = (TOTALS["consistency"].value(each) for each in (first, row))
+    if before is None or after is None or after < QUEUEING * before:
+        return "no"
+    tail = _change(first.ttft_ms, row.ttft_ms, "p95")
+    return "yes" if tail and tail.low is not None and tail.low > 0 else "unsure"
+
+
+def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
+    """Return the drop of each target: to its heaviest load, where requests queue, knee and sweet spot."""
+    return [Statement(" ".join(_sentences(each)), "\n".join(_sentences(each, short=True))) for each in found]
+
+
+def _sentences(shape: LoadShape, *, short: bool = False) -> Iterator[str]:
+    last = shape.steps[-1]
+    moved = [f"{label} {_words(each)}" for label, each in (("TTFT p50", last.ttft), ("TPS p50", last.tps)) if each]
+    if moved:
+        where = f"c={shape.lightest}" if short else f"From concurrency {shape.lightest}"
+        yield f"{where} to {last.concurrency}, {shape.target}: {', '.join(moved)}."
+    queued = next((step for step in shape.steps if step.queueing != "no"), None)
+    if queued is not None and queued.ttft_p95 and queued.ttft:
+        yield (
+            f"Requests {'perhaps ' if queued.queueing == 'unsure' else ''}queue from concurrency {queued.concurrency} "
+            f"on: TTFT p95 {_words(queued.ttft_p95)}, p50 {change(queued.ttft.change)}."
+        )
+    if shape.sweet_spot is not None:
+        yield f"The sweet spot is concurrency {shape.sweet_spot}: beyond it, waiting grows faster than throughput."
+    if shape.knee is not None:
+        yield (
+            f"The knee is concurrency {number(shape.knee)}: from there on, twice the load gives less than a quarter "
+            "more throughput."
+        )
+
+
+def _words(found: ShareOfChange) -> str:
+    between = "" if found.low is None or found.high is None else f" ({change(found.low)} to {change(found.high)})"
+    return change(found.change) + between

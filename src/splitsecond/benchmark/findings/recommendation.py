@@ -1,0 +1,327 @@
+"""Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
+
+Each use has a limit and a figure that ranks (`core.timing.uses`). A target meets the limit if the whole 95% interval of
+its percentile does, and perhaps meets it if only the percentile itself does. A target whose percentile misses the
+limit does not meet it, even if a part of the interval does; the reason says so. A target with more than one failed
+request in twenty does not meet it either. Among the targets that meet the limit, or if none surely does, those that
+perhaps do, the best and the cheapest are named, with a policy that chooses among all of them by their current state.
+
+A run has a target under several loads. It is judged and ranked at its lightest load, because the ranking figures are
+those of one request; `up_to` is the heaviest load up to which every load meets the limit. For a batch nobody waits:
+each target is ranked at the load at which a dollar buys most tokens; among loads at which it buys about as many, at
+the one with the highest throughput.
+
+In a log, targets have prompts and answers of different lengths, so their prices are compared at the mix of input and
+output of all of them. A log has no figure of an agent for each request. There it is computed from the medians of TTFT
+and TPS, and its interval from the ends of theirs, which is wider than 95%.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
+from splitsecond.benchmark.findings.findings import ConditionFindings, Recommendation, TargetRating
+from splitsecond.benchmark.findings.slo import limited
+from splitsecond.benchmark.findings.statements import MISSES
+from splitsecond.benchmark.findings.usable_rows import rows_by_target
+from splitsecond.core.catalog.price import MILLION
+from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS, USES, Use
+from splitsecond.core.wording import Statement, change, counted_as, listed, load, number, percent
+from splitsecond.log.production.speed import ProductionSpeed
+from splitsecond.log.statistics.summary import Interval, Summary
+
+SCHEMA = "splitsecond.recommend/2"
+Keeps = Literal["yes", "unsure", "no"]
+SAME_VALUE = 0.98
+"""Share of the most tokens per dollar that counts as the same: prompts and responses differ a little between rows."""
+_ORDER: dict[str, int] = {"yes": 0, "unsure": 1, "no": 2}
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What is known of one target under one load. `row`: the condition of a run; `load`: in words; "" for a log.
+
+    `figures` has a distribution by name of the figure. `tokens_per_s`: of the system, in a log the median total TPS.
+    `token_source`: how its tokens were counted, of a log how most were. `refused`: why the target cannot be used at
+    all, such as too small a context; "" if it can.
+    """
+
+    target: str
+    row: str = ""
+    load: str = ""
+    requests: int
+    error_share: float
+    figures: Mapping[str, Summary]
+    tokens_per_s: float | None = None
+    usd_per_million: float | None = None
+    tokens_per_usd: float | None = None
+    token_source: str = ""
+    refused: str = ""
+    quality: float | None = None
+    billions: float | None = None
+
+
+def evidence_of_run(rows: Sequence[ConditionFindings]) -> list[list[Evidence]]:
+    """Return the evidence of each target of a run, its lightest load first."""
+    return [[_of_row(row) for row in loads] for loads in rows_by_target(rows)]
+
+
+def _of_row(row: ConditionFindings) -> Evidence:
+    ttft = FIGURES["ttft_ms"].under(open_loop=row.concurrency is None)
+    return Evidence(
+        target=row.target,
+        row=row.condition,
+        load=load(row),
+        requests=row.requests,
+        error_share=row.errors / row.requests,
+        figures={"ttft_ms": ttft.summary(row), "tps": row.tps, "agent_ms": row.agent_ms},
+        tokens_per_s=row.output_tokens_per_s,
+        usd_per_million=row.usd_per_million,
+        tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
+        token_source=row.token_source,
+    )
+
+
+def evidence_of_log(speeds: Sequence[ProductionSpeed]) -> list[list[Evidence]]:
+    """Return the evidence of each target of a log. `speeds` has one entry per target."""
+    return [[_of_speed(speed)] for speed in speeds if speed.ttft_ms.n or speed.failed]
+
+
+def _of_speed(speed: ProductionSpeed) -> Evidence:
+    share, usd = speed.common_output_share, speed.common_usd_per_million
+    return Evidence(
+        target=speed.name,
+        requests=speed.requests,
+        error_share=speed.error_share,
+        figures={"ttft_ms": speed.ttft_ms, "tps": speed.tps, "agent_ms": _agent(speed.ttft_ms, speed.tps)},
+        tokens_per_s=speed.total_tps.p50,
+        usd_per_million=usd,
+        tokens_per_usd=MILLION * share / usd if share and usd else None,
+        token_source=max(speed.token_source, key=lambda source: speed.token_source[source], default=""),
+    )
+
+
+def _agent(ttft: Summary, tps: Summary) -> Summary:
+    """Return the median time of an agent in ms, from medians; the interval combines the ends of both intervals."""
+
+    def time(first: float | None, speed: float | None) -> float | None:
+        return AGENT_STEPS * (first + AGENT_STEP_TOKENS * 1000 / speed) if first is not None and speed else None
+
+    (quick, slow), (low, high) = (figure.interval("p50") for figure in (ttft, tps))
+    interval = time(quick, high), time(slow, low)
+    return Summary(n=min(ttft.n, tps.n), p50=time(ttft.p50, tps.p50), ci95={"p50": interval})
+
+
+def recommend(evidence: Sequence[Sequence[Evidence]], uses: Sequence[str] = tuple(USES)) -> list[Recommendation]:
+    """Return a recommendation for each of `uses` (names of `USES`), from the evidence of each target."""
+    return [_for_use(name, USES[name], evidence) for name in uses]
+
+
+def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Recommendation:
+    rated = [_rated(each, use) for each in evidence]
+    apart = _counted_differently(rated, evidence, use)
+    rated = [replace(r, keeps="unsure", why=apart[r.target]) if r.target in apart else r for r in rated]
+    ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
+    surest = next((r.keeps for r in ordered), "no")
+    chosen = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
+    priced = [(r.usd_per_million, at, r.target) for at, r in enumerate(chosen) if r.usd_per_million is not None]
+    sized = [(r.billions, r.target) for r in chosen if r.billions is not None and r.quality is not None]
+    return Recommendation(
+        use=name,
+        limits=use.limits,
+        percentile=use.percentile,
+        good_ms=use.good_ms,
+        by=use.by,
+        fastest=chosen[0].target if chosen else "",
+        cheapest=min(priced)[2] if priced else "",
+        smallest=min(sized)[1] if sized else "",
+        policy=_policy(name, use, [r.target for r in chosen], priced=bool(priced)),
+        would_change=_would_change(use, chosen, [r for r in ordered[len(chosen) :] if r.target not in apart]),
+        candidates=ordered,
+    )
+
+
+def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
+    verdicts = [_verdict(each, use) for each in loads]
+    at = 0
+    if use.limit is None:
+        able = [i for i, (keeps, _) in enumerate(verdicts) if keeps != "no"]
+        most = max((loads[i].tokens_per_usd or 0.0 for i in able), default=0.0)
+        equal = [i for i in able if (loads[i].tokens_per_usd or 0.0) >= SAME_VALUE * most]
+        at = max(equal, key=lambda i: loads[i].tokens_per_s or 0.0, default=0)
+    judged, (keeps, why) = loads[at], verdicts[at]
+    reached = next((i for i, (each, _) in enumerate(verdicts) if each != keeps), len(loads))
+    value, interval = _limited(judged, use)
+    return TargetRating(
+        target=judged.target,
+        keeps=keeps,
+        why=why,
+        load=judged.load,
+        up_to="" if keeps == "no" else judged.load if use.limit is None else loads[reached - 1].load,
+        value=value,
+        ci95=interval,
+        ttft_p95_ms=judged.figures["ttft_ms"].p95,
+        tps=judged.figures["tps"].p50,
+        agent_ms=judged.figures["agent_ms"].p50,
+        tokens_per_s=judged.tokens_per_s,
+        tokens_per_usd=judged.tokens_per_usd,
+        usd_per_million=judged.usd_per_million,
+        quality=judged.quality,
+        billions=judged.billions,
+        requests=judged.requests,
+        rows=[each.row for each in loads if each.row],
+    )
+
+
+def _counted_differently(
+    rated: Sequence[TargetRating], evidence: Sequence[Sequence[Evidence]], use: Use
+) -> dict[str, str]:
+    """Return the targets that cannot be ranked beside the others, as their tokens are counted differently, and why.
+
+    Those whose tokens the server counted (`usage`) are ranked.
+    """
+    source_of = {loads[0].target: loads[0].token_source for loads in evidence}
+    able = [source for r in rated if r.keeps != "no" and (source := source_of[r.target])]
+    if use.by == "ttft_ms" or not able:
+        return {}
+    first = max(able, key=lambda source: (source == "usage", able.count(source)))
+    return {
+        r.target: f"its tokens are counted by {source}, those of others by {first}"
+        for r in rated
+        if r.keeps != "no" and (source := source_of[r.target]) not in ("", first)
+    }
+
+
+def _limited(found: Evidence, use: Use) -> tuple[float | None, Interval]:
+    """Return the percentile that the limit applies to, with its interval."""
+    if use.limit is None:
+        return None, (None, None)
+    summary = found.figures[_figure(use)]
+    value: float | None = getattr(summary, use.percentile)
+    return value, summary.interval(use.percentile)
+
+
+def _figure(use: Use) -> str:
+    return limited(use.limit[0], open_loop=False).name if use.limit else ""
+
+
+def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
+    """Return whether a target meets the limit of a use under one load, and why not, or why it is unsure."""
+    if found.refused:
+        return "no", found.refused
+    if found.error_share > MISSES:
+        return "no", f"{percent(found.error_share)} of its requests failed"
+    if use.limit is None:
+        return "yes", ""
+    name, limit = use.limit
+    figure, at = FIGURES[_figure(use)], use.percentile
+    value, (low, high) = _limited(found, use)
+    if value is None:
+        return "no", f"its {figure.label} {at} is unknown"
+    sign = -1 if figure.higher_is_better else 1
+    best, worst = (high, low) if figure.higher_is_better else (low, high)
+    if sign * value > sign * limit:
+        doubt = "" if best is None or sign * best > sign * limit else f", perhaps {figure_words(name, best)}"
+        return "no", f"its {figure.label} {at} is {figure_words(name, value)}{doubt}"
+    if worst is None:
+        return "unsure", f"only {counted_as(found.requests, 'request')}: its {figure.label} {at} may be worse"
+    if sign * worst > sign * limit:
+        return "unsure", f"its {figure.label} {at} may be {figure_words(name, worst)}"
+    return "yes", ""
+
+
+def figure_words(name: str, value: float) -> str:
+    """Format a figure by the name of its limit: "310 ms", "12.3 s" for an agent, "50 tokens/s"."""
+    if name == "agent":
+        return f"{number(value / 1000)} s"
+    return f"{number(value)} {'tokens/s' if name == 'tps' else 'ms'}"
+
+
+def limit_words(use: str, *, brief: bool = False) -> str:
+    """Describe what a use needs: "TTFT p95 within 300 ms"; if `brief`, "TTFT p95 ≤ 300 ms"."""
+    needs = USES[use]
+    if needs.limit is None:
+        return "tokens per dollar" if brief else "no user waits: tokens per dollar decide"
+    name, limit = needs.limit
+    least, most = ("≥", "≤") if brief else ("at least", "within")
+    how = least if name == "tps" else most
+    return f"{FIGURES[_figure(needs)].label} {needs.percentile} {how} {figure_words(name, limit)}"
+
+
+def _rank(r: TargetRating, use: Use) -> tuple[float, float]:
+    """Return the key that sorts targets for a use, the best first."""
+    _, of, _ = _RANKED[use.by]
+    value = of(r)
+    if use.by in ("ttft_ms", "agent_ms"):
+        return (float("inf") if value is None else value), 0.0
+    return -(value or 0.0), -(r.tokens_per_s or 0.0) if use.by == "tokens_per_usd" else 0.0
+
+
+_RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[float], str]]] = {
+    "ttft_ms": ("TTFT p95", lambda r: r.ttft_p95_ms, lambda v: f"{number(v)} ms"),
+    "agent_ms": ("agent time", lambda r: r.agent_ms, lambda v: f"{number(v / 1000)} s"),
+    "tps": ("TPS", lambda r: r.tps, lambda v: f"{number(v)} tokens/s"),
+    "tokens_per_usd": ("tokens per dollar", lambda r: r.tokens_per_usd, number),
+}
+"""By ranking figure: its label, its value, and its format."""
+
+
+def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
+    """Return what would change the recommendation: the runner-up, uncertain targets, and the nearest miss."""
+    sentences: list[str] = []
+    label, of, words = _RANKED[use.by]
+    if use.by == "tokens_per_usd" and not any(map(of, chosen)):
+        label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
+    if len(chosen) > 1 and (best := of(chosen[0])) and (second := of(chosen[1])):
+        worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
+        sentences.append(
+            f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
+            f"{words(second)} ({change(second / best - 1)})."
+        )
+    unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
+    if unsure:
+        sentences.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
+    if use.limit is not None:
+        name, limit = use.limit
+        missed = [r for r in others if r.keeps == "no" and r.value is not None and not _within(use, r.value)]
+        if missed:
+            near = min(missed, key=lambda r: abs((r.value or 0.0) / limit - 1))
+            sentences.append(
+                f"{near.target} misses the limit of {figure_words(name, limit)} by "
+                f"{percent(abs((near.value or 0.0) / limit - 1))}."
+            )
+    return sentences
+
+
+def _within(use: Use, value: float) -> bool:
+    name, limit = use.limit or ("", 0.0)
+    return value >= limit if name == "tps" else value <= limit
+
+
+def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str:
+    """Return a policy that chooses among `targets`; for one target, that target. A policy is not quoted."""
+    quoted = [target if "(" in target else f'"{target}"' for target in targets]
+    if len(quoted) < 2:
+        return "".join(quoted)
+    branches = ", ".join(quoted)
+    if priced and use.by == "tokens_per_usd":
+        return f"cheapest({branches})"
+    if priced and use.by == "ttft_ms":
+        return f'cheapest({branches}, within="{name}")'
+    by = {"ttft_ms": ', by="ttft"', "tps": ', by="tps"'}.get(use.by, "")
+    return f"fastest({branches}{by})"
+
+
+def use_statements(found: Sequence[Recommendation], use: str) -> list[Statement]:
+    """Return the recommendation for `use` as statements; none for another use, or if no target qualifies."""
+    for each in found:
+        if each.use == use and each.fastest:
+            label, of, words = _RANKED[each.by]
+            best = each.candidates[0]
+            value = of(best)
+            shown = f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})" if value is not None else ""
+            sure = "" if best.keeps == "yes" else " perhaps"
+            return [Statement(f"For {use}, {best.target} is{sure} the best of {len(each.candidates)}{shown}.")]
+    return []

@@ -1,0 +1,114 @@
+"""Cost of a row: its total, its rates, and notes on what they contain, as in `cost`."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.core.catalog.price import MILLION, Price
+from splitsecond.core.grouping import grouped
+from splitsecond.core.money.cost import S_PER_HOUR, Bill, Prices, bill, cost_usd, other_tier, usd
+from splitsecond.core.observation import LOAD_ROLES, Observation
+from splitsecond.core.wording import Statement, counted_as, in_a_line, level, listed, load, percent
+
+WORTH_SAYING = 0.01
+"""Least share of cached input for a note."""
+
+
+_UNKNOWN = "the cost is unknown: no response reports the tokens of its prompt."
+
+
+def with_cost(
+    row: ConditionFindings, observations: Sequence[Observation], prices: Prices, *, hours: float
+) -> ConditionFindings:
+    """Return the row with its cost; unchanged if no price is known.
+
+    `observations` are all of the row, `hours` is how long its load lasted.
+    """
+    price = prices.get(row.target)
+    found = bill(observations, prices)
+    by_hour = price.per_hour_usd if price else None
+    if by_hour is None and found.unpriced == found.attempts:
+        uncounted = price is not None and price.by_token and found.attempts
+        return replace(row, price=price, notes=[*row.notes, *([_UNKNOWN] if uncounted else [])])
+    own = [o for o in observations if o.role in LOAD_ROLES]
+    measured = {o.call for o in own if o.role == "measured" and o.outcome != "cancelled"}
+    answers = [o for o in own if o.ok and o.call in measured]
+    tokens_in = sum(o.input_tokens or 0 for o in answers)
+    tokens_out = sum(o.output_tokens or 0 for o in answers)
+    rent = (by_hour or 0.0) * hours
+    if row.requests_per_s:
+        rent_per_request = (by_hour or 0.0) / S_PER_HOUR / row.requests_per_s
+    else:
+        rent_per_request = rent / max(len(answers), 1)
+    shared = bill([o for o in observations if o.call in measured], prices).usd
+    per_output = shared / tokens_out * MILLION if tokens_out else None
+    if by_hour is not None and per_output is not None:
+        speed = row.output_tokens_per_s
+        per_output = per_output + by_hour / S_PER_HOUR / speed * MILLION if speed else None
+    return replace(
+        row,
+        price=price,
+        cost_usd=found.usd + rent,
+        cost_estimated=found.estimated + (0 if by_hour is not None else found.unpriced),
+        usd_per_request=shared / len(answers) + rent_per_request if answers else None,
+        usd_per_million=None if per_output is None else per_output * tokens_out / (tokens_in + tokens_out),
+        usd_per_million_output=per_output,
+        notes=[
+            *row.notes,
+            *_cache_note(answers, price),
+            *_tier_note(answers, prices),
+            *(_estimated_note(found) if by_hour is None else []),
+        ],
+    )
+
+
+def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
+    """Return a statement for each load with the target whose tokens cost least, if two or more have a cost."""
+    loads = grouped((row for row in rows if row.usd_per_million is not None), level)
+    places: dict[tuple[str, ...], list[ConditionFindings]] = {}
+    for priced in loads.values():
+        if len(priced) > 1:
+            ranked = sorted(priced, key=lambda row: row.usd_per_million or 0.0)
+            places.setdefault(tuple(f"{row.target} {usd(row.usd_per_million)}" for row in ranked), []).append(priced[0])
+    return [
+        Statement(
+            f"{listed([level(row) for row in at]).capitalize()}, a million tokens in this run's mix of input and "
+            f"output cost least at {', '.join(ranking)}.",
+            in_a_line(f"{listed([load(row, short=True) for row in at])}, input and output, $/M tokens: ", ranking),
+        )
+        for ranking, at in places.items()
+    ]
+
+
+def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str]:
+    """Return a note on the input from the provider's prompt cache, and its savings, the cost of filling it deducted."""
+    total, cached = sum(o.input_tokens or 0 for o in answers), sum(o.cached_tokens or 0 for o in answers)
+    if price is None or not total or cached < WORTH_SAYING * total:
+        return []
+    plain = [replace(o, cached_tokens=0, cache_write_tokens=0) for o in answers]
+    saved = sum((cost_usd(a, price) or 0.0) - (cost_usd(b, price) or 0.0) for a, b in zip(plain, answers, strict=True))
+    moved = f"saved {usd(saved)}" if saved >= 0 else f"cost {usd(-saved)} more than it saved"
+    share = f"{percent(cached / total)} of the input, warm-ups included"
+    return [f"{share}, came from the provider's prompt cache, which {moved}."]
+
+
+def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
+    """Return a note on the responses that another speed tier served."""
+    others = [o.tier for o in answers if other_tier(o, prices.get(o.target))]
+    if not others:
+        return []
+    served = f"{len(others):,} of {counted_as(len(answers), 'response', 'responses')}"
+    words = listed(sorted(map(repr, set(others))))
+    return [f"{served} came from another speed tier ({words}), at the price of that tier."]
+
+
+def _estimated_note(found: Bill) -> list[str]:
+    notes = []
+    if found.estimated:
+        attempts = counted_as(found.estimated, "attempt", "attempts")
+        notes.append(f"the cost of {attempts} without token counts is an estimate, and may be higher.")
+    if found.unpriced:
+        attempts = counted_as(found.unpriced, "attempt without a known price is", "attempts without a known price are")
+        notes.append(f"{attempts} not in the cost.")
+    return notes

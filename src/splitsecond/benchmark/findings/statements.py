@@ -1,0 +1,442 @@
+"""Findings as plain sentences: which target is first on what under which load, and whether the difference is real.
+
+The first and the second target of each load are compared round by round (`sample_comparison`), by their medians and by
+their throughput. All comparisons of a run are corrected together, so at most one run in twenty reports any difference
+that is not real. Where a difference is not certain, the sentence says what this run could have seen, and what it takes
+to see 10%. INVALID rows take no part. The built-in engine is ranked only against itself: a toy model on this machine
+shows nothing about a provider. Targets whose tokens are counted differently are not compared on tokens per second.
+
+If the limits of the run are those of a named use, the first sentences state up to which load each target meets its
+limit on TTFT at p95: where the interval of the share of requests within the limit lies above 95%. A failed request
+misses the limit.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from splitsecond.benchmark.findings.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.row_cost import cost_statements
+from splitsecond.benchmark.findings.usable_rows import load_order, row
+from splitsecond.core.grouping import grouped
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.uses import USES
+from splitsecond.core.wording import (
+    ENGINE,
+    Statement,
+    change,
+    counted,
+    counted_as,
+    evidence,
+    in_a_line,
+    kind,
+    level,
+    limits,
+    listed,
+    load,
+    number,
+    percent,
+    ratio,
+    span,
+)
+from splitsecond.log.statistics.sample_comparison import (
+    SampleComparison,
+    compare_blocks,
+    compare_samples,
+    holm,
+)
+from splitsecond.log.statistics.summary import PERCENTILES, Interval
+
+MEDIAN = {"p50": 0.5}
+MISSES = 1 - PERCENTILES["p95"]
+"""Share of requests that may miss a limit at p95."""
+WORTH_SEEING = 1.1
+"""Difference for which a sentence states how many requests it takes to see it."""
+TOO_CLOSE_Z = 1.645
+"""Normal value beyond which the autocorrelation of rounds is not chance (one-sided 5%)."""
+
+_OWN_UNIT = ("TPS", "total TPS")
+"""Labels that name the unit of their figure."""
+
+Row = ConditionFindings
+Observed = Mapping[str, Sequence[Observation]]
+
+
+class Lead(Struct, frozen=True):
+    """The first and the second row on one metric under one load, with their values; `found`: how much faster."""
+
+    metric: Figure | Total
+    best: Row
+    next_best: Row
+    values: tuple[float | None, float | None]
+    found: SampleComparison
+
+
+def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Statement]:
+    """Return one statement for each finding: verdicts on a use, then comparisons, and last what spoils them."""
+    valid = [c for c in conditions if not c.invalid]
+    sentences = verdicts(valid)
+    sentences += [_lead(each) for each in leads(conditions, observations)]
+    sentences += [sentence for rows in _comparable(valid) for sentence in _counted_differently(rows)]
+    for rows in _by_load(valid):
+        sentences += _goodput(rows)
+    sentences += cost_statements(conditions)
+    for reuse, workload in dict.fromkeys((c.cache_reuse, c.workload) for c in valid):
+        alike = [c for c in valid if (c.cache_reuse, c.workload) == (reuse, workload)]
+        sentences += _batching(alike, kind(alike[0]))
+    return sentences + _too_close(valid) + _errors(conditions) + _left_out(conditions)
+
+
+def leads(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Lead]:
+    """Return the comparison of the first two rows on each metric under each load, all corrected together."""
+    observed = grouped(ended(observations), lambda o: o.condition)
+    valid = [c for c in conditions if not c.invalid]
+    found = [each for rows in _comparable(valid) for each in _leads(rows, observed)]
+    judged = holm({number: each.found for number, each in enumerate(found)})
+    return [replace(each, found=judged[number]) for number, each in enumerate(found)]
+
+
+def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
+    return list(grouped(rows, lambda c: (c.concurrency, c.rate, c.cache_reuse, c.workload)).values())
+
+
+def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each load, with those of the built-in engine separate."""
+    return [
+        group
+        for under_one_load in _by_load(rows)
+        for engines in (False, True)
+        if (group := [c for c in under_one_load if c.target.startswith(ENGINE) == engines])
+    ]
+
+
+def _leads(rows: Sequence[Row], observed: Observed) -> Iterator[Lead]:
+    """Yield what the rows of one load are compared on."""
+    open_loop = rows[0].concurrency is None
+    for figure in main_figures():
+        for alike in _counted_alike(rows) if figure.counts_tokens else [rows]:
+            yield from _first(alike, figure.under(open_loop=open_loop), observed)
+    if not open_loop:  # in an open loop the schedule decides the throughput
+        for alike in _counted_alike(rows):
+            yield from _throughput(alike)
+
+
+def _counted_alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows by the source of their token counts."""
+    return list(grouped((c for c in rows if c.token_source), lambda c: c.token_source).values())
+
+
+def _counted_differently(rows: Sequence[Row]) -> list[Statement]:
+    groups = _counted_alike(rows)
+    if len(groups) < 2:
+        return []
+    sources = [f"{listed([c.target for c in group])} by {group[0].token_source}" for group in groups]
+    return [
+        Statement(
+            f"{level(rows[0]).capitalize()}, tokens per second are not compared between targets whose tokens are "
+            f"counted differently: {listed(sources)}.",
+            in_a_line(f"{load(rows[0], short=True)}: TPS not compared, tokens counted differently: ", sources),
+        )
+    ]
+
+
+def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[Lead]:
+    worst = -math.inf if figure.higher_is_better else math.inf
+    ranked = sorted(
+        ((c, figure.summary(c).p50) for c in rows if figure.summary(c).n and c.condition in observed),
+        key=lambda pair: worst if pair[1] is None else pair[1],
+        reverse=figure.higher_is_better,
+    )
+    if len(ranked) < 2:
+        return
+
+    def compared(best: Row, next_best: Row) -> SampleComparison:
+        # Ratios mean "times as fast": more tokens, or less time.
+        pair = (next_best, best) if figure.higher_is_better else (best, next_best)
+        slow, fast = (figure.sample(observed[c.condition]) for c in pair)
+        return compare_samples(slow, fast, MEDIAN, paired=True)["p50"]
+
+    (best, best_value), (next_best, next_value) = ranked[:2]
+    found = compared(best, next_best)
+    if found.real and found.log_ratio < 0:  # the rounds say the opposite of the medians of all requests
+        best, next_best, best_value, next_value = next_best, best, next_value, best_value
+        found = compared(best, next_best)
+    yield Lead(figure, best, next_best, (best_value, next_value), found)
+
+
+def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
+    ranked = sorted((c for c in rows if c.output_tokens_per_s), key=lambda c: -(c.output_tokens_per_s or 0.0))
+    if len(ranked) < 2:
+        return
+    best, next_best = ranked[:2]
+    values = best.output_tokens_per_s, next_best.output_tokens_per_s
+    fast, slow = (
+        {at: math.log(speed) for at, speed in c.output_tokens_per_s_rounds.items() if speed > 0}
+        for c in (best, next_best)
+    )
+    yield Lead(
+        TOTALS["output_tokens_per_s"],
+        best,
+        next_best,
+        values,
+        compare_blocks(slow, fast, paired=True, percentiles=(values[1], values[0])),
+    )
+
+
+def _lead(of: Lead) -> Statement:
+    """Return the sentence on one comparison."""
+    found = of.found
+    if found.real:
+        verdict, doubt = "best ", ""
+    elif found.p_value is None:
+        verdict, doubt = "", " not tested"
+    else:
+        verdict, doubt = "", " unclear"
+    first, second = (number(value) if value is not None else "unanswered" for value in of.values)
+    # "TPS 214" needs no unit.
+    unit = "" if of.metric.label in _OWN_UNIT else of.metric.unit_after
+    short = (
+        f"{load(of.best, short=True)}, {verdict}{of.metric.label}{' p50' if isinstance(of.metric, Figure) else ''}"
+        f"{doubt}: {of.best.target} {first}, {of.next_best.target} {second}{unit}{_evidence(found, short=True)}."
+    )
+    if found.p_value is not None and not found.real and (seen := _could_see(found, of.best)):
+        short += f"\n{seen.removeprefix('; ').capitalize()}."
+    return Statement(_full_lead(of), short)
+
+
+def _full_lead(of: Lead) -> str:
+    found = of.found
+    p50 = "p50 " if isinstance(of.metric, Figure) else ""
+    best, next_best = (number(value) if value is not None else "beyond what was answered" for value in of.values)
+    where, evident = level(of.best).capitalize(), _evidence(found)
+    if found.real:
+        return (
+            f"{where}, {of.best.target} is first on {of.metric.label}: {p50}{best}{of.metric.unit_after}, "
+            f"{of.next_best.target} {next_best}{evident}."
+        )
+    if found.p_value is None:
+        return (
+            f"{where}, {of.metric.label} {p50}is {best}{of.metric.unit_after} for {of.best.target} and {next_best} for "
+            f"{of.next_best.target} (not tested: too few requests or rounds)."
+        )
+    return (
+        f"{where}, no clear difference in {f'{of.metric.label} {p50}'.rstrip()}: {of.best.target} "
+        f"{best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}{_could_see(found, of.best)}."
+    )
+
+
+def _could_see(found: SampleComparison, of: Row) -> str:
+    """Return the smallest difference that this run could have seen, and what it takes to see 10%."""
+    if found.detectable is None or found.detectable <= 1:
+        return ""
+    seen = f"; this run could have seen {change(found.detectable - 1).removeprefix('+')}"
+    if found.detectable <= WORTH_SEEING:
+        return seen
+    rounds = found.rounds_for(WORTH_SEEING)
+    in_rounds = f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
+    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
+
+
+def _evidence(found: SampleComparison, *, short: bool = False) -> str:
+    return evidence(
+        "" if found.ratio is None else f"{ratio(found.ratio)}{'×' if short else ' times as fast'}",
+        found.ci95 and (ratio(found.ci95[0]), ratio(found.ci95[1])),
+        found.p_value,
+        short=short,
+    )
+
+
+def _too_close(rows: Sequence[Row]) -> list[Statement]:
+    """Return a sentence if the rounds of the run resemble the rounds before them, over all rows together."""
+    known = [(a, c.ttft_ms.rounds) for c in rows if (a := c.ttft_ms.autocorrelation) is not None]
+    if not known:
+        return []
+    mean = sum(a for a, _ in known) / len(known)
+    # Without correlation, lag 1 has the mean −1/R and about the variance 1/R.
+    expected = -sum(1 / r for _, r in known) / len(known)
+    error = math.sqrt(sum(1 / r for _, r in known)) / len(known)
+    if mean - expected <= TOO_CLOSE_Z * error:
+        return []
+    return [
+        Statement(
+            f"Rounds lie too close together: the mean TTFT of a round resembles that of the round before "
+            f"(autocorrelation {number(mean)}), so intervals may be too narrow. Spread the rounds over a longer time.",
+            f"Rounds lie too close together (autocorrelation {number(mean)}): intervals may be too narrow.\n"
+            "Spread the rounds over a longer time.",
+        )
+    ]
+
+
+def _goodput(rows: Sequence[Row]) -> list[Statement]:
+    judged = sorted(
+        ((c.goodput, c.target) for c in rows if c.goodput and c.goodput.sent), key=lambda pair: -pair[0].fraction
+    )
+    if not judged or not judged[0][0].limits:
+        return []
+    met = limits(judged[0][0].limits)
+    shares = ", ".join(f"{target} {percent(goodput.fraction)}{_between(goodput.ci95)}" for goodput, target in judged)
+    short = [f"{target} {percent(goodput.fraction)}{_between(goodput.ci95, short=True)}" for goodput, target in judged]
+    return [
+        Statement(
+            f"{level(rows[0]).capitalize()}, requests with {met}: {shares}.",
+            in_a_line(f"{load(rows[0], short=True)}, {met}: ", short),
+        )
+    ]
+
+
+def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
+    alone = {c.target for c in rows if c.concurrency == 1}
+    highest: dict[str, Row] = {}
+    for c in sorted((c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency):
+        highest[c.target] = c
+    found = []
+    for most, alike in sorted(grouped(highest.values(), _concurrency).items()):
+        grown = sorted(((c.batching_efficiency or 0.0, c.target) for c in alike), key=lambda pair: -pair[0])
+        times = ", ".join(f"{ratio(by)} times for {target}" for by, target in grown)
+        short = [f"{target} {ratio(by)}×" for by, target in grown]
+        if most > 1:
+            found.append(
+                Statement(
+                    f"From concurrency 1 to {most}{way}, system tokens/s grow {times}.",
+                    in_a_line(f"c=1 to {most}{way}, system tokens/s: ", short),
+                )
+            )
+    return found
+
+
+def _concurrency(c: Row) -> int:
+    return c.concurrency or 0
+
+
+def _errors(rows: Sequence[Row]) -> list[Statement]:
+    long, short = (
+        [
+            f"{c.errors:,} of {c.requests:,} to {row(c, short=brief)} ({counted(c.error_kinds)})"
+            for c in rows
+            if c.errors
+        ]
+        for brief in (False, True)
+    )
+    return [Statement(f"Requests failed: {'; '.join(long)}.", in_a_line("Requests failed: ", short))] if long else []
+
+
+def _left_out(rows: Sequence[Row]) -> list[Statement]:
+    long, short = ([row(c, short=brief) for c in rows if c.invalid] for brief in (False, True))
+    before = "Not compared, because INVALID: "
+    return [Statement(f"{before}{listed(long)}.", in_a_line(before, short))] if long else []
+
+
+def _between(interval: Interval, *, short: bool = False) -> str:
+    low, high = interval
+    if low is None or high is None:
+        return ""
+    return f" ({span(percent(low), percent(high)) if short else f'{percent(low)} to {percent(high)}'})"
+
+
+# Verdicts on a named use.
+
+
+def verdicts(rows: Sequence[Row]) -> list[Statement]:
+    """Return a statement for each target that meets the limit of the use, and for all others.
+
+    The levels of a target are checked from the lightest load on, up to the first that is not certain to meet it.
+    Without a named use there are no verdicts.
+    """
+    judged = [c for c in rows if c.goodput and c.goodput.use and "ttft" in c.goodput.limits and c.requests]
+    by_target = grouped(
+        sorted(judged, key=load_order), lambda c: (c.target, c.concurrency is None, c.cache_reuse, c.workload)
+    )
+    met = [statement for levels in by_target.values() for statement in _meets(levels)]
+    lightest = [levels[0] for levels in by_target.values()]
+    missed = _not_met("These miss", "misses", [c for c in lightest if _misses(c)])
+    undecided = _not_met(
+        "Too few requests or rounds to decide on", "is undecided on", [c for c in lightest if _open(c)]
+    )
+    return met + missed + undecided
+
+
+def _meets(levels: Sequence[Row]) -> list[Statement]:
+    """Return up to which load one target meets the limit; nothing if it does not at the lightest."""
+    reached = next((i for i, c in enumerate(levels) if not _met(c)), len(levels))
+    return [Statement(" ".join(_met_up_to(levels, reached)), "\n".join(_met_up_to(levels, reached, short=True)))] * (
+        reached > 0
+    )
+
+
+def _met_up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> list[str]:
+    """Return up to which load a target meets the limit, and up to which one it is good."""
+    most, use = levels[reached - 1], _use(levels[0])
+    beyond = "".join(
+        f"{'not' if _misses(c) else 'undecided'} {level(c, short=short)} ({_share(c, short=short)})"
+        for c in levels[reached : reached + 1]
+    )
+    meets, where = "meets" if short else "meets the", _up_to(levels, reached, short=short)
+    met = f"{most.target} {meets} {_limit(most, short=short)} {where} ({_share(most, short=short)})"
+    if short:
+        sentences = [f"{met}.", *([f"{beyond.capitalize()}."] if beyond else [])]
+    else:
+        sentences = [f"{met}{', ' if beyond else ''}{beyond}."]
+    if good_ms := USES[use].good_ms:
+        well = next((i for i, c in enumerate(levels) if not _surely_within(c, good_ms)), len(levels))
+        where = "at all of these loads" if well >= reached else _up_to(levels, well, short=short)
+        sentences.append(f"It is certain to be good (below {number(good_ms)} ms) {where if well else 'at no load'}.")
+    return sentences
+
+
+def _not_met(verdict: str, short_verdict: str, lightest: Sequence[Row]) -> list[Statement]:
+    if not lightest:
+        return []
+    long = [f"{row(c)} ({_share(c)})" for c in lightest]
+    short = [
+        f"{row(c, short=True)} {short_verdict} {_limit(c, short=True)}: {_share(c, short=True)}." for c in lightest
+    ]
+    return [Statement(f"{verdict} the {_limit(lightest[0])}: {listed(long)}.", "\n".join(short))]
+
+
+def _met(c: Row) -> bool:
+    low = c.goodput.ci95[0] if c.goodput else None
+    return low is not None and low >= 1 - MISSES
+
+
+def _misses(c: Row) -> bool:
+    high = c.goodput.ci95[1] if c.goodput else None
+    return high is not None and high < 1 - MISSES
+
+
+def _open(c: Row) -> bool:
+    return not _met(c) and not _misses(c)
+
+
+def _surely_within(c: Row, limit_ms: float) -> bool:
+    """Return whether the whole interval of the p95 of TTFT lies within `limit_ms`."""
+    high = ttft_figure(open_loop=c.concurrency is None).summary(c).interval("p95")[1]
+    return high is not None and high <= limit_ms
+
+
+def _share(c: Row, *, short: bool = False) -> str:
+    """Return the share of requests within the limit, with its interval."""
+    if c.goodput is None:
+        return ""
+    low, high = c.goodput.ci95
+    if short:
+        interval = "" if low is None or high is None else f", 95% {span(percent(low), percent(high))}"
+        return f"{percent(c.goodput.fraction)} of {c.goodput.sent:,}{interval}"
+    interval = "" if low is None or high is None else f", 95% interval {percent(low)} to {percent(high)}"
+    return f"{percent(c.goodput.fraction)} of {c.goodput.sent:,} requests within it{interval}"
+
+
+def _up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> str:
+    most = levels[reached - 1]
+    return f"up to {load(most, short=short)}" if levels[1:] else level(most, short=short)
+
+
+def _limit(c: Row, *, short: bool = False) -> str:
+    limit = f"{number(c.goodput.limits['ttft'] if c.goodput else 0.0)} ms"
+    return f"{_use(c)} (TTFT p95 ≤ {limit})" if short else f"{limit} TTFT limit of {_use(c)} at p95"
+
+
+def _use(c: Row) -> str:
+    return c.goodput.use if c.goodput else ""

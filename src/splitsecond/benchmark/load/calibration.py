@@ -1,0 +1,303 @@
+"""Calibration: the first requests to each target, which test whether it can be measured and fit the prompts' length.
+
+No tokenizer is needed to send 512 input tokens, because the endpoint reports in its usage how many it counted. The
+number of tokens is nearly linear in the number of plain words: a fixed part for the template and the instructions, then
+about one token for each word. Two short requests of different length give the line, and a third one of the wanted
+length checks it. If its length is off, it is corrected along the line, which is drawn again through the last two if
+they lie far enough apart: words differ in their number of tokens.
+
+The prompts of a trace have different lengths. Their line is drawn through the shortest request and one of the median
+length.
+
+As the first requests to a target, they also find faults that every other request would meet (a wrong key, model, host
+name or certificate); such a fault ends the run before anything is measured. If a target cannot be reached, or has
+another API, the fault is reported: if that holds for every target, there is nothing to measure. After any other failure
+(a busy server, a broken response) the request is sent again, at most `RETRIES` times in all, because without it the
+length of every prompt of the run would be an estimate.
+
+The last request is a pilot: it asks for a response of full length. Its duration tells how long the warm-up of an open
+loop must last, and about how long the run takes.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
+from splitsecond.benchmark.load.traced_prompts import INSTRUCTION, PromptScale
+from splitsecond.benchmark.load.traces import BLOCK_TOKENS, TracedRequest
+from splitsecond.benchmark.load.words import WORDS
+from splitsecond.benchmark.load.workload import SYSTEM, USER, Composer, Workload
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault, ProviderFault
+from splitsecond.core.events import Broken, Usage
+from splitsecond.core.observation import FaultRecord
+from splitsecond.core.service import Call, Service
+from splitsecond.core.timing.timeline import record_fault
+
+SYSTEM_TOKENS = 256
+"""Tokens of the system prompt, as in published benchmarks of 512-token prompts; at most half of the input."""
+TOLERANCE = 0.02
+SPAN = 32
+"""Minimum words between two prompts that a line is drawn through; nearer ones may differ by chance alone."""
+RETRIES = 2
+"""Maximum retries in the calibration of one target."""
+PAUSE_S = 0.5
+"""Pause before the first retry, doubled before the next one."""
+CHECKS = 3
+"""Maximum requests of the wanted length: one to check the line and two to correct it."""
+CHARACTERS_PER_TOKEN = sum(map(len, WORDS)) / len(WORDS) + 1
+"""Estimate for our words without a usage report: most of them are one token together with the space before."""
+
+WHAT_TO_CHECK: Mapping[str, str] = {
+    "http_401": "Check the API key, and the variable that holds it.",
+    "key_refused": "Check the API key, and the variable that holds it.",
+    "http_403": "Check that the API key may use this model.",
+    "http_404": "Check the model's name and the base URL (does it end in /v1?).",
+    "dns": "Check the host name in the base URL, and the network.",
+    "certificate": "Check the base URL; for a private authority set SSL_CERT_FILE.",
+}
+"""Faults that every other request would meet, too, so that they end the run; with hints."""
+
+NO_ANSWER: Mapping[str, str] = {
+    "timeout_connect": "Check the host and the port; a firewall may stand between.",
+    "timeout_head": "Check that it is the right server and its model is loaded; a longer timeout may help.",
+    "timeout_first_token": "The server responds, but slowly or not at all; a longer timeout may help.",
+}
+"""Hints for targets that do not respond."""
+
+PASSING_STATUS = (408, 409, 425, 429)
+PASSING_KINDS = ("in_band_error", "truncated", "empty_answer")
+"""Failures of one request at a provider that works; the next one may succeed, as it may after any 5xx."""
+
+
+class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
+    """A target's workload, ready to send, with the `input_tokens` that the endpoint counted (None: no usage).
+
+    `ttft_ns` and `response_ns` are the times of the pilot, to its first token and to its end (None: no pilot, or it
+    failed). `fault` is set if the target did not answer the first request, or not as this API does.
+    """
+
+    workload: Workload
+    input_tokens: int | None = None
+    ttft_ns: int | None = None
+    response_ns: int | None = None
+    note: str = ""
+    fault: FaultRecord | None = None
+
+
+async def calibrate(
+    service: Service, workload: Workload, *, input_tokens: int, name: str, pilot: bool = False
+) -> Calibrated:
+    """Send the first requests to a target; return its workload with synthetic prompts of `input_tokens`.
+
+    Prompts from a file are sent unchanged, so they take one request; the prompts of a trace get their scale. With
+    `pilot`, a request of full length is sent, too. `name` begins the ids of the calls. Raises the `Fault` if the target
+    cannot be measured: one of `WHAT_TO_CHECK`, or a request that cannot be sent to it.
+    """
+    trials = _Trials(service, name)
+    calibrated = await _calibrate(trials, workload, input_tokens)
+    if not pilot or calibrated.fault is not None:
+        return calibrated
+    ttft_ns, response_ns = await trials.pilot(calibrated.workload)
+    return msgspec.structs.replace(calibrated, ttft_ns=ttft_ns, response_ns=response_ns)
+
+
+async def _calibrate(trials: "_Trials", workload: Workload, input_tokens: int) -> Calibrated:
+    try:
+        if workload.traced:
+            return await _scaled(trials, workload)
+        if not workload.synthetic:
+            return Calibrated(workload=workload, input_tokens=await trials.count(workload))
+        return await _sized(trials, workload, input_tokens)
+    except Fault as fault:
+        if _is_fatal(fault):
+            fault.hint = fault.hint or WHAT_TO_CHECK.get(fault.kind, "")
+            raise
+        fault.hint = fault.hint or NO_ANSWER.get(fault.kind, "")
+        silent = None if trials.answered or _may_pass(fault) else record_fault(fault)
+        if not workload.synthetic:
+            return Calibrated(workload=workload, note=f"the first request failed: {fault_note(fault)}", fault=silent)
+        why = f"the request to calibrate it failed: {fault_note(fault)}"
+        if workload.traced:
+            return Calibrated(workload=_with_scale(workload, None), note=_unverified(why), fault=silent)
+        return msgspec.structs.replace(_estimate(workload, input_tokens, why), fault=silent)
+
+
+def _is_fatal(fault: Fault) -> bool:
+    """Return whether every other request would fail, too. An HTTP 400 may reject only the limit of one token."""
+    ours = isinstance(fault, CallerFault) and not fault.kind.startswith("http_")
+    return ours or fault.kind in WHAT_TO_CHECK
+
+
+def fault_note(fault: Fault) -> str:
+    """Return what happened and what to try, for a note that names the target already."""
+    return f"{fault.message}. {fault.hint}".rstrip()
+
+
+def _may_pass(fault: Fault) -> bool:
+    """Return whether the provider works and rejected or failed only this request."""
+    if isinstance(fault, ProviderFault):
+        return fault.status >= 500 or fault.status in PASSING_STATUS or fault.kind in PASSING_KINDS
+    return isinstance(fault, CallerFault)
+
+
+class _Fit(msgspec.Struct, frozen=True):
+    """The trials of a fit, as words and tokens, and why they do not suffice ("": they do)."""
+
+    trials: list[tuple[int, int]]
+    reason: str = ""
+
+
+async def _fit(count: Callable[[int], Coroutine[Any, Any, int | None]], wanted: int) -> _Fit:
+    """Send prompts until one has the `wanted` tokens. `count` sends one of so many words and returns its tokens."""
+    lengths = SPAN, min(256, max(2 * SPAN, wanted))
+    counts = [await count(words) for words in lengths]
+    if counts[0] is None or counts[1] is None:
+        return _Fit([], "the endpoint reports no usage")
+    trials = [(lengths[0], counts[0]), (lengths[1], counts[1])]
+    slope = 0.0
+    for _ in range(CHECKS):
+        (before_words, before_tokens), (words, tokens) = trials[-2:]
+        if abs(words - before_words) >= SPAN:
+            slope = (tokens - before_tokens) / (words - before_words)
+        if not 0.2 < slope < 20:
+            return _Fit(trials, f"the endpoint reports {slope:.2f} tokens per added word")
+        corrected = max(0, words + round((wanted - tokens) / slope))
+        if corrected == words:
+            break
+        counted = await count(corrected)
+        if counted is None:
+            return _Fit(trials, "the endpoint reports usage only for some requests")
+        trials.append((corrected, counted))
+        if abs(counted - wanted) <= TOLERANCE * wanted:
+            break
+    return _Fit(trials)
+
+
+async def _sized(trials: "_Trials", workload: Workload, wanted: int) -> Calibrated:
+    """Return `workload` with prompts of `wanted` tokens."""
+    fit = await _fit(lambda words: trials.count(_of_length(workload, words, wanted)), wanted)
+    if fit.reason:
+        return _estimate(workload, wanted, fit.reason)
+    words, tokens = fit.trials[-1]
+    note = ""
+    if abs(tokens - wanted) > TOLERANCE * wanted:
+        least = "; the instructions alone are longer" if words == 0 else ""
+        note = f"prompts have {tokens:,} input tokens instead of {wanted:,}{least}"
+    return Calibrated(workload=_of_length(workload, words, wanted), input_tokens=tokens, note=note)
+
+
+async def _scaled(trials: "_Trials", workload: Workload) -> Calibrated:
+    """Return the workload of a trace with the scale of its prompts: the line through the first and the last trial."""
+    wanted = round(median(each.input_tokens or 0 for each in workload.traced))
+    has_blocks = any(each.hash_ids for each in workload.traced)
+
+    def trial(words: int) -> Workload:
+        ids = list(range(words // BLOCK_TOKENS)) if has_blocks else []
+        return msgspec.structs.replace(workload, traced=[TracedRequest(0, words, 1, ids)], scale=PromptScale())
+
+    fit = await _fit(lambda words: trials.count(trial(words)), wanted)
+    if fit.reason:
+        return Calibrated(workload=_with_scale(workload, None), note=_unverified(fit.reason))
+    (few_words, few_tokens), (words, tokens) = fit.trials[0], fit.trials[-1]
+    if abs(words - few_words) < SPAN:
+        words, tokens = fit.trials[1]
+    slope = (tokens - few_tokens) / (words - few_words)
+    return Calibrated(
+        workload=_with_scale(workload, PromptScale(few_tokens - slope * few_words, slope)),
+        input_tokens=fit.trials[-1][1],
+    )
+
+
+def _with_scale(workload: Workload, scale: PromptScale | None) -> Workload:
+    """Return the workload of a trace with its scale; None: by the characters of the instruction."""
+    words = len(INSTRUCTION.split())
+    estimate = PromptScale(len(INSTRUCTION) / CHARACTERS_PER_TOKEN - words)
+    return msgspec.structs.replace(workload, scale=scale or estimate)
+
+
+def _unverified(reason: str) -> str:
+    return (
+        f"input length not verified: {reason.rstrip('.')}; estimated at {CHARACTERS_PER_TOKEN:.1f} characters a token"
+    )
+
+
+def _of_length(workload: Workload, words: int, wanted: int) -> Workload:
+    """Return `workload` with that many words, shared out to the system prompt and the user message.
+
+    With questions all words are in the system prompt.
+    """
+    share = 1 if workload.questions else min(0.5, SYSTEM_TOKENS / max(wanted, 1))
+    system_words = round(words * share)
+    return msgspec.structs.replace(workload, system_words=system_words, user_words=words - system_words)
+
+
+def _estimate(workload: Workload, wanted: int, reason: str) -> Calibrated:
+    instructions = (len(SYSTEM) + len(USER)) / CHARACTERS_PER_TOKEN
+    words = max(0, round(wanted - instructions))
+    return Calibrated(workload=_of_length(workload, words, wanted), note=_unverified(reason))
+
+
+class _Trials:
+    """Sends requests for a single output token, to learn how many input tokens the endpoint counts."""
+
+    def __init__(self, service: Service, name: str) -> None:
+        self._service = service
+        self._name = name
+        self._sent = 0
+        self._retries = 0
+        self.answered = 0
+        """The number of complete responses."""
+
+    async def count(self, workload: Workload) -> int | None:
+        """Return the endpoint's count for a prompt of this workload; None if it does not report one.
+
+        Retries failures that may pass. Raises the `Fault` of the last attempt.
+        """
+        while True:
+            try:
+                return await self._send(workload)
+            except Fault as fault:
+                passing = not isinstance(fault, CallerFault) and (self.answered or _may_pass(fault))
+                if self._retries == RETRIES or not passing or fault.kind in WHAT_TO_CHECK:
+                    raise
+            await asyncio.sleep(PAUSE_S * 2**self._retries)
+            self._retries += 1
+
+    async def pilot(self, workload: Workload) -> tuple[int | None, int | None]:
+        """Return how long a response of full length takes, to its first token and to its end; None if it fails."""
+        identity, body = self._request(workload)
+        began_ns, first_ns = clock.now_ns(), 0
+        try:
+            async with await self._service(Call(id=identity, body=body, start_ns=began_ns)) as reply:
+                first_ns = clock.now_ns()
+                async for event in reply:
+                    if isinstance(event, Broken):
+                        raise event.fault
+        except Fault:
+            return None, None
+        return first_ns - began_ns, clock.now_ns() - began_ns
+
+    def _request(self, workload: Workload) -> tuple[str, dict[str, Any]]:
+        """Return the id and the body of the next request."""
+        identity = f"{self._name}-{self._sent}"
+        self._sent += 1
+        return identity, Composer(workload).body(identity, 0)
+
+    async def _send(self, workload: Workload) -> int | None:
+        identity, body = self._request(workload)
+        body.pop("min_tokens", None)
+        body.update({field: 1 for field in LENGTH_FIELDS if field in body} or {LENGTH_FIELDS[0]: 1})
+        counted = None
+        async with await self._service(Call(id=identity, body=body, start_ns=clock.now_ns())) as reply:
+            async for event in reply:
+                if isinstance(event, Usage) and event.input_tokens is not None:
+                    counted = event.input_tokens
+                elif isinstance(event, Broken):
+                    raise event.fault
+        self.answered += 1
+        return counted

@@ -1,0 +1,337 @@
+"""The parent's side of a benchmark: prepares the targets, sends the plan's blocks to worker processes, and passes on
+their reports.
+
+Each lane has its own worker processes, which are started before they are needed and between blocks, never inside one.
+First every lane calibrates its targets; if a node is lost meanwhile, the next one calibrates them again. If one of them
+cannot be measured, or if none of them answers, the run ends before any load is sent; if only some answer, the run
+continues. Then the lanes run at the same time, and each sends its blocks one after another. A block with more streams
+than one process should carry is sliced over several; with nodes, each block is split over all of them.
+
+No report is lost when a worker dies: its block is interrupted, and the next block gets a new worker, or if it ran on a
+node, is split over the other nodes. Nor is one lost when `run_plan` is cancelled, which stops all workers within two
+seconds and still passes on their last reports.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.calibration import Calibrated, fault_note
+from splitsecond.benchmark.load.messages import (
+    Calibrate,
+    CalibrationDone,
+    CalibrationFailed,
+    Configure,
+    ObservationReport,
+    ReadingReport,
+    Report,
+    SendBlock,
+    SetWorkload,
+    fault_from_record,
+)
+from splitsecond.benchmark.load.nodes import Node, NodeWorker, shares
+from splitsecond.benchmark.load.plan import RunPlan, slices
+from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND, WorkerHandle, WorkerLost, WorkerPool
+from splitsecond.benchmark.load.workload import Workload
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.observation import ArrivalClock, Observation
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.wording import counted_as
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.expression import targets as targets_of
+from splitsecond.routing.construction.user_policies import PolicyFile
+
+MAX_CRASHES = 3
+"""After so many lost workers the rest of a lane is not sent."""
+
+
+class RunNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A remark for the reader of a run, on a target or on one of its conditions."""
+
+    text: str
+    target: str
+    condition: str = ""
+
+
+class PlanResult(msgspec.Struct, kw_only=True):
+    """The result of a plan that ran to its end.
+
+    `calibrated` has an entry per target. `abandoned` and `interrupted` map a condition to the reason why not all of its
+    requests were sent.
+    """
+
+    calibrated: dict[str, Calibrated] = {}
+    abandoned: dict[str, str] = {}
+    interrupted: dict[str, str] = {}
+
+
+async def run_plan(
+    plan: RunPlan,
+    specs: Mapping[str, TargetSpec],
+    workload: Workload,
+    *,
+    input_tokens: int,
+    on_observation: Callable[[Observation], None],
+    on_reading: Callable[[InstrumentReading], None],
+    on_note: Callable[[RunNote], None],
+    blocks: Callable[[Mapping[str, Calibrated]], Sequence[Iterable[RequestBlock]]] | None = None,
+    pilot: bool = False,
+    command: Sequence[str] = WORKER_COMMAND,
+    arrival_clock: ArrivalClock = "packets",
+    exact_itl: bool = False,
+    most_processes: int | None = None,
+    policy_file: PolicyFile | None = None,
+    nodes: Sequence[Node] = (),
+) -> PlanResult:
+    """Run the plan. Synthetic prompts of `workload` are made `input_tokens` long.
+
+    `specs` maps names to targets. A target of the plan without a spec is a policy, named by its expression; `specs`
+    has the targets in it, and `policy_file` the policies of the user that it names.
+
+    `blocks` decides about the blocks later than `plan`. It is called once, when all targets are calibrated, and returns
+    the blocks of each lane. These are asked for the next block when the last one has ended and all of its reports were
+    passed on. A plan without lanes has one lane, with the targets of its conditions. With `pilot`, calibration includes
+    a request of full length to each target.
+
+    The callbacks run in this event loop, in the order of the reports. An exception from one of them stops the workers
+    and is raised. `arrival_clock` is the best clock for arrival times; with `exact_itl` no stream is read so seldom
+    that its ITL is not exact. A block uses at most `most_processes`, by default the number of processors. With `nodes`,
+    the workers run there, one on each for each lane. Raises the `Fault` of the first target that cannot be measured, or
+    of the first target if none answers; the faults of the others are noted first.
+    """
+    result = PlanResult()
+    refused: dict[str, Fault] = {}
+
+    def on_report(report: Report) -> None:
+        match report:
+            case ObservationReport(observation):
+                on_observation(observation)
+            case ReadingReport(reading):
+                on_reading(reading)
+            case CalibrationDone(target, calibrated):
+                result.calibrated[target] = calibrated
+            case CalibrationFailed(target, fault):
+                refused[target] = fault_from_record(fault, target)
+
+    most = most_processes or os.cpu_count() or 1
+    arguments = [arrival_clock, *(["exact"] if exact_itl else [])]
+    async with WorkerPool((*command, *arguments), on_report) as pool:
+        asked = dict.fromkeys(condition.target for condition in plan.conditions)
+        targets = [dict.fromkeys(block.target for block in lane) for lane in plan.lanes] or [asked]
+        kind = partial(_NodeLane, nodes=nodes, arguments=arguments) if nodes else _Lane
+        lanes = [kind(names, specs, pool, result, on_note, most, policy_file) for names in targets]
+        await _together([lane.prepare(workload, input_tokens, pilot) for lane in lanes])
+        if faults := _fatal_faults(asked, refused, result.calibrated):
+            for fault in faults[1:]:
+                on_note(RunNote(text=fault_note(fault), target=fault.target))
+            raise faults[0]
+        for target, calibrated in result.calibrated.items():
+            if calibrated.note:
+                on_note(RunNote(text=calibrated.note, target=target))
+        sent = plan.lanes if blocks is None else blocks(result.calibrated)
+        await _together([lane.run(each) for lane, each in zip(lanes, sent, strict=True)])
+    return result
+
+
+def _fatal_faults(
+    targets: Iterable[str], refused: Mapping[str, Fault], calibrated: Mapping[str, Calibrated]
+) -> list[Fault]:
+    """Return the faults that keep the plan from running, in the order of `targets`; empty if it can run."""
+    silent = {
+        target: fault_from_record(found.fault, target)
+        for target, found in calibrated.items()
+        if found.fault is not None
+    }
+    faults = refused or (silent if len(silent) == len(calibrated) else {})
+    return [faults[target] for target in targets if target in faults]
+
+
+class _Lane:
+    """Blocks that are sent one after another, with the workers that send them."""
+
+    def __init__(
+        self,
+        targets: Iterable[str],
+        specs: Mapping[str, TargetSpec],
+        pool: WorkerPool,
+        result: PlanResult,
+        on_note: Callable[[RunNote], None],
+        most_processes: int,
+        policy_file: PolicyFile | None,
+    ) -> None:
+        self._targets = list(targets)
+        self._specs = specs
+        self._pool = pool
+        self._result = result
+        self._on_note = on_note
+        self._most_processes = most_processes
+        self._policy_file = policy_file
+        self._workers: dict[int, WorkerHandle] = {}
+        self._crashes = 0
+
+    async def prepare(self, workload: Workload, input_tokens: int, pilot: bool) -> None:
+        """Calibrate the lane's targets. Raises `WorkerLost`."""
+        await self._calibrate(Calibrate(self._targets, workload, input_tokens, pilot))
+
+    async def run(self, blocks: Iterable[RequestBlock]) -> None:
+        """Send the blocks."""
+        for block in blocks:
+            if block.condition in self._result.abandoned:
+                continue
+            parts = await self._parts(block)
+            if len(parts) > 1:
+                begin_ns = clock.now_ns() + max(self._workers[place].starts_in_ns for place in parts)
+                parts = {place: msgspec.structs.replace(part, begin_ns=begin_ns) for place, part in parts.items()}
+            await self._send_parts(parts)
+
+    async def _calibrate(self, task: Calibrate) -> None:
+        await self._calibrate_from(0, task)
+
+    async def _calibrate_from(self, place: int, task: Calibrate) -> None:
+        worker = await self._start(place)
+        await worker.do(task)
+        await self._send_workloads(worker)
+
+    async def _send_parts(self, parts: Mapping[int, RequestBlock]) -> None:
+        """Send the parts of a block. All keep their load up until the last measured request of all has ended."""
+        measuring = set(parts)
+        measured = asyncio.Event()
+
+        def ended(place: int) -> None:
+            measuring.discard(place)
+            if not measuring:
+                measured.set()
+
+        async def release() -> None:
+            await measured.wait()
+            await _together([self._workers[place].release() for place in parts if place in self._workers])
+
+        held = len(parts) > 1
+        sending = [self._send(place, part, held, partial(ended, place)) for place, part in parts.items()]
+        await _together([*sending, release()] if held else sending)
+
+    async def _parts(self, block: RequestBlock) -> dict[int, RequestBlock]:
+        """Return the part of the block that each worker sends, by the worker's place; nothing if none can."""
+        if self._crashes >= MAX_CRASHES:
+            self._lost(
+                block, f"not sent: {counted_as(self._crashes, 'worker process has', 'worker processes have')} died"
+            )
+            return {}
+        parts = slices(block, self._most_processes)
+        for place in range(len(parts)):
+            if place not in self._workers:
+                await self._ready(place)
+        return dict(enumerate(parts))
+
+    async def _send(self, place: int, part: RequestBlock, held: bool, on_measured: Callable[[], object]) -> None:
+        try:
+            ended = await self._workers[place].do(SendBlock(part, held), on_measured)
+        except WorkerLost as fault:
+            self._drop(place)
+            self._lost(part, f"interrupted: {fault}")
+        else:
+            if ended.abandoned and part.condition not in self._result.abandoned:
+                self._result.abandoned[part.condition] = ended.abandoned
+                self._note(part, f"given up{self._workers[place].where}: {ended.abandoned}")
+        finally:
+            on_measured()  # nothing more will be measured
+
+    def _drop(self, place: int) -> None:
+        self._workers.pop(place, None)
+        self._crashes += 1
+
+    async def _start(self, place: int) -> WorkerHandle:
+        worker = self._workers[place] = await self._started(place)
+        policies = {target: parse(target) for target in self._targets if target not in self._specs}
+        inside = [name for policy in policies.values() for name in targets_of(policy)]
+        specs = [self._specs[name] for name in dict.fromkeys((*self._targets, *inside)) if name in self._specs]
+        await worker.configure(Configure(specs, worker.number, list(policies), self._policy_file))
+        return worker
+
+    async def _started(self, place: int) -> WorkerHandle:
+        return await self._pool.start()
+
+    async def _ready(self, place: int) -> None:
+        """Start a worker that can send blocks."""
+        await self._send_workloads(await self._start(place))
+
+    async def _send_workloads(self, worker: WorkerHandle) -> None:
+        for target in self._targets:
+            if target in self._result.calibrated:  # the others cannot be measured, which ends the run
+                await worker.configure(SetWorkload(target, self._result.calibrated[target].workload))
+
+    def _lost(self, block: RequestBlock, why: str) -> None:
+        if self._result.interrupted.get(block.condition) != why:
+            self._result.interrupted[block.condition] = why
+            self._note(block, why)
+
+    def _note(self, block: RequestBlock, text: str) -> None:
+        self._on_note(RunNote(text=text, target=block.target, condition=block.condition))
+
+
+class _NodeLane(_Lane):
+    """A lane with a worker on each node. A node whose worker was lost is not used again."""
+
+    def __init__(self, *lane: Any, nodes: Sequence[Node], arguments: Sequence[str]) -> None:
+        super().__init__(*lane)
+        self._nodes = nodes
+        self._arguments = arguments
+        self._left = list(range(len(nodes)))
+
+    async def _calibrate(self, task: Calibrate) -> None:
+        """Calibrate from the first node, or if it is lost, from the next one. Raises `WorkerLost` if none is left."""
+        while True:
+            place = self._left[0]
+            try:
+                await self._calibrate_from(place, task)
+            except WorkerLost as fault:
+                self._drop(place)
+                if not self._left:
+                    raise
+                text = f"calibrated again, without node {self._nodes[place].name}: {fault}"
+                self._on_note(RunNote(text=text, target=self._targets[0]))
+            else:
+                return
+
+    async def _parts(self, block: RequestBlock) -> dict[int, RequestBlock]:
+        starting = [place for place in self._left if place not in self._workers]
+        await _together([self._try_ready(place, block) for place in starting])
+        if not self._left:
+            self._lost(block, "not sent: all nodes are lost")
+            return {}
+        return dict(zip(self._left, shares(block, len(self._left)), strict=False))
+
+    async def _try_ready(self, place: int, block: RequestBlock) -> None:
+        try:
+            await self._ready(place)
+        except WorkerLost as fault:
+            self._drop(place)
+            self._note(block, f"sent without node {self._nodes[place].name}: {fault}")
+
+    def _drop(self, place: int) -> None:
+        super()._drop(place)
+        self._left.remove(place)
+
+    async def _started(self, place: int) -> WorkerHandle:
+        node = self._nodes[place]
+        pipe = await node.start(self._arguments)
+        worker = self._pool.add(NodeWorker(pipe, self._pool.on_report, self._pool.next_number(), node.name))
+        await worker.read_clock()
+        return worker
+
+
+async def _together(doing: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all at the same time. The first error cancels the others and is raised, without an exception group."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in doing:
+                group.create_task(each)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None

@@ -1,0 +1,134 @@
+"""Messages between the parent and a worker process: one JSON object a line, tagged with its type.
+
+The parent starts with `Configure`, then gives one task at a time (`Calibrate`, `SendBlock`). The worker answers each
+task with any number of `ObservationReport`, `ReadingReport`, `CalibrationDone` and `CalibrationFailed`, and then one
+`TaskEnded`. A held block has a `MeasuredEnded` among them, which waits for `Release`. Between two tasks the worker
+answers `ReadClock` with a `ClockReport`. `Stop`, the end of the input or SIGTERM
+cancel the current task: its requests in flight are observed as cancelled, and the worker exits.
+"""
+
+from typing import cast
+
+from msgspec import Struct
+
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.calibration import Calibrated
+from splitsecond.benchmark.load.workload import Workload
+from splitsecond.core.errors import CallerFault, Fault, NetworkFault, Phase, ProviderFault, TimedOut
+from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.routing.construction.user_policies import PolicyFile
+
+
+class Configure(Struct, frozen=True, tag=True):
+    """Command: connect to these targets. `worker` is the process's number; `policies` are expressions over targets.
+
+    `policy_file` has the policies of the user that they name.
+    """
+
+    targets: list[TargetSpec]
+    worker: int
+    policies: list[str] = []
+    policy_file: PolicyFile | None = None
+
+
+class Calibrate(Struct, frozen=True, tag=True):
+    """Task: send the first requests to these targets and fit their workloads to prompts of `input_tokens`.
+
+    With `pilot`, each target also gets a request of full length.
+    """
+
+    targets: list[str]
+    workload: Workload
+    input_tokens: int
+    pilot: bool = False
+
+
+class SetWorkload(Struct, frozen=True, tag=True):
+    """Command: use this workload for a target."""
+
+    target: str
+    workload: Workload
+
+
+class SendBlock(Struct, frozen=True, tag=True):
+    """Task: send a block. With `held`, its cool-downs go on after its last measured request until `Release`."""
+
+    block: RequestBlock
+    held: bool = False
+
+
+class Release(Struct, frozen=True, tag=True):
+    """Command: the measured requests of all parts of the block have ended, so close the cool-downs."""
+
+
+class Stop(Struct, frozen=True, tag=True):
+    """Command: cancel the current task and exit."""
+
+
+class ReadClock(Struct, frozen=True, tag=True):
+    """Command: report what the monotonic clock of your machine shows."""
+
+
+Command = Configure | Calibrate | SetWorkload | SendBlock | Stop | ReadClock | Release
+
+
+class ObservationReport(Struct, frozen=True, tag=True):
+    """Report: the observation of one attempt."""
+
+    observation: Observation
+
+
+class ReadingReport(Struct, frozen=True, tag=True):
+    """Report: the instrument's reading of one block."""
+
+    reading: InstrumentReading
+
+
+class CalibrationDone(Struct, frozen=True, tag=True):
+    """Report: a target can be measured."""
+
+    target: str
+    calibrated: Calibrated
+
+
+class CalibrationFailed(Struct, frozen=True, tag=True):
+    """Report: a target cannot be measured."""
+
+    target: str
+    fault: FaultRecord
+
+
+class MeasuredEnded(Struct, frozen=True, tag=True):
+    """Report: the measured requests of a held block have ended."""
+
+
+class TaskEnded(Struct, frozen=True, tag=True):
+    """Report: the task has ended. `abandoned` is the reason not to send the rest of the block's condition."""
+
+    abandoned: str = ""
+
+
+class ClockReport(Struct, frozen=True, tag=True):
+    """Report: the monotonic clock of the worker's machine showed `now_ns` when it got `ReadClock`."""
+
+    now_ns: int
+
+
+Report = (
+    ObservationReport | ReadingReport | CalibrationDone | CalibrationFailed | TaskEnded | ClockReport | MeasuredEnded
+)
+
+
+_FAULTS = {fault.__name__: fault for fault in (CallerFault, ProviderFault, NetworkFault, TimedOut)}
+
+
+def fault_from_record(record: FaultRecord, target: str) -> Fault:
+    """Return the fault of which `record` was made in another process."""
+    kind_of_fault = _FAULTS.get(record.type, ProviderFault)
+    phase = cast(Phase, record.phase)
+    fault = kind_of_fault(record.message, kind=record.kind, phase=phase, target=target, hint=record.hint)
+    if isinstance(fault, CallerFault | ProviderFault):
+        fault.status = record.status
+    return fault

@@ -1,0 +1,350 @@
+"""The plan of a run: which requests go to which target in which order.
+
+Networks and providers have slow minutes. Targets that are measured one after another would each meet different ones,
+and requests that are sent together meet the same one. So each condition is measured in rounds that are spread over the
+whole run: a round has one block of each condition, in an order drawn for that round. Targets at different endpoints can
+also run side by side, each in its own lane; targets at the same endpoint share a lane, as they share its capacity.
+
+The saving of a provider's prompt cache is the difference between two conditions of one target: prompts that begin
+differently, and prompts that begin alike. Their blocks alternate like those of two targets, so that a slow minute
+affects both.
+
+Each block keeps its load complete around the measured requests, with warm-up and cool-down requests (`block`). In an
+open loop the requests in flight grow towards their steady number over several response times. So its warm-up lasts
+`WARMUP_RESPONSES` times as long as one response, and its blocks together measure at least `WINDOW_RESPONSES` times as
+long; the duration of a response comes from a pilot request.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from random import Random
+from urllib.parse import urlsplit
+
+import msgspec
+
+from splitsecond.benchmark.load.arrivals import Pattern, schedule
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
+
+ROUNDS, MAX_ROUNDS = 6, 8
+"""Fewest and most blocks of one condition by default. More rounds see smaller differences, but each has its own
+warm-up. The scatter between rounds can be estimated from five on (`summary.MIN_ROUNDS`). But of a server that is fast
+or slow for whole rounds, five see only one state in one of 11 rows, six in one of 19."""
+MIN_BLOCK = 5
+"""Least measured requests of a block in more than `ROUNDS` blocks."""
+WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
+"""Durations of an open loop, in response times: the warm-up of a block, the measured time of all blocks together, and
+the longest cool-down of a block."""
+LIMIT_ROUNDS = 1000
+"""Most rounds of a run whose number of rounds is not fixed."""
+COOLDOWNS_PER_SLOT = 4
+"""Most cool-down requests of a closed loop, per slot. About one is sent, unless a measured response takes long."""
+STREAMS_PER_PROCESS = 256
+EXPECTED_S = 5
+"""Assumed duration of a response, where no pilot has measured it."""
+
+
+class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One load: a closed loop at `concurrency`, or an open loop at `rate` a second or at the offsets `trace` (ns)."""
+
+    concurrency: int | None = None
+    rate: float | None = None
+    pattern: Pattern = "poisson"
+    burstiness: float = 1.0
+    trace: list[int] = []
+
+    @property
+    def label(self) -> str:
+        """The load's part of a condition's name: "c8", "r2.5" or "trace"."""
+        if self.concurrency is not None:
+            return f"c{self.concurrency}"
+        return f"r{self.rate:g}" if self.rate is not None else "trace"
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the results: a target under a load. With `cache_reuse` its prompts begin alike.
+
+    `requests`, `warmups` and `cooldowns` are those of all planned rounds; of the cool-downs, the most.
+    """
+
+    condition: str
+    target: str
+    load: PlannedLoad
+    requests: int
+    warmups: int
+    cooldowns: int = 0
+    cache_reuse: bool = False
+
+
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The conditions in the given order. Lanes run at the same time; the blocks of a lane run one after another."""
+
+    conditions: list[Condition]
+    lanes: list[list[RequestBlock]]
+    seed: int = 0
+
+    def next_round(self, blocks: Sequence[RequestBlock], number: int) -> list[RequestBlock]:
+        """Return the blocks of a further round, like `blocks`, those of the round before."""
+        loads = {each.condition: each.load for each in self.conditions}
+        following = [
+            msgspec.structs.replace(
+                block,
+                round=number,
+                first=block.first + block.warmups + block.requests + block.cooldowns,
+                opening=False,
+                due=_due(loads[block.condition], len(block.due), self.seed, number),
+            )
+            for block in blocks
+        ]
+        return _shuffled(following, self.seed, number)
+
+
+def make_plan(
+    targets: Mapping[str, str],
+    loads: Sequence[PlannedLoad],
+    *,
+    requests: int,
+    warmups: int | None = None,
+    blocks: int | None = None,
+    seed: int = 0,
+    side_by_side: bool = False,
+    cache_reuse: bool = False,
+    response_s: float | None = None,
+    duration_s: float | None = None,
+    extend: bool = True,
+) -> RunPlan:
+    """Plan `requests` measured requests to each target under each load.
+
+    `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the concurrency, or those
+    of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
+    stay longer than their warm-up. `response_s` is the duration of the slowest target's response; if it is known, an
+    open loop gets as many requests as its measured time needs, at least `requests`, or without `extend` exactly
+    `requests`. With `duration_s`, as many requests are planned as fit into this time, instead of `requests`.
+
+    With `cache_reuse` each target has two conditions under each load, the second with prompts that begin alike; each
+    block then has at least one warm-up, which fills the cache. A trace is sent unchanged, in one block. Raises
+    `CallerFault` for impossible numbers.
+    """
+    _check(targets, loads, requests=requests, warmups=warmups, blocks=blocks)
+    reuses = (False, True) if cache_reuse else (False,)
+    if cache_reuse and warmups == 0:
+        warmups = 1
+    endpoints: dict[str, list[str]] = {}
+    for name, base_url in targets.items():
+        endpoints.setdefault(urlsplit(base_url).netloc if side_by_side else "", []).append(name)
+    planned: dict[str, list[RequestBlock]] = {}
+    for load in loads:
+        if duration_s is not None:
+            blocks = blocks or MAX_ROUNDS
+            turns = blocks * len(loads) * max(map(len, endpoints.values())) * len(reuses)
+            requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
+        planned[load.label] = _blocks(
+            load,
+            requests,
+            warmups,
+            blocks,
+            seed,
+            response_s,
+            extend=extend and duration_s is None and response_s is not None,
+        )
+    lanes: list[list[RequestBlock]] = []
+    for names in endpoints.values():
+        lane: list[RequestBlock] = []
+        for number in range(max(map(len, planned.values()))):
+            turn = [
+                msgspec.structs.replace(
+                    planned[load.label][number],
+                    condition=_condition(name, load, reuse),
+                    target=name,
+                    cache_reuse=reuse,
+                )
+                for load in loads
+                if number < len(planned[load.label])
+                for name in names
+                for reuse in reuses
+            ]
+            lane += _shuffled(turn, seed, number + 1)
+        lanes.append(lane)
+    conditions = [
+        Condition(
+            condition=_condition(name, load, reuse),
+            target=name,
+            load=load,
+            requests=sum(block.requests for block in planned[load.label]),
+            warmups=sum(block.warmups for block in planned[load.label]),
+            cooldowns=sum(block.cooldowns for block in planned[load.label]),
+            cache_reuse=reuse,
+        )
+        for load in loads
+        for name in targets
+        for reuse in reuses
+    ]
+    return RunPlan(conditions=conditions, lanes=lanes, seed=seed)
+
+
+def rounds_until(
+    plan: RunPlan, lane: list[RequestBlock], is_precise: Callable[[str], bool] | None, duration_ns: int | None
+) -> Iterator[RequestBlock]:
+    """Yield the blocks of `lane`, and of further rounds like its last one, until a goal is reached.
+
+    From round `ROUNDS` on, `is_precise` tells whether the figures of a condition are precise enough (None: that is no
+    goal); such a condition takes no part in further rounds. `duration_ns` counts from now. A round begins only if it is
+    likely to end in time, as long as the longest one before.
+    """
+    begun_ns = clock.now_ns()
+    longest_ns, precise = 0, set[str]()
+    blocks: list[RequestBlock] = []
+    for number in range(1, LIMIT_ROUNDS + 1):
+        planned = [block for block in lane if block.round == number]
+        blocks = [b for b in planned or plan.next_round(blocks, number) if b.condition not in precise]
+        round_ns = clock.now_ns()
+        if duration_ns is not None and round_ns + longest_ns > begun_ns + duration_ns:
+            return
+        yield from blocks
+        longest_ns = max(longest_ns, clock.now_ns() - round_ns)
+        if is_precise is not None and number >= ROUNDS:
+            precise |= {block.condition for block in blocks if is_precise(block.condition)}
+        if precise >= {block.condition for block in blocks}:
+            return
+
+
+def _shuffled(blocks: Sequence[RequestBlock], seed: int, number: int) -> list[RequestBlock]:
+    """Return the blocks of a round in random order, so that no condition always follows the same other one."""
+    return Random(f"{seed}/{number}").sample(blocks, len(blocks))
+
+
+def _condition(name: str, load: PlannedLoad, reuse: bool) -> str:
+    return f"{name}@{load.label}{'-reuse' if reuse else ''}"
+
+
+def _check(
+    targets: Mapping[str, str], loads: Sequence[PlannedLoad], *, requests: int, warmups: int | None, blocks: int | None
+) -> None:
+    least = [("requests", requests, 1), ("warm-ups", warmups, 0), ("blocks", blocks, 1)]
+    least += [("concurrency", load.concurrency, 1) for load in loads]
+    for name, value, minimum in least:
+        if value is not None and value < minimum:
+            raise CallerFault(f"the number of {name} is {value:,}, expected {minimum} or more", kind="bad_load")
+    for load in loads:
+        if load.rate is not None:  # an empty schedule checks the rest
+            schedule(load.pattern, rate=load.rate, requests=0, seed=0, burstiness=load.burstiness)
+    if not targets or not loads:
+        raise CallerFault("nothing to measure: no target, or no load", kind="bad_load")
+    labels = [load.label for load in loads]
+    if repeated := [label for label in set(labels) if labels.count(label) > 1]:
+        raise CallerFault(f"the load {min(repeated)} is given more than once", kind="bad_load")
+
+
+def _blocks(
+    load: PlannedLoad,
+    requests: int,
+    warmups: int | None,
+    blocks: int | None,
+    seed: int,
+    response_s: float | None,
+    *,
+    extend: bool,
+) -> list[RequestBlock]:
+    """Return the blocks of one load. Every target gets the same blocks and the same arrivals.
+
+    With `extend`, an open loop gets as many requests as its measured time needs.
+    """
+    cooldowns = 0
+    if load.trace:
+        requests, warmups, blocks = min(requests, len(load.trace)), 0, 1
+    elif load.concurrency is not None:
+        warmups = load.concurrency if warmups is None else warmups
+        cooldowns = COOLDOWNS_PER_SLOT * (load.concurrency - 1)
+    else:
+        each = (load.rate or 0) * (EXPECTED_S if response_s is None else response_s)
+        warmups = max(1, math.ceil(each * WARMUP_RESPONSES)) if warmups is None else warmups
+        cooldowns = math.ceil(each * COOLDOWN_RESPONSES)
+        requests = max(requests, math.ceil(each * WINDOW_RESPONSES) if extend else 0)
+    if blocks is None:
+        least = requests if load.concurrency is None else max(MIN_BLOCK, load.concurrency)
+        blocks = min(max(requests // least, ROUNDS), MAX_ROUNDS)
+    rounds = min(blocks, requests)
+    made: list[RequestBlock] = []
+    first = 0
+    for number in range(rounds):
+        size = len(range(number, requests, rounds))
+        total = warmups + size + cooldowns
+        made.append(
+            RequestBlock(
+                condition="",
+                target="",
+                requests=size,
+                warmups=warmups,
+                cooldowns=cooldowns,
+                concurrency=load.concurrency,
+                due=_due(load, total, seed, number + 1),
+                first=first,
+                round=number + 1,
+                opening=number == 0,
+            )
+        )
+        first += total
+    return made
+
+
+def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
+    """Return when the requests of the block in round `number` are due."""
+    if load.concurrency is not None:
+        return []
+    if load.rate is None:
+        return load.trace[:requests]
+    drawn = Random(f"{seed}/{load.label}/{number}").getrandbits(64)
+    return schedule(load.pattern, rate=load.rate, requests=requests, seed=drawn, burstiness=load.burstiness)
+
+
+def _requests_within(load: PlannedLoad, block_s: float, response_s: float) -> int:
+    """Return how many measured requests a block of `block_s` seconds has, at least one."""
+    if load.concurrency is not None:
+        return max(1, 1 + math.floor(load.concurrency * (block_s / response_s - 1) - 0.5))
+    return max(1, math.floor((load.rate or 0) * (block_s - (WARMUP_RESPONSES + 1) * response_s)))
+
+
+def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> float:
+    """Return about how long a block takes, if a response takes `response_s` as it does alone."""
+    if block.due:
+        return block.due[min(block.warmups + block.requests, len(block.due)) - 1] / NS_PER_S + response_s
+    slots = block.concurrency or 1
+    ramp_s = 2 * ttft_s + response_s / (slots + 1) if block.warmups else 0.0
+    return ramp_s + response_s * ((block.requests - 1) / slots + 1)
+
+
+def without(plan: RunPlan, targets: Collection[str]) -> RunPlan:
+    """Return `plan` without the blocks of these targets. Their conditions stay, and get empty rows."""
+    lanes = [[block for block in lane if block.target not in targets] for lane in plan.lanes]
+    return msgspec.structs.replace(plan, lanes=[lane for lane in lanes if lane])
+
+
+def slices(block: RequestBlock, most: int) -> list[RequestBlock]:
+    """Slice `block` over the processes it needs, at most `most`. Each gets every k-th request and slot."""
+    if block.due:
+        span_s = max((block.due[-1] - block.due[0]) / NS_PER_S, EXPECTED_S)
+        streams = math.ceil(len(block.due) * EXPECTED_S / span_s)
+    else:
+        streams = min(block.concurrency or 1, block.warmups + block.requests + block.cooldowns)
+    return sliced(block, max(1, min(most, math.ceil(streams / STREAMS_PER_PROCESS))))
+
+
+def sliced(block: RequestBlock, k: int) -> list[RequestBlock]:
+    """Slice `block` into `k` parts. Each gets every k-th request and slot."""
+    bounds = block.warmups, block.warmups + block.requests, block.warmups + block.requests + block.cooldowns
+    warm, measured, all_of_them = ([len(range(i, bound, k)) for i in range(k)] for bound in bounds)
+    return [
+        msgspec.structs.replace(
+            block,
+            warmups=warm[i],
+            requests=measured[i] - warm[i],
+            cooldowns=all_of_them[i] - measured[i],
+            concurrency=None if block.concurrency is None else len(range(i, block.concurrency, k)),
+            due=block.due[i::k],
+            first=block.first + i * block.stride,
+            stride=block.stride * k,
+        )
+        for i in range(k)
+    ]

@@ -1,0 +1,208 @@
+"""The driver of a capacity search: it chooses each block of requests by the results of the blocks before.
+
+A step of the search is one load, and a condition like any other. It is measured in rounds: each is a block with its own
+warm-ups, and with cool-downs that keep the load up until its last measured request has ended. After each block the step
+is judged. The first try ends when the load fails or is promising, after at most `FIRST_ROUNDS` rounds; then
+`benchmark.statistics.search` chooses the next load. A promising load that turns out to be the heaviest is tried again,
+for up to `ROUNDS` rounds more, until it is certain. Observations are read between two blocks, when nothing is in
+flight, so a decision does not disturb the measurement.
+
+A block must be long against a response, or it shows the start of a queue instead of the queue. In an open loop its
+warm-up and its measured time are those of `plan`, by the mean duration of the responses at the heaviest lighter load,
+or before there is one, of the pilot. In a closed loop it has at least `PER_SLOT` measured requests for each slot.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from splitsecond.benchmark.findings.capacity import batches_of, judge
+from splitsecond.benchmark.findings.condition import condition_findings
+from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
+from splitsecond.benchmark.findings.slo import Slo
+from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.plan import Condition, PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.statistics.search import Search, Verdict
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.wording import counted_as, limits, percent
+from splitsecond.log.statistics.proportion import fatal, fewest
+
+ROUNDS = 12
+"""Most rounds that confirm a load."""
+FIRST_ROUNDS = 4
+"""Most rounds of the first try of a load."""
+MIN_REQUESTS = 20
+"""Least measured requests of a round."""
+PER_SLOT = 3
+"""Measured requests of a round for each slot of a closed loop."""
+
+OnVerdict = Callable[[ConditionFindings, Verdict], None]
+
+
+class LoadSearchDriver:
+    """The steps of a search for the highest load at which at least `share` of the requests meet `slo`.
+
+    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in `make_plan`. Raises
+    `CallerFault` if so few requests can never decide a step.
+
+    Attributes:
+        pilot_s: The duration of a response alone, in seconds, if it is known before the first block.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        base_url: str,
+        search: Search,
+        slo: Slo,
+        share: float,
+        *,
+        open_loop: bool = False,
+        requests: int | None = None,
+        warmups: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        if requests is not None and requests * ROUNDS < fewest(share, ROUNDS):
+            raise CallerFault(
+                f"{ROUNDS} times {counted_as(requests, 'request', 'requests')} cannot show that {percent(share)} meet "
+                f"the limits: that takes at least {fewest(share, ROUNDS):,} requests",
+                kind="bad_load",
+                hint=f"Use -n {math.ceil(fewest(share, ROUNDS) / ROUNDS)} or more.",
+            )
+        self.share = share
+        self._target, self._base_url = target, base_url
+        self._search, self._slo = search, slo
+        self.open_loop = open_loop
+        self._requests, self._warmups, self._seed = requests, warmups, seed
+        self.pilot_s: float | None = None
+        self._begun: dict[tuple[float, str], Condition] = {}
+        self._rounds: dict[tuple[float, str], int] = {}
+        self._done: dict[str, Condition] = {}
+        self._took_ns = 0
+        self._round_ns = 0
+        self._confirmed = 0
+        """Rounds of the last load that is tried again."""
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """The conditions of all steps that have a verdict, in order. A step that was cut short is left out."""
+        return list(self._done.values())
+
+    @property
+    def status(self) -> str:
+        """What is searched, the range of loads that remains, and about how long it takes, by the rounds so far."""
+        low, high = self._search.remaining
+        unit = "requests/s" if self.open_loop else "concurrency"
+        between = f"{low:g} to {high:g}" if low < high else f"{low:g}"
+        left = f", about {self.seconds_left // 60}:{self.seconds_left % 60:02d} left" if self.seconds_left else ""
+        return f"{limits(self._slo.limits)} in {percent(self.share)} of requests: {unit} {between}{left}"
+
+    @property
+    def seconds_left(self) -> int:
+        """About how long the search will still take: the loads left at the pace so far, then the confirmation.
+
+        0 before the first verdict. During the confirmation, its rounds left at the pace of its last one.
+        """
+        if self._confirmed:
+            return round(self._round_ns * (ROUNDS - self._confirmed) / NS_PER_S)
+        rounds = sum(self._rounds.values())
+        if not self._done or not rounds:
+            return 0
+        to_come = self._search.loads_left() * rounds / len(self._done) + ROUNDS
+        return round(self._took_ns / rounds * to_come / NS_PER_S)
+
+    def beginning(self) -> RunPlan:
+        """Return the plan before anything was sent: the first step's condition, and no block.
+
+        Raises `CallerFault` for an impossible load.
+        """
+        load = self._search.next()
+        return RunPlan(conditions=self._part(load, None, 0).conditions if load else [], lanes=[])
+
+    def blocks(
+        self,
+        asked: Callable[[Condition], AskedCondition],
+        observations: Sequence[Observation],
+        readings: Sequence[InstrumentReading],
+        on_verdict: OnVerdict,
+    ) -> Iterator[RequestBlock]:
+        """Yield the blocks. Each is decided when it is asked for, by the `observations` and `readings` so far.
+
+        `on_verdict` is called after each step.
+        """
+        began_ns = clock.now_ns()
+        while (load := self._search.next()) is not None:
+            confirms = self._search.confirms(load)
+            again = "-again" if self._search.verdicts.get(load) == "invalid" else ""
+            response_s = self._response_s(load, observations)
+            self._confirmed = 0
+            for number in range(1, (ROUNDS if confirms else FIRST_ROUNDS) + 1):
+                step, block = self._next(load, again, response_s)
+                yield block
+                now_ns = clock.now_ns() - began_ns
+                self._took_ns, self._round_ns = now_ns, now_ns - self._took_ns
+                self._confirmed = number if confirms else 0
+                own = [o for o in observations if o.condition == step.condition]
+                row = condition_findings(
+                    asked(step),
+                    own,
+                    [reading for reading in readings if reading.condition == step.condition],
+                    self._slo,
+                )
+                verdict = judge(row, batches_of(own, self._slo, open_loop=self.open_loop), self.share)
+                if verdict not in ("undecided", "promising") or (verdict == "promising" and not confirms):
+                    break
+            self._done[step.condition] = step
+            self._search.record(load, verdict)
+            on_verdict(row, verdict)
+
+    def _next(self, load: float, again: str, response_s: float | None) -> tuple[Condition, RequestBlock]:
+        """Return the step with one more block, and that block."""
+        before = self._begun.get((load, again))
+        requests, warmups, cooldowns = (before.requests, before.warmups, before.cooldowns) if before else (0, 0, 0)
+        rounds = self._rounds.get((load, again), 0) + 1
+        part = self._part(load, response_s, seed=self._seed + requests)
+        (step,), ((block,),) = part.conditions, part.lanes
+        name, first = step.condition + again, requests + warmups + cooldowns
+        requests, warmups = requests + step.requests, warmups + step.warmups
+        step = self._begun[load, again] = replace(
+            step, condition=name, requests=requests, warmups=warmups, cooldowns=cooldowns + step.cooldowns
+        )
+        self._rounds[load, again] = rounds
+        return step, replace(
+            block,
+            condition=name,
+            first=first,
+            round=rounds,
+            opening=False,  # the target has answered before; that it stops answering is a result
+            most_failures=fatal(requests, self.share),
+        )
+
+    def _part(self, load: float, response_s: float | None, seed: int) -> RunPlan:
+        """Return a plan of one block."""
+        least = MIN_REQUESTS if self.open_loop else max(MIN_REQUESTS, PER_SLOT * round(load))
+        return make_plan(
+            {self._target: self._base_url},
+            [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],
+            requests=self._requests or least,
+            warmups=self._warmups,
+            blocks=1,
+            seed=seed,
+            response_s=response_s,
+            extend=self._requests is None,
+        )
+
+    def _response_s(self, load: float, observations: Sequence[Observation]) -> float | None:
+        """Return about how long a response takes at `load`, in seconds; None if nothing is known yet."""
+        lighter = [step for step in self._done.values() if (step.load.rate or 0) < load]
+        if not self.open_loop or not lighter:
+            return self.pilot_s
+        name = max(lighter, key=lambda step: step.load.rate or 0).condition
+        took_ns = [o.response_ns for o in observations if o.condition == name and o.response_ns is not None]
+        return float(np.mean(took_ns)) / NS_PER_S if took_ns else self.pilot_s

@@ -1,0 +1,141 @@
+"""The content of requests: synthetic prompts of a wanted length, prompts from a file, or those of a trace.
+
+A `Workload` is plain data that is sent to the worker processes; a `Composer` makes request bodies from it.
+
+A synthetic prompt is a system prompt and a user message, each an instruction followed by plain words. All requests of
+a seed have the same words, so that all inputs have the same length. Only the nonce differs.
+
+The nonce is the beginning of each prompt, so that no prefix cache that an earlier request has filled (in this run or
+another) can serve a part of it. It is seven words from the same list, picked by a hash of run and call, so its length
+in tokens stays the same.
+
+A run that measures a prompt cache sends prompts that profit from it: a long system prompt, and a short user message
+that differs each time, so that no cache of whole answers applies. One condition uses a nonce per request, the other
+one nonce for all of its requests. In the latter only the user message differs, and the first request finds an empty
+cache, whatever earlier runs have sent.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
+from splitsecond.benchmark.load.traced_prompts import INSTRUCTION, PromptScale, TracedPrompts
+from splitsecond.benchmark.load.traces import TracedRequest
+from splitsecond.benchmark.load.words import NONCE_WORDS, WORDS, picked
+
+SYSTEM = "You are a patient storyteller who never stops early. Keep these words in mind:"
+USER = INSTRUCTION
+QUESTION = "Write a very long and detailed story, as long as you can. Begin it with these words:"
+QUESTION_WORDS = 4
+SEPARATOR = "#"
+"""Between a target and the name of its workload, inside `load` (`sweep`)."""
+
+
+class WorkloadVariant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Lengths in tokens of one of several workloads of a run."""
+
+    input_tokens: int
+    output_tokens: int | None = None
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of the requests to one target.
+
+    `prompts` holds request bodies from a file, which are used in turn. `traced` holds the requests of a trace, whose
+    prompts have their own lengths by the `scale` of the target. If both are empty, prompts are synthetic, with
+    `system_words` and `user_words` of filler drawn from `seed`. With `questions` all filler is in the system prompt,
+    and the user message differs each time. `output_tokens` None leaves the length to the provider. `extra` holds
+    further body fields, which override all others. `variants` has the workloads of a sweep by name (`sweep`). `run` is
+    the id of the run, which determines the nonces.
+    """
+
+    run: str
+    prompts: list[dict[str, Any]] = []
+    system_words: int = 0
+    user_words: int = 0
+    output_tokens: int | None = 512
+    questions: bool = False
+    extra: dict[str, Any] = {}
+    seed: int = 0
+    variants: dict[str, WorkloadVariant] = {}
+    traced: list[TracedRequest] = []
+    scale: PromptScale = PromptScale()
+
+    def of_target(self, target: str, input_tokens: int) -> "tuple[Workload, int]":
+        """Return the workload of a target and the length of its prompts: a variant, where its name ends with one."""
+        variant = self.variants.get(target.rpartition(SEPARATOR)[2])
+        if variant is None:
+            return self, input_tokens
+        found = msgspec.structs.replace(self, output_tokens=variant.output_tokens or self.output_tokens, variants={})
+        return found, variant.input_tokens
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the prompts are synthetic, so that their length can be chosen."""
+        return not self.prompts and not self.traced
+
+
+class Composer:
+    """Makes the request bodies of one workload, for a `condition`. With `alike` all of its prompts begin alike."""
+
+    def __init__(self, workload: Workload, condition: str = "", *, alike: bool = False) -> None:
+        self._workload = workload
+        self._shared = condition if alike else ""
+        self._traced: TracedPrompts | None = None
+        if workload.traced:
+            longest = max(each.input_tokens or 0 for each in workload.traced)
+            self._traced = TracedPrompts(f"{workload.run}/{condition}", workload.seed, workload.scale, longest)
+        words = Random(workload.seed).choices(WORDS, k=workload.system_words + workload.user_words)
+        self._system = " ".join([SYSTEM, *words[: workload.system_words]])
+        self._user = " ".join([USER, *words[workload.system_words :]])
+        self.hints: Mapping[str, str] = {"prompt_cache": "mark"} if alike else {}
+        """Hints for each request: some providers cache a prompt only on request."""
+
+    def body(self, call: str, number: int, *, shortened: bool = False) -> dict[str, Any]:
+        """Return the body of the request with the id `call`, the `number`th of its target.
+
+        The length of a `shortened` response is uniformly random, up to the length that others have.
+        """
+        workload, output_tokens = self._workload, self._workload.output_tokens
+        nonce = self._picked(self._shared or call, NONCE_WORDS) + ".\n"
+        if self._traced is not None:
+            request = workload.traced[number % len(workload.traced)]
+            body: dict[str, Any] = {"messages": [{"role": "user", "content": self._traced.text(call, request)}]}
+            output_tokens = request.output_tokens
+        elif workload.synthetic:
+            body = {
+                "messages": [
+                    {"role": "system", "content": nonce + self._system},
+                    {"role": "user", "content": self._question(call) if workload.questions else self._user},
+                ]
+            }
+        else:
+            prompt = workload.prompts[number % len(workload.prompts)]
+            first, *others = prompt["messages"]
+            body = {**prompt, "messages": [_begin_with(nonce, first), *others]}
+        body.update(workload.extra)
+        if output_tokens is not None and not any(field in body for field in LENGTH_FIELDS):
+            body["max_tokens"] = output_tokens
+        if shortened:
+            share = Random(f"{workload.seed}/{call}").random()
+            for field in (*LENGTH_FIELDS, "min_tokens"):
+                if isinstance(longest := body.get(field), int):
+                    body[field] = max(round(longest * share), 1)
+        return body
+
+    def _question(self, call: str) -> str:
+        return f"{QUESTION} {self._picked(call, QUESTION_WORDS)}"
+
+    def _picked(self, name: str, count: int) -> str:
+        """Return `count` words picked by a hash of the run and `name`."""
+        return picked(f"{self._workload.run}/{name}", count)
+
+
+def _begin_with(nonce: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [{"type": "text", "text": nonce}, *content]}
+    return {**message, "content": nonce + (content or "")}

@@ -1,0 +1,87 @@
+"""What a policy gains over each of its single targets: one figure for speed, one for money.
+
+A run that measures a policy beside its targets has both under the same load. Speed is the median of total TPS, which
+contains every wait. Money is the cost of a successful request, with losers, hedges and retries. Both are ratios of the
+policy to the target: 1.5 is half as fast again, or half as expensive again. A target that the policy names but did not
+ask is compared, too: leaving it out may be the gain.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from splitsecond.benchmark.findings.figures import FIGURES, successful
+from splitsecond.benchmark.findings.findings import ConditionFindings, RouteGain
+from splitsecond.core.grouping import grouped
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import Statement, level, listed, ratio
+from splitsecond.log.statistics.resampling import interval, median_draws, resamples
+
+
+def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[RouteGain]:
+    """Return the gains of each policy of a run over those of its targets that were measured under the same load."""
+    if not any("(" in row.target for row in rows):
+        return []
+    answered = grouped((o for o in successful(observations) if o.total_tps is not None), lambda o: o.condition)
+    random = np.random.default_rng(0)
+    valid = [row for row in rows if not row.invalid]
+    return [
+        _gain(row, other, answered, random)
+        for row in valid
+        if "(" in row.target
+        for other in valid
+        if f'"{other.target}"' in row.target
+        and level(other) == level(row)
+        and answered[row.condition]
+        and answered[other.condition]
+    ]
+
+
+def _gain(
+    row: ConditionFindings,
+    other: ConditionFindings,
+    answered: Mapping[str, Sequence[Observation]],
+    random: np.random.Generator,
+) -> RouteGain:
+    both = [answered[each.condition] for each in (row, other)]
+    ours, theirs = (FIGURES["total_tps"].sample(each).values for each in both)
+    drawn = [resamples([o.round for o in each], random) for each in both]
+    draws = [median_draws(values, each) for values, each in zip((ours, theirs), drawn, strict=True)]
+    count = min(map(len, draws))
+    money = None
+    if row.usd_per_request is not None and other.usd_per_request:
+        money = row.usd_per_request / other.usd_per_request
+    return RouteGain(
+        policy=row.target,
+        target=other.target,
+        load=level(row),
+        rows=[row.condition, other.condition],
+        speed=float(np.median(ours) / np.median(theirs)),
+        speed_ci95=interval(draws[0][:count] / draws[1][:count]) if count else (None, None),
+        cost=money,
+    )
+
+
+def route_gain_statements(found: Sequence[RouteGain]) -> list[Statement]:
+    """Return a statement for each policy and load, its short form with a line for each target."""
+    return [
+        Statement(
+            f"{load.capitalize()}, by total TPS, {policy} is {listed([_in_full(each) for each in gains])}.",
+            "\n".join([f"{load.capitalize()}, {policy}", *map(_in_short, gains)]),
+        )
+        for (load, policy), gains in grouped(found, lambda each: (each.load, each.policy)).items()
+    ]
+
+
+def _in_full(gain: RouteGain) -> str:
+    low, high = gain.speed_ci95
+    sure = "" if low is None or high is None else f" (95% interval {ratio(low)} to {ratio(high)})"
+    cost = "" if gain.cost is None else f" at {ratio(gain.cost)} times its cost of a request"
+    return f"{ratio(gain.speed)} times as fast as {gain.target}{sure}{cost}"
+
+
+def _in_short(gain: RouteGain) -> str:
+    low, high = gain.speed_ci95
+    sure = "" if low is None or high is None else f", 95% {ratio(low)}–{ratio(high)}"
+    cost = "" if gain.cost is None else f", {ratio(gain.cost)}× the cost"
+    return f"against {gain.target}: {ratio(gain.speed)}× the total TPS{sure}{cost}."

@@ -1,0 +1,92 @@
+"""The steps of a capacity search as rows of a table, one for each load from the lightest to the heaviest."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from splitsecond.benchmark.findings.findings import Capacity, CapacityStep, ConditionFindings, Run
+from splitsecond.benchmark.findings.slo import limited
+from splitsecond.benchmark.report import rows
+from splitsecond.core.pages import figure_cells
+from splitsecond.core.pages.figure_cells import FigureCell, Remark, number
+
+HEADINGS = ("within limits", "TTFT p50", "TTFT p95", "TPS p50", "system tokens/s", "good requests/s")
+VERDICTS: Mapping[str, str] = {
+    "holds": "holds",
+    "promising": "likely",
+    "undecided": "undecided",
+    "fails": "fails",
+    "breaks": "broke",
+    "invalid": "INVALID",
+}
+"""The words for each verdict of a step."""
+BAD = ("fails", "breaks", "invalid")
+
+
+class StepRow(Struct, frozen=True, kw_only=True):
+    """One step of a search.
+
+    Attributes:
+        load: The load as it stands in a narrow column.
+        cells: A cell for each of `HEADINGS` and of `limit_headings`.
+        verdict: A key of `VERDICTS`.
+        heaviest: Whether this is the heaviest load within the limits: the capacity.
+    """
+
+    load: str
+    cells: list[FigureCell]
+    verdict: str
+    heaviest: bool
+
+
+def limit_headings(found: Capacity) -> list[str]:
+    """Return the headings after `HEADINGS`: the figure of each limit other than TTFT."""
+    return [f"{limited(name, open_loop=found.open_loop).label} p95" for name in _other_limits(found)]
+
+
+def _other_limits(found: Capacity) -> list[str]:
+    return [name for name in found.limits if name != "ttft"]
+
+
+def step_rows(run: Run, found: Capacity) -> list[StepRow]:
+    """Return a row for each step, the lightest load first."""
+    by_name = {condition.condition: condition for condition in run.conditions}
+    return [
+        StepRow(
+            load=rows.load_words(by_name[step.condition]),
+            cells=_cells(found, step, by_name[step.condition]),
+            verdict=step.verdict,
+            heaviest=step.load == found.holds,
+        )
+        for step in sorted(found.steps, key=lambda step: step.load)
+    ]
+
+
+def _cells(found: Capacity, step: CapacityStep, row: ConditionFindings) -> list[FigureCell]:
+    low, high = (100 * bound for bound in step.share_ci98)
+    ttft = rows.ttft(row)
+    others = [getattr(row, limited(name, open_loop=found.open_loop).name) for name in _other_limits(found)]
+    # The table of all figures has the intervals; this one has the interval that decides.
+    figures = [figure_cells.cell(summary, p) for summary, p in ((ttft, "p50"), (ttft, "p95"), (row.tps, "p50"))]
+    limits = [figure_cells.cell(summary, "p95") for summary in others]
+    return [
+        FigureCell(figure=f"{step.met:,} of {step.sent:,}", interval=f"{low:.1f}–{high:.1f}%"),
+        *(FigureCell(figure=cell.figure, needs=cell.needs) for cell in figures),
+        FigureCell(figure=number(row.output_tokens_per_s)),
+        FigureCell(figure=number(row.goodput.per_s if row.goodput else None)),
+        *(FigureCell(figure=cell.figure, needs=cell.needs) for cell in limits),
+    ]
+
+
+def remarks(run: Run) -> list[Remark]:
+    """Return the remarks below the table, each once with the loads that it applies to in `who`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    levels = rows.levels(run)
+    for level in levels:
+        for remark in rows.remarks(level):
+            if remark.kind != "server":
+                found.setdefault((remark.kind, remark.text), []).append(rows.load_words(level.conditions[0]))
+    return [
+        Remark(kind=kind, who="" if len(loads) == len(levels) else ", ".join(loads), text=text)
+        for (kind, text), loads in found.items()
+    ]

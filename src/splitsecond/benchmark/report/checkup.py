@@ -1,0 +1,153 @@
+"""Output of `splitsecond doctor`: the instrument's error at each level, and the phases of a request to each target."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.benchmark.report.production import fitting
+from splitsecond.benchmark.report.terminal import name_text, titled_table
+from splitsecond.benchmark.statistics.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, Accuracy
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages.figure_cells import MISSING, number, safe_text, share
+from splitsecond.core.wording import counted_as, percent
+
+_FEWER_OF_LEVELS = ("token\np99", "TTFT\nmax", "CPU", "receive\np99", "send\np99", "lag\np99", "TTFT\np50")
+_FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
+"""Columns that a narrow console leaves out, one after another."""
+
+
+class TargetCheck(Struct, frozen=True):
+    """The check of one target.
+
+    `fault`: why it does not work, "" if it does. `first_token`: by each clock, the nanoseconds from sending the last
+    request to its first token.
+    """
+
+    name: str
+    observations: Sequence[Observation] = ()
+    fault: str = ""
+    first_token: Mapping[str, int] = {}
+
+
+def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
+    """Print the instrument's error at each level, and the highest load to trust."""
+    console.print(fitting(console, partial(_levels, levels), _FEWER_OF_LEVELS))
+    for level in levels:
+        if not level.trusted:
+            console.print(Text(f"  {counted_as(level.streams, 'stream')}: {level.why_not}.", "red"))
+    console.print(Text(_highest(levels), "bold"))
+    clocks = ", ".join(dict.fromkeys(level.clock for level in levels if level.clock))
+    priorities = ", ".join(dict.fromkeys(level.priority for level in levels if level.priority))
+    console.print(Text(f"Arrival times: {clocks}. Priority of the measuring process: {priorities}.", "dim"))
+    console.print(
+        Text(
+            f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within {percent(TRUSTED_TPOT_SHARE)} at p99, and no "
+            "request lost. The errors of sending the request and of receiving the first token add up to that of TTFT. "
+            "Lag is how long bytes waited to be read; only with the process clock it is part of the figures. CPU is in "
+            "ms per 1,000 tokens.",
+            "dim",
+        )
+    )
+
+
+def _levels(levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool, _name_width: int) -> Table:
+    columns = {
+        "streams": [str(level.streams) for level in levels],
+        "TTFT\np50": [_error(level.ttft_error_ms.p50) for level in levels],
+        "TTFT\np99": [_error(level.ttft_error_ms.p99) for level in levels],
+        "TTFT\nmax": [_error(level.ttft_error_ms.max) for level in levels],
+        "send\np99": [_error(level.send_error_ms.p99) for level in levels],
+        "receive\np99": [_error(level.receive_error_ms.p99) for level in levels],
+        "token\np99": [_error(level.token_error_ms.p99) for level in levels],
+        "TPOT\np99": [share(level.tpot_error_share.p99) for level in levels],
+        "lag\np99": [number(level.read_lag_ms.p99) for level in levels],
+        "CPU": [number(level.cpu_ms_per_1000_tokens) for level in levels],
+        "trust": [Text("yes", "green") if level.trusted else Text("no", "bold red") for level in levels],
+    }
+    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    table = titled_table("The instrument's own error in ms, against the server's own times")
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _highest(levels: Sequence[Accuracy]) -> str:
+    """Return a sentence with the highest load up to which every level can be trusted."""
+    trusted = 0
+    for level in sorted(levels, key=lambda each: each.streams):
+        if not level.trusted:
+            break
+        trusted = level.streams
+    if not trusted:
+        return "This machine cannot be trusted to measure now. Close other programs and try again."
+    best = max(level.streams for level in levels)
+    beyond = " or more" if trusted == best else ""
+    return f"Trust this machine up to {counted_as(trusted, 'stream')} of 100 tokens/s{beyond}."
+
+
+def packet_clock_advice(refusal: str) -> str:
+    """Return whether the packet clock is available, and how to allow it; `refusal` is the reason why it is not."""
+    if not refusal:
+        return "The packet clock is available: each token gets the time of the packet that brought it."
+    return (
+        f"The packet clock is not available: {refusal}. To allow it, start a container with --cap-add NET_RAW, or copy "
+        "the Python interpreter and run: sudo setcap cap_net_raw,cap_sys_nice+ep PYTHON."
+    )
+
+
+def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
+    """Print the phases of a first and a second request to each target, and its first token by each clock."""
+    console.print(fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS))
+    for check in checks:
+        name, fault = check.name, check.fault
+        by_clock = ", ".join(f"{clock} {at / NS_PER_MS:,.3f}" for clock, at in check.first_token.items())
+        if by_clock:
+            console.print(Text(f"  {safe_text(name)}: TTFT of the last request by each clock, ms: {by_clock}.", "dim"))
+        if fault:
+            console.print(Text(f"  {safe_text(fault)}" if name in fault else f"  {name}: {safe_text(fault)}", "red"))
+
+
+def _targets(checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: bool, name_width: int) -> Table:
+    table = titled_table("Targets, a cold and a warm request each, times in ms")
+    table.add_column("target", overflow="fold", no_wrap=not name_width)
+    headings = ("DNS", "TCP", "TLS", "round\ntrip", "TTFT\ncold", "TTFT\nwarm", "tokens\nby")
+    for heading in headings:
+        if heading not in left_out:
+            table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("works", no_wrap=True)
+    for check in checks:
+        shown = (text for heading, text in zip(headings, _times(check), strict=True) if heading not in left_out)
+        works = Text("no", "bold red") if check.fault else Text("yes", "green")
+        table.add_row(name_text(check.name, name_width), *shown, works)
+    return table
+
+
+def _times(check: TargetCheck) -> list[str]:
+    """Return the times of the first request and of the second one, and what counted their tokens."""
+    cold, warm = (*check.observations, None, None)[:2]
+    if cold is None:
+        return [MISSING] * 7
+    return [
+        _ms(cold.dns_ns),
+        _ms(cold.tcp_ns),
+        _ms(cold.tls_ns) if cold.tls_ns else MISSING,
+        _ms((warm or cold).rtt_ns),
+        _ms(cold.ttft_cold_ns),
+        _ms(warm.ttft_ns) if warm else MISSING,
+        (warm or cold).token_source or MISSING,
+    ]
+
+
+def _error(ms: float | None) -> str:
+    return MISSING if ms is None else f"{ms:.3f}"
+
+
+def _ms(ns: int | None) -> str:
+    return number(None if ns is None else ns / NS_PER_MS)

@@ -1,0 +1,177 @@
+"""The HTML report of a comparison of two runs: each change with its interval, as plots and as tables."""
+
+from collections.abc import Sequence
+
+from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, Comparison, ConditionChange
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total
+from splitsecond.benchmark.findings.findings import FigureChange
+from splitsecond.benchmark.report import rows
+from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.chart import ROW, Chart, LegendEntry, Plot, palette_entries, picture
+from splitsecond.core.pages.figure_cells import MISSING, number
+from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
+from splitsecond.core.wording import change, counted_as
+
+MAX = 1.0
+"""Largest change that decides the length of an axis; 1 is +100%."""
+ROOM = 1.25
+GAP, LEFT = 14, 240
+_GRADES = palette_entries("grade", ["better", "", "", "", "worse", "chance may explain it"])
+LEGEND = {label: entry for label, entry in _GRADES.items() if label}
+
+
+def render_comparison(found: Comparison) -> str:
+    """Render the page."""
+    levels: dict[str, list[ConditionChange]] = {}
+    for changed in found.conditions:
+        levels.setdefault(rows.level_title(changed), []).append(changed)
+    only = (("before", found.only_before), ("after", found.only_after))
+    notes = [
+        f"{changed.name}, {rows.load_words(changed)}: {note}" for changed in found.conditions for note in changed.notes
+    ]
+    notes += [f"Only in the run {which}: {', '.join(names)}." for which, names in only if names]
+    return render(
+        "compare.html",
+        [plot for at, (title, own) in enumerate(levels.items()) for plot in _changes(f"change-{at}", title, own)],
+        {"changes": LEGEND},
+        headline=_headline(found),
+        title="Comparison of two runs",
+        lead=f"Before: {found.before}. After: {found.after}.",
+        statements=found.statements,
+        tables=[_table(title, own) for title, own in levels.items()],
+        notes=notes,
+    )
+
+
+def _stated(changed: ConditionChange) -> list[FigureChange]:
+    """Return the changes of a row that the page shows: main percentiles of the compared figures, and the throughput."""
+    figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES]
+    return figures + [total for total in changed.totals if total.change is not None and total.figure != "errors"]
+
+
+def _headline(found: Comparison) -> Headline:
+    real = [(c, f) for c in found.conditions for f in _stated(c) if f.real]
+    worse, better = (sum(f.better is side for _, f in real) for side in (False, True))
+    parts = [
+        f"{word} than the first in {counted_as(count, 'figure')}"
+        for count, word in ((worse, "worse"), (better, "better"))
+        if count
+    ]
+    sentence = f"The second run is {' and '.join(parts)}, beyond chance." if parts else "No change beyond chance."
+    if not found.conditions:
+        return Headline(sentence="The runs have no row in common.", badge=Badge(text="nothing compared", look="warn"))
+    invalid = any("INVALID" in note for c in found.conditions for note in c.notes)
+    badge = Badge(text="worse", look="bad") if worse else Badge(text="better" if better else "no change", look="good")
+    if invalid:
+        badge = Badge(text="INVALID rows", look="warn")
+    largest = sorted(real, key=lambda pair: -abs(pair[1].change or 0)) or [
+        (c, f) for c in found.conditions[:1] for f in _stated(c) if f.percentile != "p95"
+    ]
+    return Headline(sentence=sentence, tiles=[_tile(c, f) for c, f in largest[:3]], badge=badge)
+
+
+def _tile(changed: ConditionChange, f: FigureChange) -> Tile:
+    metric = _metric(f)
+    interval = f" ({change(f.ci95[0])} to {change(f.ci95[1])})" if f.ci95 else ""
+    moved = f"{number(f.before)} → {number(f.after)}{metric.unit_after}{interval}"
+    return Tile(
+        label=f"{metric.label} {f.percentile}".rstrip() + f", {rows.load_words(changed)}",
+        value="–" if f.change is None else change(f.change),
+        target=changed.name,
+        note=moved,
+    )
+
+
+def _metric(f: FigureChange) -> Figure | Total:
+    return FIGURES.get(f.figure) or TOTALS[f.figure]
+
+
+def _kind(f: FigureChange) -> str:
+    return "chance may explain it" if not f.real else "better" if f.better else "worse"
+
+
+def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[Plot]:
+    """Draw each change as a mark with its interval."""
+    shown = [(c, [f for f in _stated(c) if f.change is not None]) for c in changes]
+    shown = [(c, own) for c, own in shown if own]
+    if not shown:
+        return []
+    ends = [abs(end) for _, own in shown for f in own for end in (f.change or 0.0, *(f.ci95 or ()))]
+    reach = min(max(ends), MAX) * ROOM or 0.1
+    axis = linear("change from the first run to the second", -reach, reach, percent=True)
+    height = sum((len(own) + 1) * ROW + GAP for _, own in shown)
+    chart, y = Chart(axis, None, height=height, left=LEFT), 0.0
+    chart.add(None, chart.upright_rule(0))
+    for changed, own in shown:
+        chart.add(None, chart.text(0, chart.top + y + 16, changed.name, look="title"))
+        y += ROW
+        for f in own:
+            y += ROW
+            _draw(chart, LEGEND[_kind(f)], f, y - 4)
+        y += GAP
+    return [
+        picture(
+            chart,
+            name=name,
+            section="changes",
+            title=title,
+            legend="changes",
+            description=f"The change of each figure from the first run to the second, with its interval. "
+            f"{sum(f.real for _, own in shown for f in own)} of {sum(len(own) for _, own in shown)} are beyond chance.",
+        )
+    ]
+
+
+def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:
+    metric = _metric(f)
+    label = f"{metric.label} {f.percentile}".rstrip()
+    words = f"{change(f.change or 0.0)}{' ' if f.ci95 else ''}"
+    if f.ci95:
+        words += f"({change(f.ci95[0])} to {change(f.ci95[1])})"
+    tip = f"{label}: {number(f.before)} → {number(f.after)}{metric.unit_after}\n{words}"
+    low, high = (min(max(end, chart.x.low), chart.x.high) for end in f.ci95 or (f.change or 0.0, f.change or 0.0))
+    middle = min(max(f.change or 0.0, chart.x.low), chart.x.high)
+    chart.add(entry, chart.span(low, high, y) if f.ci95 else "", chart.mark(entry, middle, y, tip))
+    chart.add(None, chart.text(LEFT - 8, chart.top + y + 4, label, anchor="end"))
+
+
+def _table(title: str, changes: Sequence[ConditionChange]) -> HtmlTable:
+    """Return the figures of the second run, each with its change."""
+    open_loop = rows.open_loop(changes[0])
+    columns = [
+        column
+        for column in rows.main_columns(open_loop=open_loop, more=[FIGURES["e2e_ms"]])
+        if column.metric.compared and any(_of(c, column) is not None for c in changes)
+    ]
+    body = [
+        [
+            TableCell(text=changed.name),
+            *(_cell(_of(changed, column)) for column in columns),
+            _errors(next((total for total in changed.totals if total.figure == "errors"), None)),
+        ]
+        for changed in changes
+    ]
+    return HtmlTable(
+        caption=title, head=["target", *(column.heading for column in columns), "errors"], body=body, export=True
+    )
+
+
+def _of(changed: ConditionChange, column: rows.MetricColumn) -> FigureChange | None:
+    found = changed.figures if column.percentile else changed.totals
+    return next((f for f in found if (f.figure, f.percentile) == (column.metric.name, column.percentile)), None)
+
+
+def _cell(f: FigureChange | None) -> str | TableCell:
+    if f is None:
+        return MISSING
+    notes = [] if f.change is None else [change(f.change)]
+    if f.ci95:
+        notes.append(f"{change(f.ci95[0])} to {change(f.ci95[1])}")
+    return TableCell(text=number(f.after), notes=notes, look=("good" if f.better else "bad") if f.real else "")
+
+
+def _errors(f: FigureChange | None) -> str | TableCell:
+    if f is None or f.after is None:
+        return MISSING
+    notes = [f"was {f.before:g}"] if f.before is not None and f.before != f.after else []
+    return TableCell(text=f"{f.after:g}", notes=notes, look="bad" if f.after > (f.before or 0) else "")

@@ -1,0 +1,160 @@
+"""Plots of the times of requests: how TTFT and the gaps between tokens are distributed, and TTFT over the run."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.report import rows, series
+from splitsecond.benchmark.report.plot_frame import level_slug, on_axis, target_entries_of
+from splitsecond.benchmark.report.rows import LoadLevel
+from splitsecond.benchmark.report.series import Samples
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages.axis import Axis, fitted, linear, shares
+from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, picture
+from splitsecond.core.pages.figure_cells import number
+from splitsecond.log.statistics.summary import Floats
+
+AREA_HEIGHT, IN_FLIGHT_HEIGHT = 220, 64
+MIN_ITL_MS = 0.01
+"""Shorter gaps count as this on an axis of gaps: they were read together."""
+MIN_ITL_PERCENTILE = 2
+"""Where an axis of gaps begins: the few tokens that arrived together would take decades of it."""
+
+
+def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
+    """Draw, for each level, which share of the requests had their first token by when: one curve per target."""
+    decides = on_axis(run)
+    values = {c.condition: series.ttft_values(c, samples[c.condition]) for c in run.conditions}
+    everything = [ms for c in run.conditions if decides(c.target) for ms in values[c.condition].tolist() if ms > 0]
+    if not everything:
+        return []
+    x = fitted("time to first token, ms", everything, zero=False)
+    return [
+        _distribution(run, level, x, "ttft", values, _percentile_marks)
+        for level in rows.levels(run)
+        if any(len(values[c.condition]) for c in level.conditions)
+    ]
+
+
+def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
+    """Draw, for each level, the distribution of the gaps between events: one curve per target."""
+    decides = on_axis(run)
+    values = {c.condition: series.itl_values(samples[c.condition]).clip(MIN_ITL_MS) for c in run.conditions}
+    shown = [values[c.condition] for c in run.conditions if decides(c.target) and len(values[c.condition])]
+    if not shown:
+        return []
+    ends = [edge for own in shown for edge in (np.percentile(own, MIN_ITL_PERCENTILE), own.max())]
+    x = fitted("gap between two events, ms", map(float, ends), zero=False)
+
+    def marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
+        found = (("p50", condition.itl_ms.p50, 0.5), ("p95", condition.itl_ms.p95, 0.95))
+        return [(name, value, at) for name, value, at in found if value is not None]
+
+    return [
+        _distribution(run, level, x, "itl", values, marks)
+        for level in rows.levels(run)
+        if any(len(values[c.condition]) for c in level.conditions)
+    ]
+
+
+def _distribution(
+    run: Run,
+    level: LoadLevel,
+    x: Axis,
+    name: str,
+    values: Mapping[str, Floats],
+    marks: Callable[[ConditionFindings], list[tuple[str, float, float]]],
+) -> Plot:
+    chart, entries = Chart(x, shares("share of " + ("requests" if name == "ttft" else "gaps"))), target_entries_of(run)
+    label = {"ttft": "TTFT", "itl": "ITL"}[name]
+    beyond = [c for c in level.conditions if len(of := values[c.condition]) and of.min() > x.high]
+    for condition in level.conditions:
+        curve: list[Point] = series.ecdf(values[condition.condition])
+        if not curve:
+            continue
+        entry = entries[condition.target]
+        chart.add(
+            entry,
+            chart.line([*curve, (x.high, 1.0)], steps=True, tip=condition.target),
+            *(
+                chart.mark(entry, ms, share, f"{condition.target}\n{label} {which} {number(ms)} ms")
+                for which, ms, share in marks(condition)
+            ),
+        )
+    for at, condition in enumerate(beyond):
+        median = (rows.ttft(condition) if name == "ttft" else condition.itl_ms).p50
+        words = f"{condition.target} is beyond this axis: p50 {number(median)} ms"
+        place = chart.left + chart.width - 4, chart.top + chart.height - 8 - at * (LINE + 3)
+        chart.add(entries[condition.target], chart.text(*place, words, anchor="end"))
+    what = {"ttft": ("Time to first token", "of requests that had their first token"), "itl": ("ITL", "of gaps")}
+    heading, words = what[name]
+    medians = ((c.target, (rows.ttft(c) if name == "ttft" else c.itl_ms).p50) for c in level.conditions)
+    listed = ", ".join(f"{target} {number(p50)} ms" for target, p50 in medians if p50 is not None)
+    return picture(
+        chart,
+        name=f"{name}-{level_slug(level)}",
+        section=name,
+        title=level.title,
+        description=f"The share {words} by a given time: one curve per target, with marks at p50 and p95. "
+        f"Medians: {listed}.",
+        heading=f"{heading} · {level.title}",
+    )
+
+
+def _percentile_marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
+    """Return the marks on a curve, from the findings, so that they equal the tables to the last digit."""
+    ttft = rows.ttft(condition)
+    return [(name, ms, at) for name, ms, at in (("p50", ttft.p50, 0.5), ("p95", ttft.p95, 0.95)) if ms is not None]
+
+
+def over_time(run: Run, observations: Sequence[Observation]) -> list[Plot]:
+    """Draw, for each level, the TTFT of each request and the number in flight, over the time under this load."""
+    decides = on_axis(run)
+    by_condition: dict[str, list[Observation]] = {}
+    for o in observations:
+        by_condition.setdefault(o.condition, []).append(o)
+    drawn = []
+    courses = {
+        c.condition: course
+        for c in run.conditions
+        if (course := series.over_time(c, by_condition.get(c.condition, ()))).ttft
+    }
+    deciding = [courses[c.condition] for c in run.conditions if c.condition in courses and decides(c.target)]
+    values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
+    for level in rows.levels(run):
+        found = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
+        shown = [course for target, course in found.items() if decides(target)] or [*found.values()]
+        if not found or not values:
+            continue
+        end = max(course.in_flight[-1][0] for course in shown)
+        x = linear("", 0, end or 1, grid=False)
+        upper = Chart(x, fitted("TTFT, ms", values, zero=True), height=AREA_HEIGHT)
+        most = max(count for course in shown for _, count in course.in_flight)
+        below = linear("in flight", 0, max(most * 1.1, 1), grid=False)
+        lower = Chart(
+            linear("seconds under this load, its rounds joined", 0, end or 1, grid=False),
+            Axis(title=below.title, low=0, high=below.high, ticks=[(0, "0"), (most, f"{most:,.0f}")]),
+            height=IN_FLIGHT_HEIGHT,
+            left=upper.left,
+        )
+        entries = target_entries_of(run)
+        for target, course in found.items():
+            upper.add(entries[target], upper.dots(course.ttft))
+            lower.add(entries[target], lower.line(course.in_flight, steps=True, tip=target), look="thin")
+        if len(found) == 1:
+            (course,) = found.values()
+            upper.add(None, *(upper.upright_rule(at) for at in course.rounds[1:]), look="weak")
+        drawn.append(
+            picture(
+                upper,
+                lower,
+                name=f"time-{level_slug(level)}",
+                section="time",
+                title=level.title,
+                description="Above, the TTFT of each request at the moment it was sent; below, the number of requests "
+                "in flight. The time between rounds is left out.",
+                heading=f"TTFT and requests in flight · {level.title}",
+            )
+        )
+    return drawn

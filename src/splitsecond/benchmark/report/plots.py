@@ -1,0 +1,36 @@
+"""The plots of a run, from its findings and from thinned samples.
+
+Each module draws one kind. Where a run has nothing to draw (only errors, or never two tokens), a function returns
+no plot and the page says so. The built-in engine does not stretch an axis that it shares with providers: its marks
+outside are left out, as the tables have its figures.
+"""
+
+from collections.abc import Iterable
+
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.report import capacity_plots, money_plots, series
+from splitsecond.benchmark.report.distribution_plots import itl_distributions, over_time, ttft_distributions
+from splitsecond.benchmark.report.load_plots import by_load, throughput
+from splitsecond.benchmark.report.request_plots import slowest, split, stages, waterfalls
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages.chart import Plot
+
+
+def plots_of(run: Run, observations: Iterable[Observation]) -> list[Plot]:
+    """Return every plot that the run has data for, in the order of the report."""
+    if run.capacity:
+        return [*capacity_plots.capacity_plots(run, run.capacity), *throughput(run), *stages(run)]
+    everything = list(observations)
+    samples = series.samples(run, everything)
+    return [
+        *ttft_distributions(run, samples),
+        *itl_distributions(run, samples),
+        *over_time(run, everything),
+        *by_load(run, samples),
+        *throughput(run),
+        *stages(run),
+        *split(run, samples),
+        *waterfalls(run, samples),
+        *slowest(run, samples),
+        *money_plots.choosing_plots(run),
+    ]

@@ -1,0 +1,169 @@
+"""Production speeds and spending on a terminal."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.benchmark.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, name_text
+from splitsecond.core.money.cost import usd, usd_or_free
+from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell, number, share
+from splitsecond.log.production.speed import ProductionSpeed, speed_remarks
+from splitsecond.log.production.spending import Spending
+from splitsecond.log.statistics.summary import Summary
+
+GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
+_FEWER = ("TPS p50", "total TPS\np95", "TTFT p50\nms", "TTFT p95\nms", "$/M\ntokens", "failed", "requests")
+_FEWER_OF_SPENDING = ("cost-adj.\nTPS", "output\ntokens/$", "$/M\ntokens", "a call", "calls", "share", "of it\nlost")
+"""Columns that a narrow console leaves out, one after another."""
+
+DrawTable = Callable[[frozenset[str], bool, int], Table]
+"""Returns a table without some columns; the second argument: intervals stand beside their figures, otherwise below; the
+third: the width at which names are broken, 0 for whole names."""
+
+
+def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "target") -> None:
+    """Print one row for each name (of a `by`), with its grade; rows with too few requests for one are dim."""
+    console.print(fitting(console, partial(_speeds, speeds, by), _FEWER))
+    for line in speed_remarks(speeds):
+        console.print(Text(line, "dim"))
+
+
+def _speeds(
+    speeds: Sequence[ProductionSpeed], by: str, left_out: frozenset[str], beside: bool, name_width: int
+) -> Table:
+    columns: dict[str, list[Text]] = {
+        "grade": [_grade(speed) for speed in speeds],
+        "total TPS\np50": [_figure(speed.total_tps, "p50", beside=beside) for speed in speeds],
+        "total TPS\np95": [_figure(speed.total_tps, "p95", beside=beside) for speed in speeds],
+        "TTFT p50\nms": [_figure(speed.ttft_ms, "p50", beside=beside) for speed in speeds],
+        "TTFT p95\nms": [_figure(speed.ttft_ms, "p95", beside=beside) for speed in speeds],
+        "TPS p50": [_figure(speed.tps, "p50", beside=beside) for speed in speeds],
+        "requests": [Text(f"{speed.requests:,}") for speed in speeds],
+        "failed": [Text(share(speed.error_share), "red") if speed.failed else Text("0") for speed in speeds],
+        "$/M\ntokens": [Text(usd_or_free(speed.usd_per_million)) for speed in speeds],
+    }
+    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    table = table_of_names(by, name_width)
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for speed, *row in zip(speeds, *shown.values(), strict=True):
+        table.add_row(name_text(speed.name, name_width), *row, style="" if speed.grade is not None else "dim")
+    return table
+
+
+def table_of_names(heading: str, name_width: int) -> Table:
+    """Return a table with one column, of names."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(heading, overflow="fold", no_wrap=not name_width)
+    return table
+
+
+def figure_text(found: FigureCell, *, beside: bool) -> Text:
+    """Return the cell of a figure, with its interval `beside` or below it."""
+    text = Text(found.figure, "dim" if found.needs else "")
+    return text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
+
+
+def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:
+    return figure_text(cell(spread, percentile), beside=beside)
+
+
+def fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
+    """Return the first table that fits the console, with as many columns as possible.
+
+    `fewer`: the headings that can be left out, in this order. Names are broken only if they do not fit otherwise.
+    """
+    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
+    for name_width, left_out, beside in product((0, SHORTEST_NAME), range(len(fewer) + 1), (True, False)):
+        found = table(frozenset(fewer[:left_out]), beside, name_width)
+        room = console.width - console.measure(found, options=unlimited).maximum
+        if room >= 0:
+            break
+    if name_width and room > 0:
+        widest = max(console.measure(cell).maximum for cell in found.columns[0].cells)
+        found = table(frozenset(fewer[:left_out]), beside, max(widest, SHORTEST_NAME) + room)
+    return found
+
+
+def _grade(speed: ProductionSpeed) -> Text:
+    if speed.grade is None:
+        return Text(MISSING)
+    between = "–".join(map(str, sorted({speed.grades[0], speed.grades[-1]}))) if len(speed.grades) > 1 else ""
+    return Text.assemble((str(speed.grade), GRADE_LOOKS[speed.grade]), (f" ({between})" if between else "", "dim"))
+
+
+def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
+    """Print the spending by name, the total, and what the sums leave out. `by`: what a row is."""
+    console.print(fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING))
+    for line in spending_remarks(total):
+        console.print(Text(line, "dim"))
+
+
+def _spending(
+    rows: Sequence[Spending], total: Spending, by: str, left_out: frozenset[str], _beside: bool, name_width: int
+) -> Table:
+    every = [*rows, *([total] if len(rows) > 1 else [])]
+    shown = {heading: texts for heading, texts in spending_columns(every, total).items() if heading not in left_out}
+    table = table_of_names(by, name_width)
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for place, (row, *cells) in enumerate(zip(every, *shown.values(), strict=True)):
+        last = place == len(rows)
+        if last:
+            table.add_section()
+        table.add_row(name_text(row.name or "(no name)", name_width), *cells, style="bold" if last else "")
+    return table
+
+
+def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, list[str]]:
+    """Return the columns of a table of spending by their headings: the cell of each row."""
+    whole = total.usd + total.rented_usd
+    columns = {
+        "cost": ["no price" if row.unpriced == row.attempts else usd(row.usd) for row in every],
+        "by the\nhour": [usd(row.rented_usd) if row.rented_usd else "" for row in every],
+        "share": [share((row.usd + row.rented_usd) / whole if whole else None) for row in every],
+        "of it\nlost": [share(row.lost_usd / row.usd) if row.usd else MISSING for row in every],
+        "calls": [f"{row.calls:,}" for row in every],
+        "a call": [usd(row.usd_per_call) for row in every],
+        "$/M\ntokens": [MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million) for row in every],
+        "output\ntokens/$": [number(row.tokens_per_usd) for row in every],
+        "cost-adj.\nTPS": [number(row.cost_adjusted_tps) for row in every],
+    }
+    if not total.rented_usd:
+        del columns["by the\nhour"]
+    return columns
+
+
+def spending_remarks(total: Spending) -> list[str]:
+    """Return what the sums contain and leave out, as sentences."""
+    said: list[str] = []
+    if total.lost_usd:
+        said.append(
+            f"Lost: {usd(total.lost_usd)} went to attempts whose response was not used "
+            "(races, hedges, deadlines, failures)."
+        )
+    if total.high_usd > total.low_usd:
+        bounds = f"{usd(total.low_usd)} to {usd(total.high_usd)}"
+        said.append(f"The whole cost is {bounds}: providers bill requests that we closed early in different ways.")
+    if total.cache_saved_usd:
+        moved = "saved" if total.cache_saved_usd > 0 else "cost more than they saved:"
+        said.append(f"The providers' prompt caches {moved} {usd(abs(total.cache_saved_usd))}.")
+    if total.rented_usd:
+        said.append("By the hour: the cost of these machines if they ran all of the time.")
+    if total.estimated:
+        said.append(f"Estimated, without token counts: {total.estimated:,} of {total.attempts:,} attempts.")
+    if total.other_tier:
+        said.append(
+            f"Served by another speed tier than the target's name says, at its price: {total.other_tier:,} of "
+            f"{total.attempts:,} attempts."
+        )
+    if total.unpriced:
+        said.append(
+            f"Without a known price or counts, so in no sum: {total.unpriced:,} of {total.attempts:,} attempts."
+        )
+    return said

@@ -1,0 +1,91 @@
+"""Recommendations on a terminal: the rating of each target for one use."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
+from splitsecond.benchmark.findings.recommendation import limit_words
+from splitsecond.benchmark.report.production import figure_text, fitting, table_of_names
+from splitsecond.benchmark.report.terminal import name_text, print_item
+from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
+from splitsecond.core.money.cost import usd_or_free
+from splitsecond.core.pages.figure_cells import MISSING, FigureCell, interval_text, number, safe_text
+
+WHY_NOT = "why not"
+_FEWER = (WHY_NOT, "output\ntokens/$", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "up to")
+"""Columns that a narrow console leaves out, one after another."""
+
+
+def recommendation_table(found: Recommendation, console: Console) -> None:
+    """Print the recommendation for one use, the rating of every target, and a policy that chooses among them."""
+    limit = limit_words(found.use) + ("" if found.good_ms is None else f", good below {number(found.good_ms)}")
+    console.print(Text.assemble((found.use, "bold"), (f"   {limit}", "dim")))
+    if not found.fastest:
+        console.print(Text("  No measured target can be recommended.", "yellow"))
+    elif found.cheapest in ("", found.fastest):
+        also = " It is also the cheapest." if found.cheapest and _several(found.candidates) else ""
+        console.print(Text(f"  Recommended: {safe_text(found.fastest)}.{also}"))
+    else:
+        console.print(Text(f"  Best: {safe_text(found.fastest)}. Cheapest: {safe_text(found.cheapest)}."))
+    if found.smallest:
+        console.print(Text(f"  Smallest that is good enough: {safe_text(found.smallest)}."))
+    if found.policy:
+        console.print(Text(f"  policy: {safe_text(found.policy)}", "cyan"), soft_wrap=True)
+    for line in found.would_change:
+        print_item(console, "  ", line, "dim")
+    if found.candidates:
+        table = fitting(console, partial(_candidates, found), _FEWER)
+        console.print(table)
+        if all(column.header != WHY_NOT for column in table.columns):
+            for c in found.candidates:
+                if c.why:
+                    print_item(console, "  ", f"{c.target}: {c.why}", "dim")
+
+
+def _candidates(found: Recommendation, left_out: frozenset[str], beside: bool, name_width: int) -> Table:
+    columns: dict[str, list[Text]] = {"meets\nlimit": [Text(*KEEPS[c.keeps]) for c in found.candidates]}
+    if any(len(c.rows) > 1 for c in found.candidates):
+        columns["up to"] = [Text(short_load(c.up_to)) for c in found.candidates]
+    judged = "" if not found.limits else next(iter(found.limits))
+    if judged != "ttft":
+        columns["TTFT p95\nms"] = [Text(number(c.ttft_p95_ms)) for c in found.candidates]
+    if judged:
+        heading, scale = _JUDGED[judged]
+        columns[heading.format(found.percentile)] = [_judged(c, scale, beside=beside) for c in found.candidates]
+    if judged != "tps":
+        columns["TPS\np50"] = [Text(number(c.tps)) for c in found.candidates]
+    if any(c.usd_per_million is not None for c in found.candidates):
+        columns["output\ntokens/$"] = [Text(number(c.tokens_per_usd)) for c in found.candidates]
+        columns["$/M\ntokens"] = [Text(usd_or_free(c.usd_per_million)) for c in found.candidates]
+    if any(c.quality is not None for c in found.candidates):
+        columns["quality"] = [Text(MISSING if c.quality is None else f"{c.quality:g}") for c in found.candidates]
+    columns["requests"] = [Text(f"{c.requests:,}") for c in found.candidates]
+    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    table = table_of_names("target", name_width)
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    if WHY_NOT not in left_out and any(c.why for c in found.candidates):
+        table.add_column(WHY_NOT, no_wrap=True)
+        shown[WHY_NOT] = [Text(safe_text(c.why), "dim") for c in found.candidates]
+    for c, *row in zip(found.candidates, *shown.values(), strict=True):
+        table.add_row(name_text(c.target, name_width), *row)
+    return table
+
+
+_JUDGED = {"ttft": ("TTFT {}\nms", 1), "tps": ("TPS {}", 1), "agent": ("agent {}\ns", 1000)}
+"""By the name of a limit: the heading of its column, and what a value is divided by."""
+
+
+def _judged(c: TargetRating, scale: int, *, beside: bool) -> Text:
+    def scaled(value: float | None) -> str:
+        return number(None if value is None else value / scale)
+
+    return figure_text(FigureCell(figure=scaled(c.value), interval=interval_text(c.ci95, scaled)), beside=beside)
+
+
+def _several(candidates: Sequence[TargetRating]) -> bool:
+    return sum(c.keeps == candidates[0].keeps for c in candidates) > 1

@@ -1,0 +1,439 @@
+"""Content of reports, independent of its looks: load levels, columns, cells, remarks and sentences.
+
+A level is one concurrency or one request rate, with a table of its own. A cell is one figure with its 95% interval. A
+remark below a table applies to some of its rows, or all, and is printed once.
+"""
+
+import shlex
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from splitsecond.benchmark.findings.figures import (
+    FIGURES,
+    TOTALS,
+    Figure,
+    Total,
+    main_figures,
+    main_totals,
+    ttft_figure,
+)
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings.row_fields import Instrument, NodeFindings
+from splitsecond.benchmark.findings.usable_rows import load_of
+from splitsecond.core.money.cost import price_words, usd, usd_or_free
+from splitsecond.core.pages.figure_cells import (
+    MAIN_PERCENTILES,
+    MISSING,
+    FigureCell,
+    Remark,
+    cell,
+    interval_text,
+    number,
+    safe_text,
+    share,
+)
+from splitsecond.core.wording import ENGINE, SIMULATED, Loaded, counted_as, listed
+from splitsecond.log.statistics.summary import Summary
+
+NODES_SHOWN = 8
+"""Most nodes with a sentence of their own; a table of the page has all."""
+
+
+class LoadLevel(Struct, frozen=True, kw_only=True):
+    """Rows that were measured under the same load: a concurrency, or requests/s (None: arrivals of a trace).
+
+    `cache_reuse`: with prompts that share a beginning. These rows have tables of their own. `searched`: they are of a
+    capacity search, which decides on its own how many requests they need.
+    """
+
+    open_loop: bool
+    load: float | None
+    cache_reuse: bool
+    workload: str
+    conditions: list[ConditionFindings]
+    searched: bool
+
+    @property
+    def title(self) -> str:
+        """Heading of the level: "Concurrency 8", "2.5 requests/s"."""
+        return level_title(self.conditions[0])
+
+    @property
+    def heading(self) -> str:
+        """Title of the table, with a note if TTFT counts from due."""
+        return self.title + (", TTFT from when a request was due" if self.open_loop else "")
+
+
+def levels(run: Run) -> list[LoadLevel]:
+    """Return the conditions by load: lightest first, concurrencies before rates, fresh prompts before reuse.
+
+    Each workload has levels of its own.
+    """
+    order = list(dict.fromkeys(condition.workload for condition in run.conditions))
+    found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
+    for condition in run.conditions:
+        at = order.index(condition.workload)
+        found.setdefault((open_loop(condition), load_of(condition), condition.cache_reuse, at), []).append(condition)
+    return [
+        LoadLevel(
+            open_loop=is_open,
+            load=under or None,
+            cache_reuse=reuse,
+            workload=order[at],
+            conditions=found[is_open, under, reuse, at],
+            searched=run.capacity is not None,
+        )
+        for is_open, under, reuse, at in sorted(found)
+    ]
+
+
+def kinds(run: Run) -> list[tuple[bool, str]]:
+    """Return the kinds of requests of a run: with cache reuse or not, and the workload. Each has plots of its own."""
+    found = dict.fromkeys((condition.cache_reuse, condition.workload) for condition in run.conditions)
+    return sorted(found, key=lambda kind: kind[0])
+
+
+def remarks(level: LoadLevel) -> list[Remark]:
+    """Return the remarks of a table: INVALID rows first, then errors, then notes."""
+    said = [("invalid", reason, c) for c in level.conditions for reason in c.invalid]
+    said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
+    said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c, searched=level.searched))]
+    said += [("server", server_words(c), c) for c in level.conditions if c.server_ms]
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, text, c in said:
+        found.setdefault((kind, text), []).append(c.target)
+    everyone = [c.target for c in level.conditions]
+    return [
+        Remark(kind=kind, who="" if who == everyone and who[1:] else ", ".join(who), text=text)
+        for (kind, text), who in found.items()
+    ]
+
+
+def _errors_of(condition: ConditionFindings, kind: str) -> str:
+    example = condition.error_examples.get(kind, "")
+    return f"{condition.error_kinds[kind]} × {kind}{f': {example}' if example else ''}"
+
+
+def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
+    """Return a note on the percentiles of the main figures that need more requests than the row has.
+
+    A row that was `searched` has as many requests as its verdict needed, so there is no advice to send more.
+    """
+    needed: dict[str, int] = {}
+    for figure in main_figures():
+        summary = figure.under(open_loop=open_loop(condition)).summary(condition)
+        needed |= summary.needs if summary.n else {}
+    main = {name: needed[name] for name in MAIN_PERCENTILES if name in needed}
+    if not main:
+        return []
+    needs = listed([f"{name} needs {n:,}" for name, n in main.items()])
+    advice = "" if searched else f"; use -n {max(main.values())}"
+    return [f"{needs} requests per row{advice}."]
+
+
+def server_words(condition: ConditionFindings) -> str:
+    """Return the server's own times next to ours, as a sentence."""
+    theirs = ", ".join(f"{server_step(name)} {number(ms)}" for name, ms in condition.server_ms.items())
+    ours = f"TTFT {number(condition.ttft_ms.p50)}, E2E {number(condition.e2e_ms.p50)}"
+    return f"the server's own times, p50 in ms: {theirs}; measured here: {ours}."
+
+
+def server_step(name: str) -> str:
+    """Format a server's name for one of its times: "prompt_eval" becomes "prompt eval"."""
+    return safe_text(name.replace("_", " "))
+
+
+def open_loop(condition: Loaded) -> bool:
+    """Return whether requests were sent on a schedule, independent of the target."""
+    return condition.concurrency is None
+
+
+def level_title(condition: Loaded) -> str:
+    """Format the load as a heading."""
+    way = kind_title(cache_reuse=condition.cache_reuse, workload=condition.workload)
+    if condition.concurrency is not None:
+        return f"Concurrency {condition.concurrency}{way}"
+    return ("Arrivals from a trace" if condition.rate is None else f"{condition.rate:g} requests/s") + way
+
+
+def kind_title(*, cache_reuse: bool, workload: str) -> str:
+    """Format a kind of requests as the end of a heading: ", cache reuse", ", workload 8k"; "" for the usual kind."""
+    return (", cache reuse" if cache_reuse else "") + (f", workload {workload}" if workload else "")
+
+
+def load_words(condition: Loaded) -> str:
+    """Format the load for a narrow column: "c=8", "2.5/s", "trace", "c=8 reuse"."""
+    way = (" reuse" if condition.cache_reuse else "") + (f" {condition.workload}" if condition.workload else "")
+    if condition.concurrency is not None:
+        return f"c={condition.concurrency}{way}"
+    return ("trace" if condition.rate is None else f"{condition.rate:g}/s") + way
+
+
+def targets(run: Run) -> list[str]:
+    """Return every target once, in the order of the run, which decides their colours."""
+    return list(dict.fromkeys(condition.target for condition in run.conditions))
+
+
+def ttft(condition: ConditionFindings) -> Summary:
+    """Return the TTFT to show first: in an open loop from when the request was due, otherwise from when it was sent."""
+    return ttft_figure(open_loop=open_loop(condition)).summary(condition)
+
+
+class MetricColumn(Struct, frozen=True, kw_only=True):
+    """Column of a table of metrics: one percentile of a figure, or a total (`percentile` ""), of each row.
+
+    `label` replaces the metric's own.
+    """
+
+    metric: Figure | Total
+    percentile: str = ""
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """Heading without the unit: "TTFT p50", "system tokens/s"."""
+        return f"{self.label or self.metric.label} {self.percentile}".rstrip()
+
+    @property
+    def heading(self) -> str:
+        """Heading on one line: "TTFT p50, ms"; the label of a speed or a total contains its unit."""
+        return f"{self.name}, {self.metric.unit}" if self.percentile and self.metric.unit == "ms" else self.name
+
+    def cell(self, condition: ConditionFindings) -> FigureCell:
+        """Return the cell of one row."""
+        if isinstance(self.metric, Total):
+            value = self.metric.value(condition)
+            formatted = {"share": share, "USD": usd}.get(self.metric.unit, number)
+            return FigureCell(
+                figure=formatted(value), interval=interval_text(self.metric.ci95_of(condition), formatted)
+            )
+        if not self.metric.applies(condition):
+            return FigureCell(figure=MISSING)
+        return cell(self.metric.summary(condition), self.percentile)
+
+
+def main_columns(
+    *, open_loop: bool, percentiles: Sequence[str] = MAIN_PERCENTILES, more: Sequence[Figure] = ()
+) -> list[MetricColumn]:
+    """Return the columns of the first table: figures at p50, then at p95, then totals.
+
+    In an open loop the figures count from due, under the label of the plain ones. `more` stands after the main figures.
+    """
+    columns = [
+        MetricColumn(metric=figure.under(open_loop=open_loop), percentile=p, label=figure.label)
+        for p in percentiles
+        for figure in (*main_figures(), *more)
+    ]
+    return columns + [MetricColumn(metric=total) for total in main_totals()]
+
+
+def listed_columns(group: str) -> list[MetricColumn]:
+    """Return the columns of one group of all metrics."""
+    figures = [figure for figure in FIGURES.values() if figure.group == group]
+    columns = [MetricColumn(metric=figure, percentile=p) for figure in figures for p in figure.listed]
+    return columns + [MetricColumn(metric=total) for total in TOTALS.values() if total.group == group]
+
+
+def errors(condition: ConditionFindings) -> str:
+    """Format the errors of a row: "0", or "3 of 50"."""
+    return f"{condition.errors:,} of {condition.requests:,}" if condition.errors else "0"
+
+
+def priced(run: Run) -> bool:
+    """Return whether any row has a cost."""
+    return any(condition.cost_usd is not None for condition in run.conditions)
+
+
+def per_million(condition: ConditionFindings) -> str:
+    """Format the cost of a million tokens of a row."""
+    known = condition.price is not None or condition.cost_usd is not None
+    return (usd if known and condition.usd_per_million is None else usd_or_free)(condition.usd_per_million)
+
+
+def cost(condition: ConditionFindings) -> str:
+    """Format the cost of a row; "≥" if some of its attempts may have cost more; "" if no price is known."""
+    if condition.cost_usd is None:
+        return ""
+    return ("≥ " if condition.cost_estimated else "") + usd(condition.cost_usd)
+
+
+def price_sentences(run: Run) -> list[str]:
+    """Return sentences on the prices, with their day and source, and on the cost of the whole run."""
+    said: dict[str, list[str]] = {}
+    for condition in run.conditions:
+        if (price := condition.price) is not None:
+            whose = f"{price.source or 'no source'}{f', {price.as_of}' if price.as_of else ''}"
+            words = f"{condition.target} {price_words(price)}"
+            if words not in said.setdefault(whose, []):
+                said[whose].append(words)
+    prices = [f"Prices of {whose}: {'; '.join(words)}." for whose, words in said.items()]
+    if not run.cost_usd:
+        return prices
+    unknown = [c.target for c in run.conditions if c.cost_usd is None and c.requests]
+    paid = dict.fromkeys(target for target in unknown if not target.startswith((SIMULATED, ENGINE)))
+    but = f" Without {listed(list(paid))}: the price or the token count is unknown." if paid else ""
+    return [*prices, f"The whole run cost {usd(run.cost_usd)}, calibration included.{but}"]
+
+
+def regional(run: Run) -> bool:
+    """Return whether the name of any target has a region."""
+    return any(condition.region for condition in run.conditions)
+
+
+def location_sentence(run: Run) -> str:
+    """Return where the measuring machine stood; "" if unknown."""
+    place = run.environment.get("location", "")
+    return f"Measured from: {place}." if place else ""
+
+
+def server_sentence(run: Run) -> str:
+    """Return what the servers run and the GPUs of this machine; "" if neither is known."""
+    servers, devices = run.environment.get("servers"), run.environment.get("gpus")
+    servers = servers if isinstance(servers, dict) else {}
+    known = [f"{target}: {software}" for target, software in servers.items()]
+    if isinstance(devices, list) and devices:
+        known.append(f"GPU of this machine: {listed(list(dict.fromkeys(map(str, devices))))}")
+    return f"Server software: {'; '.join(known)}." if servers else "".join(f"{words}." for words in known)
+
+
+def caveats(run: Run) -> list[str]:
+    """Return what the servers are, and warnings about targets that are not real providers."""
+    return [*filter(None, [server_sentence(run)]), *_unreal(run)]
+
+
+def _unreal(run: Run) -> list[str]:
+    return [
+        sentence
+        for beginning, sentence in (
+            (SIMULATED, "sim/… targets are simulated from published figures: no provider was measured."),
+            (
+                ENGINE,
+                "engine/… is llama.cpp on this machine with a toy model of random weights. Its streams are real, but "
+                "its speed is not comparable with a provider's, so it is ranked separately.",
+            ),
+        )
+        if any(target.startswith(beginning) for target in targets(run))
+    ]
+
+
+def asked_command(run: Run) -> str:
+    """Return the command line of the run, "" if unknown."""
+    command = run.asked.get("command", "")
+    return command if isinstance(command, str) else shlex.join(map(str, command))
+
+
+def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
+    """Flatten nested settings to rows of a table: {"slo": {"ttft": 300}} becomes [("slo.ttft", "300")].
+
+    Each record of a list is one row, named by its "name". Empty values are left out.
+    """
+    if isinstance(settings, dict):
+        nested = [flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in settings.items()]
+        return [row for group in nested for row in group]
+    if isinstance(settings, list | tuple) and settings and all(isinstance(record, dict) for record in settings):
+        return [_record(record, f"{prefix}.{record.get('name', i)}") for i, record in enumerate(settings, 1)]
+    if isinstance(settings, bool):
+        return [(prefix, "yes" if settings else "no")]
+    said = ", ".join(map(str, settings)) if isinstance(settings, list | tuple) else str(settings)
+    return [] if settings is None or not said else [(prefix, said)]
+
+
+def _record(record: dict[str, object], name: str) -> tuple[str, str]:
+    return name, ", ".join(f"{key} {value}" for key, value in flat(record) if key != "name")
+
+
+def instrument_sentences(run: Run) -> list[str]:
+    """Return the instrument's own error over the whole run, each figure from the condition where it was worst."""
+    readings = [condition.instrument for condition in run.conditions]
+    if not readings:
+        return []
+    sentences = _clock_sentences([reading for reading in readings if reading.lag_p50_ms is not None])
+    for text, values in (
+        (
+            "Arrived bytes waited up to {0} ms (p50), {1} ms (p99), {2} ms (max) to be read.",
+            [worst(readings, of) for of in (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms)],
+        ),
+        (
+            "Requests were sent up to {0} ms (p50), {1} ms (p99) after they were due.",
+            [worst(readings, of) for of in (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms)],
+        ),
+        (
+            "Measuring took up to {0} ms of processor time per 1,000 tokens.",
+            [worst(readings, lambda i: i.cpu_ms_per_1000_tokens)],
+        ),
+    ):
+        if any(value is not None for value in values):
+            sentences.append(text.format(*map(number, values)))
+    used = worst(readings, lambda i: i.cpu_share)
+    if used is not None and all(reading.cpu_ms_per_1000_tokens is None for reading in readings):
+        sentences.append(f"Each measuring process used up to {share(used)} of a core.")
+    sentences += _node_sentences(run)
+    waited = worst(readings, lambda i: i.runqueue_wait_share)
+    if waited is not None:
+        sentences.append(f"Our own process waited for a processor up to {share(waited)} of the time.")
+    if priorities := dict.fromkeys(reading.priority for reading in readings if reading.priority):
+        sentences.append(f"Our process ran at priority: {', '.join(priorities)}.")
+    if collections := sum(reading.collections for reading in readings):
+        times = counted_as(collections, "time")
+        sentences.append(f"Garbage collection ran {times} during a measurement; it must not.")
+    return sentences
+
+
+def _node_sentences(run: Run) -> list[str]:
+    """Return the error of each node's instrument, from the condition where it was worst; nothing without nodes."""
+    parts: dict[str, list[NodeFindings]] = {}
+    for part in (part for condition in run.conditions for part in condition.nodes):
+        parts.setdefault(part.node, []).append(part)
+    if not parts:
+        return []
+    error = max((part.clock_error_ms for own in parts.values() for part in own if part.clock_error_ms), default=None)
+    sentences = [
+        f"{counted_as(len(parts), 'node', 'nodes')} sent the requests. Their clocks are known to ±{number(error)} ms, "
+        "which matters for throughput only: each latency is measured by one clock."
+    ]
+    for name, own in list(parts.items())[:NODES_SHOWN]:
+        readings = [part.instrument for part in own]
+        lag, late = worst(readings, lambda i: i.lag_p99_ms), worst(readings, lambda i: i.late_p99_ms)
+        sentences.append(
+            f"Node {name}: arrived bytes waited up to {number(lag)} ms (p99), requests were sent up to {number(late)} "
+            f"ms (p99) late{', INVALID' if any(part.invalid for part in own) else ''}."
+        )
+    if len(parts) > NODES_SHOWN:
+        sentences.append(f"report.html has all {len(parts):,} nodes.")
+    return sentences
+
+
+def worst(readings: Sequence[Instrument], of: Callable[[Instrument], float | None]) -> float | None:
+    """Return the largest value of one figure over all conditions, None if no condition has it."""
+    return max((value for reading in readings if (value := of(reading)) is not None), default=None)
+
+
+def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
+    """Return which clock the arrival times come from; `readings` are of conditions in which something arrived."""
+    if not readings:
+        return []
+    by_kernel = sum(reading.kernel_time for reading in readings)
+    packets = [reading.packets for reading in readings if reading.packets is not None]
+    if all(reading.packet_time for reading in readings):
+        reordered, repeated = sum(each.reordered for each in packets), sum(each.repeated for each in packets)
+        return [
+            "Arrival times are those of the packets: how long bytes waited for us is not part of the figures. Of "
+            f"{counted_as(sum(each.packets for each in packets), 'packet')}, {reordered:,} came out of order and "
+            f"{counted_as(repeated, 'was', 'were')} repeated."
+        ]
+    if packets:
+        lost, missed = sum(each.lost for each in packets), sum(each.missed for each in packets)
+        return [
+            f"Arrival times are those of the packets, but {counted_as(missed, 'read has', 'reads have')} the time "
+            f"of the last packet. The ring had no room for {counted_as(lost, 'packet')}, or connections were opened "
+            "unseen by it."
+        ]
+    if by_kernel == len(readings):
+        return ["Arrival times are the kernel's: how long bytes waited for us is not part of the figures."]
+    has = "has" if by_kernel < 2 else "have"
+    where = "No condition has" if not by_kernel else f"Only {by_kernel} of {len(readings)} conditions {has}"
+    return [
+        f"{where} arrival times from the kernel. Elsewhere they are the moment of our read, "
+        "so the time that bytes waited for us is part of the figures."
+    ]

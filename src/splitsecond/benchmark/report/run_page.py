@@ -1,0 +1,371 @@
+"""The HTML report of a run: of a benchmark or of a capacity search.
+
+This module turns findings into plain texts and tables; `templates/run.html` has the layout and the explanations.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from splitsecond.benchmark.findings.figures import FIGURES, GROUPS, TOTALS
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings.recommendation import limit_words
+from splitsecond.benchmark.findings.row_fields import NodeFindings
+from splitsecond.benchmark.report import capacity, rows, savings, use_matrix
+from splitsecond.benchmark.report.definitions import DEFINITIONS
+from splitsecond.benchmark.report.headline import run_headline
+from splitsecond.benchmark.report.plot_frame import legends
+from splitsecond.benchmark.report.plots import plots_of
+from splitsecond.benchmark.report.rows import MetricColumn
+from splitsecond.benchmark.report.series import STAGES, stages_of
+from splitsecond.core.money.cost import usd
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages import figure_cells
+from splitsecond.core.pages.figure_cells import MISSING, number
+from splitsecond.core.pages.html import HtmlTable, Row, TableCell, figure_cell, render
+from splitsecond.core.wording import counted_as, listed
+
+SHOWN_ELSEWHERE = ("command", "conditions.", "notes", "prices.")
+"""Settings of a run that the page shows in other places."""
+
+Column = tuple[str, Callable[[ConditionFindings], str]]
+"""A heading, and the figure of a row as text."""
+
+
+def render_run(run: Run, observations: Sequence[Observation]) -> str:
+    """Render the page of a run."""
+    headline = run_headline(run, observations)
+    return render("run.html", plots_of(run, observations), legends(run), headline=headline, **_context(run))
+
+
+def _context(run: Run) -> dict[str, Any]:
+    levels = rows.levels(run)
+    return {
+        "title": _title(run),
+        "lead": _lead(run, levels),
+        "measured": f"{run.began[:10]} at {run.began[11:16]} UTC" if run.conditions else "",
+        "caveats": [*filter(None, [rows.location_sentence(run)]), *rows.caveats(run)],
+        "finished": run.finished,
+        "invalid": _invalid(run),
+        "statements": run.statements[1:] if run.capacity else run.statements,  # the headline has the first
+        "search": run.capacity is not None,
+        "steps": _steps(run),
+        "step_remarks": _remark_lines(capacity.remarks(run)) if run.capacity else [],
+        "levels": [(level.heading, _level_table(run, level), _remark_lines(rows.remarks(level))) for level in levels],
+        "more": _metric_tables(run),
+        "uses": _use_table(run),
+        "uses_note": use_matrix.note(run),
+        "savings": _savings_table(run),
+        "savings_note": savings.NOTE,
+        "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
+        "money": _condition_tables(run, MONEY, [c for c in run.conditions if c.cost_usd is not None]),
+        "prices": rows.price_sentences(run),
+        "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))]) + _server_tables(run),
+        "instrument": rows.instrument_sentences(run),
+        "instrument_tables": [*_condition_tables(run, INSTRUMENT), *_node_tables(run)],
+        "errors": _errors(run, levels),
+        "definitions": DEFINITIONS,
+        "command": rows.asked_command(run),
+        "settings": _settings(run),
+        "identity": f"Run {run.id}, started {run.began}, splitsecond {run.version or MISSING}, format {run.schema}.",
+    }
+
+
+def _title(run: Run) -> str:
+    targets = rows.targets(run)
+    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
+    return f"{'Capacity' if run.capacity else 'Inference speed'} of {subject}"
+
+
+def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
+    """Say in one sentence what was measured, and how many requests failed."""
+    if not run.conditions:
+        return "Nothing was measured."
+    closed = dict.fromkeys(f"{level.load:g}" for level in levels if not level.open_loop)
+    loads = [f"concurrency {listed(list(closed))}"] if closed else []
+    loads += [level.title.lower() for level in levels if level.open_loop and not level.cache_reuse]
+    reuse = ", with and without cache reuse" if run.cache_savings else ""
+    workloads = list(dict.fromkeys(condition.workload for condition in run.conditions if condition.workload))
+    kinds = f", {'workload' if len(workloads) == 1 else 'workloads'} {listed(workloads)}" if workloads else ""
+    sent = sum(condition.requests for condition in run.conditions)
+    failed = sum(condition.errors for condition in run.conditions)
+    return (
+        f"{counted_as(sent, 'request', 'requests')} to {listed(rows.targets(run))} at {listed(loads)}{reuse}{kinds}; "
+        f"{f'{failed:,}' if failed else 'none'} failed."
+    )
+
+
+def _invalid(run: Run) -> dict[str, Any] | None:
+    """Return heading and reasons of the banner; None where everything is valid."""
+    affected = [condition for condition in run.conditions if condition.invalid]
+    if not run.invalid and not affected:
+        return None
+    reasons = [("", reason) for reason in run.invalid]
+    reasons += [(f"{c.target}, {rows.load_words(c)}: ", reason) for c in affected for reason in c.invalid]
+    some = f"INVALID: {len(affected)} of {counted_as(len(run.conditions), 'row', 'rows')}"
+    return {"heading": "INVALID" if run.invalid else some, "reasons": reasons, "all": bool(run.invalid)}
+
+
+def _remark_lines(remarks: Iterable[figure_cells.Remark]) -> list[str]:
+    """Return the notes below a table. The banner has the reasons for INVALID, and errors have a section."""
+    return [f"{remark.who or 'All rows'}: {remark.text}" for remark in remarks if remark.kind == "note"]
+
+
+def _target(condition: ConditionFindings) -> TableCell:
+    return TableCell(text=condition.target, target=True)
+
+
+def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
+    """Return the table of the main figures with their intervals, without columns that no row fills."""
+    priced, regional = rows.priced(run), rows.regional(run)
+    columns = [
+        column
+        for column in _main_columns(open_loop=level.open_loop)
+        if any(column.cell(c).figure != MISSING for c in level.conditions)
+    ]
+    head = ["target", *(column.heading for column in columns), "errors"]
+    body: list[Row] = [
+        [
+            TableCell(text=c.target, target=True, invalid=bool(c.invalid)),
+            *(figure_cell(column.cell(c)) for column in columns),
+            TableCell(text=rows.errors(c), look="bad" if c.errors else ""),
+            *([rows.per_million(c)] if priced else []),
+            *([c.region or MISSING] if regional else []),
+        ]
+        for c in level.conditions
+    ]
+    head += [*(["$ per million tokens"] if priced else []), *(["region"] if regional else [])]
+    return HtmlTable(caption=f"Figures at {level.title.lower()}", head=head, body=body, export=True)
+
+
+def _main_columns(*, open_loop: bool) -> list[MetricColumn]:
+    """Return the columns of the main table: at p50 those of the terminal, TPOT and E2E; at p95 also ITL and E2E."""
+    found = [
+        column
+        for percentile, more in (("p50", ("tpot_ms", "e2e_ms")), ("p95", ("itl_ms", "e2e_ms")))
+        for column in rows.main_columns(
+            open_loop=open_loop, percentiles=(percentile,), more=[FIGURES[name] for name in more]
+        )
+    ]
+    return [c for c in found if c.percentile] + [c for c in found[: len(found) // 2] if not c.percentile]
+
+
+def _steps(run: Run) -> HtmlTable | None:
+    """Return the table of a capacity search; None for other runs."""
+    if run.capacity is None:
+        return None
+    body: list[Row] = [
+        [
+            TableCell(text=step.load, look="strong" if step.heaviest else ""),
+            *map(figure_cell, step.cells),
+            TableCell(text=capacity.VERDICTS[step.verdict], look="bad" if step.verdict in capacity.BAD else ""),
+        ]
+        for step in capacity.step_rows(run, run.capacity)
+    ]
+    head = ["load", *capacity.HEADINGS, *capacity.limit_headings(run.capacity), "verdict"]
+    return HtmlTable(caption="The steps, times in ms", head=head, body=body, export=True)
+
+
+def _savings_table(run: Run) -> HtmlTable | None:
+    """Return the table of what prompt caching saves; None for a run without cache reuse."""
+    if not run.cache_savings:
+        return None
+    body: list[Row] = [
+        [
+            TableCell(text=row.target, target=True),
+            row.load,
+            *(
+                TableCell(text=c.figure, notes=[*filter(None, (c.remark, c.interval))], look="weak" if c.weak else "")
+                for c in row.cells
+            ),
+        ]
+        for row in savings.saving_rows(run)
+    ]
+    return HtmlTable(caption=savings.TITLE, head=["target", "load", *savings.HEADINGS], body=body)
+
+
+def _use_table(run: Run) -> HtmlTable | None:
+    """Return the matrix of targets and uses; None for a run without ratings."""
+    looks = {"red": "bad", "yellow": "weak"}
+    body: list[Row] = [
+        [
+            TableCell(text=target, target=True),
+            *(TableCell(text=c.text, notes=[c.up_to] if c.up_to else [], look=looks.get(c.look, "")) for c in cells),
+        ]
+        for target, cells in use_matrix.use_matrix(run).items()
+    ]
+    head = ["target", *(f"{use.use}\n{limit_words(use.use, brief=True)}" for use in run.uses)]
+    return HtmlTable(caption=use_matrix.TITLE, head=head, body=body) if body else None
+
+
+def _errors(run: Run, levels: Sequence[rows.LoadLevel]) -> HtmlTable | None:
+    """Return the table of errors by class; None where no measured request failed."""
+    body: list[Row] = [
+        [_target(c), rows.load_words(c), kind, f"{count:,} of {c.requests:,}", c.error_examples.get(kind, MISSING)]
+        for level in levels
+        for c in level.conditions
+        for kind, count in c.error_kinds.items()
+    ]
+    head = ["target", "load", "class", "requests", "example"]
+    return HtmlTable(caption="Errors by class", head=head, body=body, prose=True) if body else None
+
+
+def _settings(run: Run) -> list[HtmlTable]:
+    """Return the tables of settings and environment, each only where it has rows."""
+    asked = [(name.removeprefix("settings."), value) for name, value in rows.flat(run.asked)]
+    tables = []
+    for caption, settings in (("Settings", asked), ("Environment", rows.flat(run.environment))):
+        body = [(name, value) for name, value in settings if not name.startswith(SHOWN_ELSEWHERE)]
+        if body:
+            tables.append(HtmlTable(caption=caption, head=["name", "value"], body=body, prose=True))
+    return tables
+
+
+def _condition_tables(
+    run: Run, tables: Iterable[tuple[str, Iterable[Column]]], conditions: Sequence[ConditionFindings] | None = None
+) -> list[HtmlTable]:
+    """Return tables with one row per condition, without the columns and tables that no condition fills.
+
+    `conditions`: those to show; None: all.
+    """
+    shown = run.conditions if conditions is None else conditions
+    chosen = {c.condition for c in shown}
+    made = []
+    for caption, columns in tables:
+        kept = [(name, of) for name, of in columns if any(of(c) != MISSING for c in shown)]
+        if kept:
+            body: list[Row] = [
+                [_target(c), rows.load_words(c), *(of(c) for _, of in kept)]
+                for level in rows.levels(run)
+                for c in level.conditions
+                if c.condition in chosen
+            ]
+            head = ["target", "load", *(name for name, _ in kept)]
+            made.append(HtmlTable(caption=caption, head=head, body=body, export=True))
+    return made
+
+
+def _figure(name: str, percentile: str = "p50") -> Callable[[ConditionFindings], str]:
+    """Return a column's figure: a percentile of a distribution, without its interval."""
+    return lambda condition: figure_cells.cell(getattr(condition, name), percentile).figure
+
+
+def _instrument(name: str) -> Callable[[ConditionFindings], str]:
+    return lambda condition: number(getattr(condition.instrument, name))
+
+
+def _node_tables(run: Run) -> list[HtmlTable]:
+    """Return the error of each node's instrument in each row; nothing for a run of one machine."""
+    body: list[Row] = [
+        [_target(c), rows.load_words(c), node.node, *(of(node) for _, of in NODE)]
+        for level in rows.levels(run)
+        for c in level.conditions
+        for node in c.nodes
+    ]
+    head = ["target", "load", "node", *(name for name, _ in NODE)]
+    return [HtmlTable(caption=NODES_CAPTION, head=head, body=body, export=True)] if body else []
+
+
+def _metric_tables(run: Run) -> list[HtmlTable]:
+    """Return the tables of all metrics, without intervals."""
+
+    def figure(column: rows.MetricColumn) -> Callable[[ConditionFindings], str]:
+        return lambda condition: column.cell(condition).figure
+
+    tables: dict[str, list[Column]] = {
+        group: [(column.heading, figure(column)) for column in rows.listed_columns(group)] for group in GROUPS
+    }
+    tables["Tokens per request"].append(("counted by", lambda c: c.token_source or MISSING))
+    return _condition_tables(run, tables.items())
+
+
+def _stage_columns(run: Run) -> list[Column]:
+    def stage(name: str) -> Callable[[ConditionFindings], str]:
+        return lambda condition: number(condition.phases_ms.get(name))
+
+    return [(STAGES[name], stage(name)) for name in stages_of(run)]
+
+
+def _server_tables(run: Run) -> list[HtmlTable]:
+    """Return the times that servers report, beside the measured ones; nothing where no server reports any."""
+
+    def reported(name: str) -> Callable[[ConditionFindings], str]:
+        return lambda condition: number(condition.server_ms.get(name))
+
+    names = dict.fromkeys(name for c in run.conditions for name in c.server_ms)
+    measured: list[Column] = [("TTFT, measured", _figure("ttft_ms")), ("E2E, measured", _figure("e2e_ms"))]
+    columns = [*measured, *((f"{rows.server_step(name)}, reported", reported(name)) for name in names)]
+    telling = [c for c in run.conditions if c.server_ms]
+    return _condition_tables(run, [("Times that servers report, p50 in ms", columns)], telling) if names else []
+
+
+def _output_share(condition: ConditionFindings) -> str:
+    tokens_in, tokens_out = condition.input_tokens, condition.output_tokens
+    return MISSING if tokens_in is None or not tokens_out else figure_cells.share(tokens_out / (tokens_in + tokens_out))
+
+
+def _cached_share(condition: ConditionFindings) -> str:
+    cached, tokens_in = condition.cached_tokens, condition.input_tokens
+    return MISSING if cached is None or not tokens_in else figure_cells.share(cached / tokens_in)
+
+
+MONEY: Sequence[tuple[str, Sequence[Column]]] = (
+    (
+        "Cost, US dollars",
+        (
+            ("per million tokens", rows.per_million),
+            ("per million output tokens", lambda c: usd(c.usd_per_million_output)),
+            ("per request", lambda c: usd(c.usd_per_request)),
+            ("output tokens per dollar", lambda c: number(TOTALS["tokens_per_usd"].value(c))),
+            ("cost-adjusted TPS", lambda c: number(TOTALS["cost_adjusted_tps"].value(c))),
+            ("output share of tokens", _output_share),
+            ("cached share of input", _cached_share),
+            ("this row", lambda c: rows.cost(c) or MISSING),
+        ),
+    ),
+)
+
+
+def _clock(condition: ConditionFindings) -> str:
+    if condition.instrument.packet_time:
+        return "packets"
+    return "kernel" if condition.instrument.kernel_time else "at the read"
+
+
+INSTRUMENT: Sequence[tuple[str, Sequence[Column]]] = (
+    (
+        "The instrument in each row, times in ms",
+        (
+            ("arrival times", _clock),
+            ("priority", lambda c: c.instrument.priority or figure_cells.MISSING),
+            ("merged first tokens", lambda c: f"{c.instrument.first_tokens_merged:,}"),
+            ("sparse reads", lambda c: f"{c.instrument.sparse:,}"),
+            ("merged last tokens", lambda c: f"{c.instrument.last_tokens_merged:,}"),
+            ("read lag p50", _instrument("lag_p50_ms")),
+            ("read lag p99", _instrument("lag_p99_ms")),
+            ("read lag max", _instrument("lag_max_ms")),
+            ("sent late p50", _instrument("late_p50_ms")),
+            ("sent late p99", _instrument("late_p99_ms")),
+            ("in flight", _instrument("in_flight")),
+            ("CPU wait", lambda c: figure_cells.share(c.instrument.runqueue_wait_share)),
+            ("CPU", lambda c: figure_cells.share(c.instrument.cpu_share)),
+            ("CPU per 1,000 tokens", _instrument("cpu_ms_per_1000_tokens")),
+            ("GC runs", lambda c: f"{c.instrument.collections:,}"),
+        ),
+    ),
+)
+
+NODES_CAPTION = "The instrument of each node, times in ms"
+NODE: Sequence[tuple[str, Callable[[NodeFindings], str]]] = (
+    ("requests", lambda node: f"{node.requests:,}"),
+    ("errors", lambda node: f"{node.errors:,}"),
+    ("TTFT p50", lambda node: number(node.ttft_p50_ms)),
+    ("clock known to ±", lambda node: number(node.clock_error_ms)),
+    ("priority", lambda node: node.instrument.priority or figure_cells.MISSING),
+    ("read lag p50", lambda node: number(node.instrument.lag_p50_ms)),
+    ("read lag p99", lambda node: number(node.instrument.lag_p99_ms)),
+    ("sent late p99", lambda node: number(node.instrument.late_p99_ms)),
+    ("in flight", lambda node: number(node.instrument.in_flight)),
+    ("CPU wait", lambda node: figure_cells.share(node.instrument.runqueue_wait_share)),
+    ("CPU per 1,000 tokens", lambda node: number(node.instrument.cpu_ms_per_1000_tokens)),
+    ("INVALID", lambda node: " ".join(node.invalid) or figure_cells.MISSING),
+)

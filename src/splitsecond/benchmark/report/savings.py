@@ -1,0 +1,97 @@
+"""The savings of prompt caching as rows of a table: each figure without and with cache reuse, and its change."""
+
+from msgspec import Struct
+
+from splitsecond.benchmark.findings.findings import CacheSaving, FigureChange, Run
+from splitsecond.benchmark.report.rows import load_words
+from splitsecond.core.money.cost import usd
+from splitsecond.core.pages.figure_cells import MISSING, number, share
+from splitsecond.core.wording import change
+
+TITLE = "What prompt caching saves"
+HEADINGS = ("TTFT p50, ms", "TTFT p95, ms", "cached input", "$ per 1,000 requests")
+NOTE = (
+    "Dollars cover input only, with the requests that fill the cache: output costs the same both ways. For a machine "
+    "paid by the hour, they cover its time."
+)
+THOUSAND = 1000
+WIDE, LARGE = 0.02, 0.1
+"""An interval at least `WIDE` that reaches `LARGE` is printed without tenths of a percent."""
+
+
+class ChangeCell(Struct, frozen=True, kw_only=True):
+    """One figure without and with cache reuse.
+
+    Attributes:
+        figure: Both values: "412 → 243".
+        remark: The change: "−41%".
+        interval: Its 95% interval, or "".
+        better: Whether the change is an improvement; None where that does not apply.
+        weak: Whether chance may explain the change.
+    """
+
+    figure: str
+    remark: str = ""
+    interval: str = ""
+    better: bool | None = None
+    weak: bool = False
+
+
+class SavingRow(Struct, frozen=True, kw_only=True):
+    """One target at one load, with a cell for each of `HEADINGS`. `load` is short, for a narrow column."""
+
+    target: str
+    load: str
+    cells: list[ChangeCell]
+
+
+def saving_rows(run: Run) -> list[SavingRow]:
+    """Return a row for each saving of the run."""
+    conditions = {c.condition: c for c in run.conditions}
+    return [
+        SavingRow(target=saving.target, load=load_words(conditions[saving.fresh]), cells=_cells(saving))
+        for saving in run.cache_savings
+    ]
+
+
+def _cells(saving: CacheSaving) -> list[ChangeCell]:
+    by_percentile = {found.percentile: found for found in saving.ttft}
+    waits = [_wait(by_percentile.get(name)) for name in ("p50", "p95")]
+    return [*waits, _cached(saving), _money(saving)]
+
+
+def _wait(found: FigureChange | None) -> ChangeCell:
+    if found is None:
+        return ChangeCell(figure=MISSING)
+    moved = "" if found.change is None else change(found.change)
+    between = _between(*found.ci95) if found.ci95 else ""
+    figure = f"{number(found.before)} → {number(found.after)}"
+    return ChangeCell(figure=figure, remark=moved, interval=between, better=found.better, weak=not found.real)
+
+
+def _between(low: float, high: float) -> str:
+    """Return an interval of changes, in whole percent where that is enough, because a console may be narrow."""
+    digits = 2 if high - low >= WIDE and max(abs(low), abs(high)) >= LARGE else 3
+    return f"{change(round(low, digits)).removesuffix('%').rstrip()} to {change(round(high, digits))}"
+
+
+def _cached(saving: CacheSaving) -> ChangeCell:
+    if saving.cached_share is None:
+        return ChangeCell(figure=MISSING, remark="unreported")
+    return ChangeCell(figure=share(saving.cached_share), remark=f"in {saving.hits} of {saving.requests}")
+
+
+def _money(saving: CacheSaving) -> ChangeCell:
+    fresh, reuse = saving.usd_per_request_fresh, saving.usd_per_request_reuse
+    if fresh is None or reuse is None:
+        return ChangeCell(figure=MISSING)
+    saved = reuse - fresh
+    sign = "+" if saved > 0 else ""
+    return ChangeCell(
+        figure=f"{_dollars(fresh)} → {_dollars(reuse)}", remark=f"{sign}{_dollars(saved)}" if saved else ""
+    )
+
+
+def _dollars(of_one: float) -> str:
+    """Return the cost of a thousand requests without the dollar sign, which the heading has."""
+    return usd(THOUSAND * of_one).replace("$", "")

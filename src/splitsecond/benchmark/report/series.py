@@ -1,0 +1,223 @@
+"""The points of a plot, computed from observations and few enough to fit in a page.
+
+A page must open on a phone. So nothing here grows with the number of tokens, and only up to a bound with the number of
+requests: a curve has at most `CURVE_POINTS`, and a plot over time at most `DOTS` of a condition. All values are in
+milliseconds or tokens per second and describe the requests that succeeded, as the tables do.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from splitsecond.benchmark.findings.figures import FIGURES, successful, ttft_figure
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.statistics.steady import begin_ns
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.observation import LOAD_ROLES, Observation
+from splitsecond.core.timing.server_times import duration_ns, step_name
+from splitsecond.log.statistics.summary import Floats
+
+CURVE_POINTS = 110
+DOTS = 120
+SLOWEST = 10
+BAND = (5, 95)
+
+STAGES = {
+    "dns": "DNS",
+    "tcp": "TCP",
+    "tls": "TLS",
+    "network": "network",
+    "provider": "provider",
+    "streaming": "streaming",
+}
+"""The stages of `ConditionFindings.phases_ms`, in order, and their names in a report."""
+
+SPLIT = ("network", "queue", "prefill", "rest")
+"""The parts of TTFT where a server reports how long a request waited in its queue, or how long its prefill took."""
+QUEUE_NAMES = frozenset({"queue", "load"})
+PREFILL_NAMES = frozenset({"prompt", "prompt_eval"})
+"""What servers call them: Groq and Cerebras queue and prompt, llama.cpp prompt, Ollama load and prompt_eval."""
+
+STEPS = ("waiting to leave", "connecting", "until the response headers", "until the first token", "streaming")
+"""What a single request does, in order. Counted from the end, steps and stages of the same place share a colour."""
+
+Samples = Mapping[str, Sequence[Observation]]
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One bar of a waterfall: the request did `name` from `begin_ms` to `end_ms` after it was due.
+
+    `which` is "typical", "slowest", or the name of the request among several.
+    """
+
+    target: str
+    which: str
+    name: str
+    begin_ms: float
+    end_ms: float
+
+
+def stages_of(run: Run) -> list[str]:
+    """Return the stages that took any time in any row: a stage of connecting is absent where none was new."""
+    return [stage for stage in STAGES if any(condition.phases_ms.get(stage) for condition in run.conditions)]
+
+
+def samples(run: Run, observations: Iterable[Observation]) -> dict[str, list[Observation]]:
+    """Return the measured requests that succeeded, by condition; a condition without any has an empty list."""
+    found: dict[str, list[Observation]] = {condition.condition: [] for condition in run.conditions}
+    for observation in successful(observations):
+        if observation.condition in found:
+            found[observation.condition].append(observation)
+    return found
+
+
+def ttft_values(condition: ConditionFindings, observed: Sequence[Observation]) -> Floats:
+    """Return the TTFT of each request, ms, counted from the same moment as `rows.ttft`."""
+    return ttft_figure(open_loop=rows.open_loop(condition)).sample(observed).values
+
+
+def tps_values(observed: Sequence[Observation]) -> Floats:
+    """Return the TPS of each request for which it is defined."""
+    return FIGURES["tps"].sample(observed).values
+
+
+def ecdf(values: Floats) -> list[tuple[float, float]]:
+    """Return pairs of a value and the share of values up to it: a staircase of at most `CURVE_POINTS` points."""
+    n = len(values)
+    if n == 0:
+        return []
+    ordered = np.sort(values)
+    kept = np.arange(n) if n < CURVE_POINTS else np.linspace(0, n - 1, CURVE_POINTS - 1).round().astype(int)
+    return [(float(ordered[0]), 0.0), *((float(ordered[i]), (i + 1) / n) for i in kept.tolist())]
+
+
+def band(values: Floats) -> tuple[float, float] | None:
+    """Return the range that holds 90% of the values, from p5 to p95; None without values."""
+    if not len(values):
+        return None
+    low, high = np.percentile(values, BAND)
+    return float(low), float(high)
+
+
+def itl_values(observed: Sequence[Observation]) -> Floats:
+    """Return the gaps between events of all requests, ms."""
+    return FIGURES["itl_ms"].sample(observed).values
+
+
+class LoadOverTime(Struct, frozen=True, kw_only=True):
+    """The course of one condition, its rounds joined: the time between them is left out.
+
+    `ttft`: pairs of the second at which a request was sent and its TTFT in ms, by the moment from which `rows.ttft`
+    counts. `in_flight`: pairs of a second and the requests in flight from then on. `rounds`: where rounds begin, s.
+    """
+
+    ttft: list[tuple[float, float]]
+    in_flight: list[tuple[float, float]]
+    rounds: list[float]
+
+
+def over_time(condition: ConditionFindings, observations: Sequence[Observation]) -> LoadOverTime:
+    """Return the course of a condition from all its observations, warm-ups and failures included."""
+    figure = ttft_figure(open_loop=rows.open_loop(condition))
+    by_round: dict[int, list[Observation]] = {}
+    for o in observations:
+        if o.role in LOAD_ROLES and o.start_ns:
+            by_round.setdefault(o.round, []).append(o)
+    ttft, changes, rounds, shift_ns = [], [], [], 0
+    for _, block in sorted(by_round.items(), key=lambda item: min(map(begin_ns, item[1]))):
+        begin = min(map(begin_ns, block))
+        rounds.append(shift_ns / NS_PER_S)
+        for o in block:
+            at = (begin_ns(o) - begin + shift_ns) / NS_PER_S
+            changes += [(at, 1), ((o.end_ns - begin + shift_ns) / NS_PER_S, -1)]
+            value = figure.value(o)
+            if o.role == "measured" and o.ok and value is not None:
+                ttft.append((at, value))
+        shift_ns += max(o.end_ns for o in block) - begin
+    return LoadOverTime(ttft=_thinned(sorted(ttft)), in_flight=_steps_of(sorted(changes)), rounds=rounds)
+
+
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return at most `DOTS` points: the slowest tenth of them, and the others at even distances."""
+    if len(points) <= DOTS:
+        return points
+    slow = sorted(points, key=lambda point: point[1])[-DOTS // 10 :]
+    others = np.linspace(0, len(points) - 1, DOTS - len(slow)).round().astype(int)
+    return sorted({*slow, *(points[i] for i in others.tolist())})
+
+
+def _steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
+    """Return the running sum of changes as steps: the largest value of each of `DOTS` parts of the time."""
+    if not changes:
+        return []
+    part = (changes[-1][0] - changes[0][0]) / DOTS or 1.0
+    largest: dict[int, float] = {}
+    count = 0.0
+    for at, change in changes:
+        count += change
+        place = int((at - changes[0][0]) / part)
+        largest[place] = max(largest.get(place, 0.0), count)
+    found: list[tuple[float, float]] = []
+    for place, value in largest.items():
+        if not found or value != found[-1][1]:
+            found.append((changes[0][0] + place * part, value))
+    return [*found, (changes[-1][0], found[-1][1])]
+
+
+def split(observed: Sequence[Observation]) -> dict[str, float]:
+    """Return the mean of each part of TTFT in `SPLIT`, ms; empty if the server reports neither queue nor prefill."""
+    parts: list[tuple[float, ...]] = []
+    for o in observed:
+        times: dict[str, float] = {}
+        for name, value in o.server_timings.items():
+            if (took_ns := duration_ns(name, value)) is not None:
+                times[step_name(name)] = took_ns / NS_PER_MS
+        if o.ttft_ms is None or not times.keys() & (QUEUE_NAMES | PREFILL_NAMES):
+            continue
+        queue, prefill = (sum(times.get(name, 0.0) for name in names) for names in (QUEUE_NAMES, PREFILL_NAMES))
+        network = min((o.rtt_ns or 0) / NS_PER_MS, o.ttft_ms)
+        parts.append((network, queue, prefill, max(o.ttft_ms - network - queue - prefill, 0.0)))
+    return dict(zip(SPLIT, np.mean(parts, axis=0).tolist(), strict=True)) if parts else {}
+
+
+def waterfall(target: str, observed: Sequence[Observation]) -> list[Step]:
+    """Return the steps of a typical request (with the median duration) and of the slowest one."""
+    whole = by_duration(observed)
+    if not whole:
+        return []
+    chosen = {"typical": whole[(len(whole) - 1) // 2], "slowest": whole[-1]}
+    if len(whole) == 1:
+        del chosen["slowest"]
+    return [step for which, one in chosen.items() for step in steps(target, which, one)]
+
+
+def by_duration(observed: Sequence[Observation]) -> list[Observation]:
+    """Return the requests that have a last token, the quickest first."""
+    return sorted((o for o in observed if o.last_token_ns is not None and o.sent_ns is not None), key=_duration)
+
+
+def _begin(observation: Observation) -> int:
+    """Return when the user of the request began to wait."""
+    assert observation.sent_ns is not None
+    return observation.due_ns or observation.start_ns or observation.sent_ns
+
+
+def _duration(observation: Observation) -> int:
+    assert observation.last_token_ns is not None
+    return observation.last_token_ns - _begin(observation)
+
+
+def steps(target: str, which: str, one: Observation) -> list[Step]:
+    """Return the bars of one request."""
+    begin, sent = _begin(one), one.sent_ns or 0
+    connecting = min(one.dns_ns + one.tcp_ns + one.tls_ns, max(sent - begin, 0))
+    ends = (sent - connecting, sent, one.head_ns or sent, one.first_token_ns, one.last_token_ns)
+    found, at = [], begin
+    for name, end in zip(STEPS, ends, strict=True):
+        if end is not None and end > at:
+            span = {"begin_ms": (at - begin) / NS_PER_MS, "end_ms": (end - begin) / NS_PER_MS}
+            found.append(Step(target=target, which=which, name=name, **span))
+            at = end
+    return found

@@ -1,0 +1,490 @@
+"""Findings on a terminal: a table for each level, then sentences, then the instrument's own error, then the files.
+
+The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50 and at p95. We add
+what that article leaves out: intervals, system throughput, errors. A figure with too small an n is dim.
+
+A console may be narrow, so a table has several layouts. The widest has E2E and TPOT too, and the interval next to each
+figure; narrower ones have the interval below it, then names on several lines, then no p95. The first layout in which
+every table of the run fits is used. Names are never cut: where even the last layout does not fit, rows are lines.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
+from splitsecond.benchmark.findings.figures import FIGURES, Figure
+from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
+from splitsecond.benchmark.findings.throughput import BatchThroughput
+from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
+from splitsecond.benchmark.report import capacity, rows, savings, use_matrix
+from splitsecond.core.money.cost import usd
+from splitsecond.core.pages import figure_cells
+from splitsecond.core.pages.figure_cells import MISSING, number, safe_text
+from splitsecond.core.wording import Statement, change, counted_as, paired
+
+PER_MILLION = "usd_per_million"
+SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
+"""`savings.HEADINGS`, on two lines each."""
+LOOKS = {"invalid": "red", "error": "yellow", "note": "dim", "server": "dim"}
+SHORTEST_NAME = 12
+MORE_THAN_ANY_CONSOLE = 10_000
+MORE_FIGURES = (FIGURES["tpot_ms"], FIGURES["e2e_ms"])
+"""Figures of a wide table, after TTFT and TPS."""
+
+
+class TableLayout(Struct, frozen=True, kw_only=True):
+    """Layout of a table.
+
+    Attributes:
+        beside: Whether remarks stand beside their figures; otherwise below them.
+        name_width: Width at which names are broken after slashes and hyphens; 0: never.
+        percentiles: The percentiles of the main figures.
+        more: Further figures after the main ones.
+    """
+
+    beside: bool = False
+    name_width: int = 0
+    percentiles: Sequence[str] = figure_cells.MAIN_PERCENTILES
+    more: Sequence[Figure] = ()
+
+
+LAYOUTS = (
+    TableLayout(beside=True, more=MORE_FIGURES),
+    TableLayout(more=MORE_FIGURES),
+    TableLayout(beside=True),
+    TableLayout(),
+)
+BROKEN_NAMES = TableLayout(name_width=SHORTEST_NAME)
+ONLY_MEDIANS = TableLayout(name_width=SHORTEST_NAME, percentiles=figure_cells.MAIN_PERCENTILES[:1])
+
+Tables = Callable[[TableLayout], list[Table]]
+
+
+class StyledCell(Struct, frozen=True, kw_only=True):
+    """One cell of a table: a figure and a remark on it."""
+
+    text: str
+    look: str = ""
+    remark: str = ""
+    remark_look: str = "dim"
+
+
+def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
+    """Print the findings of a run. `files` are the paths of the run folder's files, printed last."""
+    if run.capacity:
+        _print_steps(run, run.capacity, console)
+    else:
+        _print_levels(run, console)
+    if run.cache_savings and _fit(console, lambda layout: [_savings_table(run, layout)]):
+        _print_savings(run, console)
+    if use_matrix.use_matrix(run):
+        _print_uses(run, console)
+    for reason in run.invalid:
+        print_item(console, "INVALID: ", reason, "bold red")
+    print_findings(console, paired(run.statements, run.short_statements))
+    if not run.finished:
+        print_item(console, "• ", "This run was stopped before its end: the figures cover what had finished.", "yellow")
+    if run.statements or run.invalid or not run.finished:
+        console.print()
+    instrument = " ".join(rows.instrument_sentences(run))
+    for sentence in (rows.location_sentence(run), *rows.caveats(run), *rows.price_sentences(run), instrument):
+        if sentence:
+            print_item(console, "", sentence, "dim")
+    for path in files:
+        console.print(Text(str(path), "cyan"), soft_wrap=True)
+
+
+def _print_levels(run: Run, console: Console) -> None:
+    """Print a table for each load, with the remarks on its rows."""
+    levels = rows.levels(run)
+    priced = rows.priced(run)
+    money = priced and _fit(console, lambda layout: [_level_table(level, layout, money=True) for level in levels])
+    tables = _fitting(console, lambda layout: [_level_table(level, layout, money=money) for level in levels])
+    for level, table in zip(levels, tables, strict=True):
+        _print_table(table, console)
+        if priced and not money:
+            costs = (f"{c.target} {rows.per_million(c)} {rows.cost(c)}".strip() for c in level.conditions)
+            print_item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
+        _print_remarks(rows.remarks(level), len(level.conditions), console)
+        console.print()
+
+
+def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
+    """Print the remarks below a table of `count` rows."""
+    for remark in said:
+        who = remark.who or ("both" if count == 2 else f"all {count}")
+        word = " INVALID" if remark.kind == "invalid" else ""
+        print_item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
+
+
+def _print_steps(run: Run, found: Capacity, console: Console) -> None:
+    """Print the steps of a capacity search."""
+    _print_table(_step_table(run, found), console)
+    _print_remarks(capacity.remarks(run), len(found.steps), console)
+    console.print()
+
+
+def _print_savings(run: Run, console: Console) -> None:
+    (table,) = _fitting(console, lambda layout: [_savings_table(run, layout)])
+    _print_table(table, console)
+    print_item(console, "  ", savings.NOTE, "dim")
+    console.print()
+
+
+def _print_uses(run: Run, console: Console) -> None:
+    """Print the matrix of targets and uses; on a narrow console, a line for each use."""
+    place = "Below"
+    if _fit(console, lambda layout: [_use_table(run, layout)]):
+        (table,) = _fitting(console, lambda layout: [_use_table(run, layout)])
+        _print_table(table, console)
+    else:
+        console.print(Text(use_matrix.TITLE, "bold"))
+        for use, fits in use_matrix.use_lines(run).items():
+            print_item(console, f"  {use}: ", fits)
+        place = "In brackets after"
+    print_item(console, "  ", use_matrix.note(run, place=place), "dim")
+    console.print()
+
+
+def comparison_table(comparison: Comparison, console: Console) -> None:
+    """Print the changes between two runs: the figures of the second run, each with its change."""
+    print_item(console, "", f"Before: {comparison.before}. After: {comparison.after}.", "dim")
+    levels: dict[str, list[ConditionChange]] = {}
+    for changed in comparison.conditions:
+        levels.setdefault(rows.load_words(changed), []).append(changed)
+    priced = any(total.after is not None for c in comparison.conditions for total in _money(c))
+    money = priced and _fit(
+        console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels.values()]
+    )
+    tables = _fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels.values()])
+    for shown, table in zip(levels.values(), tables, strict=True):
+        _print_table(table, console)
+        if priced and not money:
+            moved = [(c.name, _total(total)) for c in shown for total in _money(c)]
+            costs = (f"{target} {figure.text} {figure.remark}".strip() for target, figure in moved)
+            print_item(console, "  ", f"$/M tokens: {'; '.join(costs)}.")
+        notes = [f"{changed.name}: {note}" for changed in shown for note in changed.notes]
+        for note in notes:
+            print_item(console, "  ", note, "yellow")
+        console.print(end="\n" if notes or (priced and not money) else "")
+    for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
+        if missing:
+            print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
+    print_findings(console, paired(comparison.statements, comparison.short_statements))
+    if comparison.conditions:
+        print_item(console, "", "Dim: chance may explain the change, or it has no test.", "dim")
+
+
+def _fitting(console: Console, tables: Tables) -> list[Table]:
+    """Return the tables in the first layout in which all of them fit the console, otherwise with broken names."""
+    for layout in LAYOUTS:
+        if _spare(console, tables(layout)) >= 0:
+            return tables(layout)
+    layout = BROKEN_NAMES if _fit(console, tables) else ONLY_MEDIANS
+    names = [table.columns[0] for table in tables(layout)]
+    widest = max(console.measure(cell).maximum for column in names for cell in column.cells)
+    room = max(_spare(console, tables(layout)), 0)
+    found = tables(msgspec.structs.replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
+    return found
+
+
+def _fit(console: Console, tables: Tables) -> bool:
+    """Return whether the tables fit the console with all their columns, in any layout."""
+    return _spare(console, tables(BROKEN_NAMES)) >= 0
+
+
+def _spare(console: Console, tables: Sequence[Table]) -> int:
+    """Return how many columns of the console the widest table leaves free; negative: how many are missing."""
+    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
+    return min((console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0)
+
+
+def _print_table(table: Table, console: Console) -> None:
+    """Print a table, or a line for each row if the console is narrower than every layout."""
+    if _spare(console, [table]) >= 0:
+        console.print(table)
+        return
+    console.print(Text(str(table.title), "bold"))
+    headings = [str(column.header).replace("\n", " ") for column in table.columns[1:]]
+    for name, *cells in zip(*(map(_plain, column.cells) for column in table.columns), strict=True):
+        figures = (f"{heading} {cell}".replace("\n", " ") for heading, cell in zip(headings, cells, strict=True))
+        name = name.replace("\nINVALID", " INVALID").replace("\n", "")
+        print_item(console, "  ", f"{name}: {', '.join(figures)}")
+
+
+def _plain(cell: object) -> str:
+    return cell.plain if isinstance(cell, Text) else str(cell)
+
+
+def print_findings(console: Console, statements: Iterable[Statement]) -> None:
+    """Print findings, each on one line or with a line for each of its sentences."""
+    for statement in statements:
+        for at, line in enumerate(statement.lines(console.width - 2)):
+            print_item(console, "  " if at else "• ", line)
+
+
+def print_item(console: Console, mark: str, text: str, look: str = "") -> None:
+    """Print a sentence after a mark, with further lines indented."""
+    lines = Text(safe_text(text), look).wrap(console, console.width - len(mark))
+    for i, line in enumerate(lines):
+        line.rstrip()
+        console.print(Text(mark if i == 0 else " " * len(mark), look) + line, soft_wrap=True)
+
+
+def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> Table:
+    main = _main_columns(layout, open_loop=level.open_loop)
+    columns = [[_cell(column.cell(c)) for c in level.conditions] for column in main]
+    columns.append([StyledCell(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions])
+    if money:
+        columns.append([StyledCell(text=rows.per_million(c), remark=rows.cost(c)) for c in level.conditions])
+    more = ["$/M tokens\nand row"] if money else []
+    if any(c.region for c in level.conditions):
+        columns.append([StyledCell(text=c.region or MISSING) for c in level.conditions])
+        more.append("region")
+    names = [(c.target, bool(c.invalid)) for c in level.conditions]
+    return _table(level.heading, names, main, columns, layout, more)
+
+
+def _main_columns(layout: TableLayout, *, open_loop: bool) -> list[rows.MetricColumn]:
+    """Return the columns of a table. Its further figures have their medians only."""
+    found = rows.main_columns(open_loop=open_loop, percentiles=layout.percentiles, more=layout.more)
+    further = {figure.label for figure in layout.more}
+    return [c for c in found if c.label not in further or c.percentile == layout.percentiles[0]]
+
+
+def _cell(cell: figure_cells.FigureCell) -> StyledCell:
+    return StyledCell(text=cell.figure, look="dim" if cell.needs else "", remark=cell.interval)
+
+
+def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, money: bool) -> Table:
+    level = shown[0]
+    main = [c for c in _main_columns(layout, open_loop=rows.open_loop(level)) if c.metric.compared]
+    columns = [[_moved(c, column) for c in shown] for column in main]
+    columns += [
+        [_total(total) for c in shown for total in c.totals if total.figure == name]
+        for name in ("errors", *([PER_MILLION] if money else []))
+    ]
+    title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
+    return _table(title, [(c.name, False) for c in shown], main, columns, layout, ["$/M\ntokens"] if money else ())
+
+
+def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
+    """Return a table without columns, with a title."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.collapse_padding = collapse_padding
+    return table
+
+
+def name_text(name: str, name_width: int) -> Text:
+    """Return the cell of a name, broken into lines of `name_width` characters; 0: on one line."""
+    return Text(broken(safe_text(name), name_width) if name_width else safe_text(name))
+
+
+def _step_table(run: Run, found: Capacity) -> Table:
+    title = f"{safe_text(found.target)}: the steps of the search, times in ms"
+    table = titled_table(title)
+    for at, heading in enumerate(("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")):
+        table.add_column(heading.replace(" ", "\n", 1), justify="right" if at else "left", overflow="fold")
+    for line in capacity.step_rows(run, found):
+        bad = line.verdict in capacity.BAD
+        cells = (Text(cell.figure, "dim" if cell.needs else "") for cell in line.cells)
+        table.add_row(
+            line.load,
+            *cells,
+            Text(capacity.VERDICTS[line.verdict], "red" if bad else ""),
+            style="bold" if line.heaviest else "",
+        )
+    return table
+
+
+def _savings_table(run: Run, layout: TableLayout) -> Table:
+    lines = savings.saving_rows(run)
+    columns = [[StyledCell(text=line.load) for line in lines]]
+    columns += [[_saved(line.cells[at], layout) for line in lines] for at in range(len(SAVINGS))]
+    return _filled(savings.TITLE, ["load", *SAVINGS], [(line.target, False) for line in lines], columns, layout)
+
+
+def _use_table(run: Run, layout: TableLayout) -> Table:
+    matrix = use_matrix.use_matrix(run)
+    columns = [
+        [StyledCell(text=cells[at].text, look=cells[at].look, remark=cells[at].up_to) for cells in matrix.values()]
+        for at in range(len(run.uses))
+    ]
+    names = [(target, False) for target in matrix]
+    return _filled(use_matrix.TITLE, [use.use for use in run.uses], names, columns, layout)
+
+
+def _saved(cell: savings.ChangeCell, layout: TableLayout) -> StyledCell:
+    between = cell.interval and (f" ({cell.interval})" if layout.beside else f"\n{cell.interval}")
+    look = "dim" if cell.weak else {True: "green", False: "red", None: "dim"}[cell.better]
+    return StyledCell(text=cell.figure, remark=cell.remark + between, remark_look=look)
+
+
+def _moved(changed: ConditionChange, column: rows.MetricColumn) -> StyledCell:
+    name = column.metric.name
+    if not column.percentile:
+        return next((_total(total) for total in changed.totals if total.figure == name), StyledCell(text=MISSING))
+    found = [f for f in changed.figures if (f.figure, f.percentile) == (name, column.percentile)]
+    if not found:
+        return StyledCell(text=MISSING)
+    (moved,) = found
+    return StyledCell(
+        text=figure_cells.number(moved.after), remark=_change(moved.change), remark_look=_change_look(moved)
+    )
+
+
+def _total(total: FigureChange) -> StyledCell:
+    if total.figure == "errors":
+        return StyledCell(
+            text=f"{total.after:g}", remark="" if total.after == total.before else f"was {total.before:g}"
+        )
+    if total.figure == PER_MILLION:
+        return StyledCell(text=usd(total.after), remark=_change(total.change))
+    return StyledCell(
+        text=figure_cells.number(total.after), remark=_change(total.change), remark_look=_change_look(total)
+    )
+
+
+def _money(changed: ConditionChange) -> list[FigureChange]:
+    return [total for total in changed.totals if total.figure == PER_MILLION]
+
+
+def _change_look(moved: FigureChange) -> str:
+    return ("green" if moved.better else "red") if moved.real else "dim"
+
+
+def _change(value: float | None) -> str:
+    return "" if value is None else change(value)
+
+
+def _table(
+    title: str,
+    names: Sequence[tuple[str, bool]],
+    main: Sequence[rows.MetricColumn],
+    columns: Sequence[list[StyledCell]],
+    layout: TableLayout,
+    more: Sequence[str] = (),
+) -> Table:
+    """Return a table of targets: the main columns, errors, and `more`. `names`: each with whether it is INVALID."""
+    headings = [
+        f"{column.name}\n{column.metric.unit}" if column.percentile else column.name.replace(" ", "\n", 1)
+        for column in main
+    ]
+    return _filled(title, [*headings, "errors", *more], names, columns, layout)
+
+
+def _filled(
+    title: str,
+    headings: Sequence[str],
+    names: Sequence[tuple[str, bool]],
+    columns: Sequence[list[StyledCell]],
+    layout: TableLayout,
+) -> Table:
+    table = titled_table(title, collapse_padding=not layout.beside)
+    table.add_column("target", no_wrap=True, min_width=SHORTEST_NAME)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    texts = [[_name(target, invalid, layout) for target, invalid in names], *(_texts(c, layout) for c in columns)]
+    for row in zip(*texts, strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _name(target: str, invalid: bool, layout: TableLayout) -> Text:
+    name = name_text(target, layout.name_width)
+    if invalid:
+        name.append("\nINVALID" if layout.name_width else " INVALID", "bold red")
+    return name
+
+
+def broken(name: str, width: int) -> str:
+    """Break a name after slashes and hyphens into lines of at most `width`, where possible."""
+    lines = [""]
+    for part in re.findall(r"[^/-]*[/-]|[^/-]+", name):
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _texts(column: Sequence[StyledCell], layout: TableLayout) -> list[Text]:
+    """Return one column, with each remark beside its figure (padded, so that the figures align) or below it."""
+    width = max(len(figure.remark) for figure in column)
+    texts = []
+    for figure in column:
+        text = Text(figure.text, figure.look)
+        if layout.beside and width:
+            text.append("  " + figure.remark.ljust(width), figure.remark_look)
+        elif figure.remark:
+            text.append("\n" + figure.remark, figure.remark_look)
+        texts.append(text)
+    return texts
+
+
+_LOOKS = {True: "green", False: "bold red", None: "dim"}
+
+
+def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> list[Text]:
+    """Return a line for each row of a round of a watch: its figures, aligned, and its `news` by condition."""
+    cells = [
+        (
+            f"{safe_text(found.target)} {rows.load_words(found)}",
+            f"TTFT {number(rows.ttft(found).p50)} ms, p95 {number(rows.ttft(found).p95)}",
+            f"TPS {number(found.tps.p50)}",
+            f"errors {rows.errors(found)}",
+        )
+        for found in one.rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for found, row in zip(one.rows, cells, strict=True):
+        padded = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        line = Text(f"{minute(one.at)}  {padded}  ")
+        for said in news.get(found.condition, ()):
+            line.append(f"{safe_text(said.text)} ", _LOOKS[said.good])
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a batch's result, each with its style."""
+    done = f"{found.answered:,} of {counted_as(found.requests, 'request', 'requests')} answered"
+    earlier = f", {found.earlier:,} earlier" if found.earlier else ""
+    yield f"{done} in {number(found.seconds)} s{earlier}.", "bold"
+    if found.answered:
+        yield (
+            f"{number(found.requests_per_s)} requests/s, {number(found.output_tokens_per_s)} output tokens/s, "
+            f"up to {found.widest:,} in flight.",
+            "",
+        )
+        if found.cost_usd is not None:
+            rate = f", {usd(found.usd_per_million)} per million tokens" if found.usd_per_million is not None else ""
+            yield (f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free."), ""
+            if found.low_usd != found.high_usd:
+                bounds = f"{usd(found.low_usd)} to {usd(found.high_usd)}"
+                yield f"The cost is {bounds}: providers bill requests that we closed early in different ways.", "dim"
+        if found.estimated:
+            attempts = counted_as(found.estimated, "attempt", "attempts")
+            yield f"The cost of {attempts} is estimated: closed early, or with token counts that cannot be true.", "dim"
+        if found.unpriced:
+            unknown = counted_as(found.unpriced, "attempt whose", "attempts whose")
+            yield f"Not included: {unknown} price or prompt length is not known.", "dim"
+    if len(found.attempts) > 1:
+        yield f"Attempts: {', '.join(f'{safe_text(name)} {count:,}' for name, count in found.attempts.items())}.", "dim"
+    if found.cuts or found.again:
+        again = f", {counted_as(found.again, 'request was', 'requests were')} retried" if found.again else ""
+        yield f"Targets refused load {counted_as(found.cuts, 'time', 'times')}{again}.", "dim"
+    if found.refused:
+        yield f"{counted_as(found.refused, 'request was', 'requests were')} refused permanently.", "red"
+    if found.left:
+        why = f": {safe_text(found.stopped).rstrip('.')}" if found.stopped else ""
+        yield f"{found.left:,} not sent{why}. The same command continues from here.", "yellow"

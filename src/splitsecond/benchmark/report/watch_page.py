@@ -1,0 +1,177 @@
+"""The HTML report of a watch: its drifts, the last round, and each figure over time.
+
+This module turns findings into plain texts and tables; `templates/watch.html` has the layout and the explanations.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from splitsecond.benchmark.findings.watching import SeriesPoint, WatchedSeries, WatchFindings, minute
+from splitsecond.benchmark.report.watch_plots import STATES, skipped_words, watch_plots
+from splitsecond.benchmark.statistics.control_chart import HOURS_KNOWN_AFTER, MIN, SETTLES, WINDOW_HOURS
+from splitsecond.core.pages.figure_cells import MISSING, number, share
+from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
+from splitsecond.core.wording import counted_as, listed
+
+HEADINGS = {"ttft_ms": "Time to first token, ms", "tps": "TPS of one request, tokens/s", "errors": "Errors"}
+"""The heading of each watched figure's section."""
+FAILURES_SHOWN = 20
+_UNBROKEN = [name.replace(" p", "\N{NO-BREAK SPACE}p") for name in ("TTFT p50, ms", "TTFT p95, ms", "TPS p50")]
+"""Headings that break after their comma only, because this table is wide."""
+_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+_STATES = {
+    "usual": "usual",
+    "unusual": "unusual: one round outside the band",
+    "drifted": "drifted: a lasting change",
+    "learning": f"one of the first {MIN} rounds",
+    "invalid": "failed, INVALID or skipped: no figures",
+}
+
+
+def render_watch(found: WatchFindings) -> str:
+    """Render the page."""
+    targets = list(dict.fromkeys(line.target for line in found.lines))
+    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
+    gone = [(minute(at), "all rows", why) for at, why in found.failed.items()]
+    gone += [(minute(at), name, why) for name, own in found.left_out.items() for at, why in own.items()]
+    gone += [(minute(at), "all rows", skipped_words(count)) for at, count in found.skipped.items()]
+    gone.sort(reverse=True)
+    return render(
+        "watch.html",
+        watch_plots(found),
+        {"states": {state: replace(STATES[state], label=words) for state, words in _STATES.items()}},
+        title=f"{subject} over time",
+        lead=_lead(found, targets),
+        headline=_headline(found),
+        statements=found.statements[1:],
+        last=_last_round(found),
+        headings=HEADINGS,
+        failures=HtmlTable(
+            caption="Rounds without figures", head=["UTC", "of", "reason"], body=gone[:FAILURES_SHOWN], prose=True
+        ),
+        rule={"days": WINDOW_HOURS // 24, "least": MIN, "early": HOURS_KNOWN_AFTER // 24, "settles": SETTLES},
+    )
+
+
+def _headline(found: WatchFindings) -> Headline:
+    """Return the latest drift, the number of rounds, and the medians of the last round."""
+    drifting = [line.drifting for line in found.lines if line.drifting]
+    worse = sum(drift.worse for drift in drifting)
+    learning = [line for line in found.lines if line.points[-1].state == "learning"]
+    early = _too_early(learning) if len(learning) == len(found.lines) else ""
+    doubts = _last_doubts(found)
+    if found.last in found.failed:
+        badge = Badge(text="last round failed", look="bad")
+    elif not found.lines:
+        badge = None
+    elif worse:
+        badge = Badge(text=f"{counted_as(worse, 'figure', 'figures')} drifted for the worse", look="bad")
+    elif drifting:
+        badge = Badge(text=f"{counted_as(len(drifting), 'figure', 'figures')} drifted for the better", look="good")
+    elif doubts:
+        badge = Badge(text="last round in doubt", look="warn")
+    elif early:
+        badge = Badge(text=early, look="warn")
+    else:
+        badge = Badge(text="no drift", look="good")
+    kinds = (
+        (len(found.failed), "failed"),
+        (len({at for own in found.left_out.values() for at in own}), "with rows not judged"),
+        (sum(found.skipped.values()), "skipped"),
+    )
+    note = ", ".join(f"{count:,} {word}" for count, word in kinds if count) or "none failed, INVALID or skipped"
+    tiles = [Tile(label="rounds", value=f"{found.rounds:,}", note=note)]
+    for figure, unit in (("ttft_ms", "ms"), ("tps", "tokens/s")):
+        line = next((line for line in found.lines if line.figure == figure), None)
+        if line is not None:
+            point = line.points[-1]
+            usual = "" if point.low is None else f", usually {number(point.low)}–{number(point.high)}"
+            tiles.append(
+                Tile(label=f"last {line.label}", value=number(point.value), unit=unit, note=f"{line.name}{usual}")
+            )
+    sentence = found.statements[0] if found.statements else "Nothing has drifted."
+    if early and not found.statements:
+        sentence = f"{early.capitalize()}. What is usual is known after {MIN}."
+    if found.last in found.failed:
+        sentence = f"The last round failed. {sentence}"
+    elif doubts and not drifting:
+        sentence = f"{sentence} In the last round, {listed(doubts)}."
+    return Headline(sentence=sentence, tiles=tiles, badge=badge)
+
+
+def _last_doubts(found: WatchFindings) -> list[str]:
+    """Return what stands out in the last round: rows that were not judged, and unusual figures."""
+    lost = sum(found.last in own for own in found.left_out.values())
+    unusual = [line for line in found.lines if line.points[-1].at == found.last and line.points[-1].state == "unusual"]
+    doubts = [f"{counted_as(lost, 'row was', 'rows were')} not judged"] if lost else []
+    if len(unusual) == 1:
+        doubts.append(f"{unusual[0].label} of {unusual[0].name} was unusual")
+    elif unusual:
+        doubts.append(f"{len(unusual):,} figures were unusual")
+    return doubts
+
+
+def _too_early(lines: Iterable[WatchedSeries]) -> str:
+    rounds = max((len(line.points) for line in lines), default=0)
+    return f"too early: {rounds} of {MIN} rounds"
+
+
+def _lead(found: WatchFindings, targets: list[str]) -> str:
+    failed = f" {counted_as(len(found.failed), 'round', 'rounds')} failed as a whole." if found.failed else ""
+    return (
+        f"{counted_as(found.rounds, 'round', 'rounds')} from {minute(found.first)} to {minute(found.last)} UTC, "
+        f"now one every {_interval(found.every_s)}: {listed(targets) or 'nothing was measured'}.{failed}"
+    )
+
+
+def _interval(seconds: float) -> str:
+    unit, size = next(each for each in _UNITS if seconds >= each[1] or each[1] == 1)
+    return unit if seconds == size else f"{seconds / size:g} {unit}s"
+
+
+def _last_round(found: WatchFindings) -> HtmlTable:
+    """Return a table with the last round of each row and the usual range before it."""
+    rows: dict[str, dict[str, WatchedSeries]] = {}
+    for line in found.lines:
+        rows.setdefault(line.name, {})[line.figure] = line
+    head = ["target and load", "last measured, UTC", *_UNBROKEN, "errors", "state"]
+    body = [
+        (name, *_cells(lines, gone=found.last in found.failed or found.last in found.left_out.get(name, ())))
+        for name, lines in rows.items()
+    ]
+    return HtmlTable(caption="The last round", head=head, body=body, prose=True)
+
+
+def _cells(lines: dict[str, WatchedSeries], *, gone: bool) -> list[str | TableCell]:
+    """Return the cells of a row after its name. `gone`: it has no figures of the last round."""
+    last = max((line.points[-1] for line in lines.values()), key=lambda point: point.at)
+    ttft, tps, errors = (lines.get(figure) for figure in HEADINGS)
+    drifting = [line.label for line in lines.values() if line.drifting]
+    unusual = [line.label for line in lines.values() if line.points[-1].state == "unusual"]
+    state = [f"{listed(labels)}: {word}" for labels, word in ((drifting, "drifted"), (unusual, "unusual")) if labels]
+    if not state and last.state == "learning":
+        state = [_too_early(lines.values())]
+    elif not state:
+        early = any(line.points[-1].early for line in lines.values())
+        state = ["usual, by the wide limits of the first days" if early else "usual"]
+    words = f"no figures in the last round; before: {'; '.join(state)}" if gone else "; ".join(state)
+    return [
+        minute(last.at),
+        _cell(ttft, last, shares=False),
+        number(ttft.points[-1].tail if ttft else None),
+        _cell(tps, last, shares=False),
+        _cell(errors, last, shares=True),
+        TableCell(text=words, look="bad" if drifting or gone else ""),
+    ]
+
+
+def _cell(line: WatchedSeries | None, last: SeriesPoint, *, shares: bool) -> str | TableCell:
+    """Return a figure with its usual range; a dash where the last round does not have the figure."""
+    if line is None or line.points[-1].at != last.at:
+        return MISSING
+    point, words = line.points[-1], share if shares else number
+    if point.low is None:
+        return words(point.value)
+    usual = f"up to {words(point.high)}" if shares else f"{words(point.low)}–{words(point.high)}"
+    return TableCell(text=words(point.value), notes=[usual])

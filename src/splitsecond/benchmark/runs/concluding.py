@@ -1,0 +1,97 @@
+"""The findings of a run, from its observations: when it was measured, and again when a report is made of its folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
+from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.findings.slo import Slo, parse_slo
+from splitsecond.benchmark.findings.statements import statements
+from splitsecond.benchmark.load.sweep import swept
+from splitsecond.benchmark.money.caching import cache_savings
+from splitsecond.benchmark.runs.answers import add_answers
+from splitsecond.benchmark.runs.forecasting import add_forecasts
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import Prices, run_cost_usd
+from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.wording import Statement
+from splitsecond.log.store.folder import RUN, read_observations, read_readings, read_run
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Request for a run, which `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
+
+    `command` is the command line, empty for a run of the Python API; `settings` are its options by name. `prices` are
+    those of the day of the run. `share`, of a capacity search: the share of requests that must meet the limits.
+    """
+
+    command: list[str]
+    settings: dict[str, Any]
+    targets: list[TargetSpec]
+    conditions: list[AskedCondition]
+    prices: dict[str, Price] = {}
+    slo: str = ""
+    share: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
+    notes: list[str] = []
+
+
+def conclude(
+    run: Run,
+    conditions: Sequence[AskedCondition],
+    observations: Sequence[Observation],
+    readings: Sequence[InstrumentReading],
+    slo: Slo | None,
+    prices: Prices,
+    share: float | None = None,
+) -> None:
+    """Put the findings into `run`. `share`, of a capacity search: the share of requests that must meet `slo`."""
+    run.conditions = condition_rows(conditions, observations, readings, slo=slo, prices=prices)
+    run.cost_usd = run_cost_usd(observations, prices)
+    run.cache_savings = cache_savings(run.conditions, observations, prices)
+    run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
+    run.statements, run.short_statements = [], []
+    if run.capacity:
+        run.state(capacity_statements(run.capacity, run.conditions))
+    else:
+        found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
+        add_answers(run, observations, found + statements(run.conditions, observations), slo.use if slo else "")
+        add_forecasts(run, observations)
+    by_target: dict[str, list[str]] = {}
+    for note in run.asked.get("notes", ()):
+        place, _, text = note.partition(": ")
+        by_target.setdefault(place, []).append(text)
+    for condition in run.conditions:
+        places = (condition.condition, swept(condition.target, condition.workload), condition.target)
+        condition.notes += [note for place in dict.fromkeys(places) for note in by_target.get(place, [])]
+
+
+def run_folder(path: Path) -> Path:
+    """Return the folder of a run that is named by its folder or by its `run.json`."""
+    return path.parent if path.name == RUN else path
+
+
+def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
+    """Compute a run's findings again from its observations, under the limits `slo` or those of the run.
+
+    Raises `CallerFault` if the folder holds no run.
+    """
+    run = read_run(path, Run)
+    if run.schema != SCHEMA:
+        raise CallerFault(f"{path}: got the schema {run.schema!r}, expected {SCHEMA!r}", kind="bad_run")
+    path = run_folder(path)
+    try:
+        asked = msgspec.convert(run.asked, RunRequest)
+    except msgspec.ValidationError as error:
+        raise CallerFault(f"{path}: what was asked cannot be read: {error}", kind="bad_run") from None
+    observations = read_observations(path)
+    limits = slo or asked.slo
+    slo_limits = parse_slo(limits) if limits else None
+    conclude(run, asked.conditions, observations, read_readings(path), slo_limits, asked.prices, asked.share)
+    return run, observations

@@ -1,0 +1,261 @@
+"""The cost of a run: the prices of its targets, an estimate before it starts, a meter while it runs, and a limit.
+
+A price that the caller gives for a target comes first, then the catalogue and the public list, then the price that the
+caller gives for all other targets. So a private contract wins, and a private endpoint can have a price.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from splitsecond.benchmark.load.calibration import Calibrated
+from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
+from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
+from splitsecond.benchmark.load.workload import Workload
+from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.prices import prices
+from splitsecond.core.errors import CallerFault, Fault
+from splitsecond.core.money.cost import S_PER_HOUR, cost_usd, usd
+from splitsecond.core.observation import Observation
+from splitsecond.core.validation import wrong
+from splitsecond.core.wording import ENGINE, SIMULATED, counted_as, listed
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.expression import targets as targets_of
+
+LONG_S, FEW = 180, 16
+"""Seconds of a run from which on a shorter one is proposed, and the requests of each of its rows."""
+CHARACTERS_PER_TOKEN = 4
+"""Estimate for prompts from a file, whose tokens nobody has counted."""
+
+
+class CostReached(Fault):
+    """The run has reached its cost limit. Neither the caller nor the provider is at fault."""
+
+
+class CostLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """The prices of a run's targets, and the most it may cost in US dollars (None: no limit)."""
+
+    prices: dict[str, Price] = {}
+    most_usd: float | None = None
+
+
+class CostMeter:
+    """Meter of a run's cost. A machine that is paid by the hour costs from its first request on."""
+
+    def __init__(self, allowance: CostLimit, spent_usd: float = 0.0, *, prompt_tokens: int = 0) -> None:
+        """`spent_usd` is spent already. `prompt_tokens`: assumed length of a prompt whose tokens nobody has counted."""
+        self._allowance = allowance
+        self._typical = prompt_tokens
+        self._prompts: dict[str, int] = {}
+        self._until_ns: dict[str, int] = {}  # a machine's cost is counted up to here
+        self._stopped = False
+        self.spent_usd = spent_usd
+
+    def add(self, o: Observation) -> None:
+        """Add an attempt that has ended. Raises `CostReached` once, when the run has cost more than the limit."""
+        price = self._allowance.prices.get(o.target)
+        if price is None:
+            return
+        self.spent_usd += self._by_hour(o, price.per_hour_usd or 0.0)
+        if price.by_token:
+            self.spent_usd += self._by_token(o, price)
+        most = self._allowance.most_usd
+        if most is not None and self.spent_usd > most and not self._stopped:
+            self._stopped = True
+            raise CostReached(
+                f"the run was stopped: it has cost {usd(self.spent_usd)}, the limit is {usd(most)}; "
+                "what was measured is reported",
+                kind="cost_reached",
+                phase="queue",
+                hint="Raise the limit, or send fewer requests or shorter responses.",
+            )
+
+    def _by_token(self, o: Observation, price: Price) -> float:
+        if o.input_tokens is not None:
+            self._prompts[o.target] = o.input_tokens
+        cost = cost_usd(o, price)
+        if cost is None:
+            prompt = self._prompts.get(o.target, self._typical)
+            cost = price.cost_usd(input_tokens=prompt, output_tokens=o.output_tokens or 0, tier=o.tier)
+        return cost
+
+    def _by_hour(self, o: Observation, usd: float) -> float:
+        """Return the cost of the machine of `o` since it was last counted."""
+        until_ns = self._until_ns.get(o.target, o.start_ns)
+        self._until_ns[o.target] = max(until_ns, o.end_ns)
+        return usd * (self._until_ns[o.target] - until_ns) / (S_PER_HOUR * clock.NS_PER_S)
+
+
+def find_prices(targets: Iterable[str], given: Mapping[str, Price] | None = None) -> dict[str, Price]:
+    """Return the prices of the targets that have one.
+
+    A price in `given` wins over the catalogue and the public list; its price under "" is for targets without another.
+    Raises `CallerFault` if `given` names a target that is not in `targets`.
+    """
+    wanted = list(targets)
+    named = dict(given or {})
+    others = named.pop("", None)
+    for name, price in named.items():
+        if name not in wanted:
+            setting = "price" if price.per_hour_usd is None else "price_per_hour" if price.owned is None else "owned"
+            raise wrong(setting, name, f"one of this run's targets: {listed(wanted)}")
+    found = {target: price for target, price in prices(wanted, named).items() if price is not None}
+    return found | ({target: others for target in wanted if target not in found} if others else {})
+
+
+def tokens_of_prompts(workload: Workload, asked: int) -> int:
+    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace, by the characters of a file."""
+    if workload.traced:
+        return sum(each.input_tokens or 0 for each in workload.traced) // len(workload.traced)
+    if workload.synthetic:
+        return asked
+    sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
+    return sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
+
+
+def estimate_usd(plan: RunPlan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price]) -> float:
+    """Estimate the highest cost of the plan's tokens, warm-ups and cool-downs included.
+
+    It assumes that every response has its full length, and that each slot sends one cool-down, which is closed when
+    the last measured response has ended. It also assumes that a policy sends each call to all of its targets, and that
+    prompts that begin alike fill a cache each time and never hit it.
+    """
+    input_tokens = tokens_of_prompts(workload, input_tokens)
+    lengths = [workload.extra[field] for field in LENGTH_FIELDS if isinstance(workload.extra.get(field), int)]
+    if workload.traced and not lengths:
+        lengths = [math.ceil(sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced))]
+    output_tokens = max(lengths, default=workload.output_tokens or 0)
+
+    def each(name: str, written: int) -> float:
+        price = prices.get(name)
+        if price is None or not price.by_token:
+            return 0.0
+        return price.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=written)
+
+    return sum(
+        _count(condition)
+        * sum(
+            max(each(name, 0), each(name, input_tokens if condition.cache_reuse else 0))
+            for name in _called(condition.target, prices)
+        )
+        for condition in plan.conditions
+    )
+
+
+def announce(
+    plan: RunPlan, workload: Workload, allowance: CostLimit, targets: Iterable[str], *, input_tokens: int
+) -> str:
+    """Return what the run will cost, in words for the user; "" if it costs nothing.
+
+    A plan that may cost more than the limit still starts: responses may be shorter than asked, and the `CostMeter`
+    stops it. Raises `CallerFault` if a limit is set and a price is unknown.
+    """
+    _check_known(allowance, targets)
+    most = allowance.most_usd
+    if not plan.lanes:  # the length of a search is unknown
+        return ""
+    about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
+    rent = _rent(allowance.prices)
+    if not about:
+        return rent
+    stop = f" It stops at {usd(most)}." if most is not None and about > most else ""
+    words = f"This run costs about {usd(about)} at most, for {_requests(plan)}.{stop}"
+    return " ".join(filter(None, (words, rent)))
+
+
+def _rent(prices: Mapping[str, Price]) -> str:
+    """Return the hourly cost of rented machines, in words; "" if none is rented."""
+    rented = [f"{name} {usd(price.per_hour_usd)}" for name, price in prices.items() if price.per_hour_usd]
+    return f"Cost per hour, from the first request to the end of the last: {listed(rented)}." if rented else ""
+
+
+def announce_rounds(
+    plan: RunPlan,
+    workload: Workload,
+    allowance: CostLimit,
+    targets: Iterable[str],
+    *,
+    input_tokens: int,
+    per_day: float,
+    spent_usd: float,
+) -> str:
+    """Return what the rounds of a watch will cost, in words: `per_day` of them; earlier ones have cost `spent_usd`.
+
+    Raises `CallerFault` as `announce` does.
+    """
+    _check_known(allowance, targets)
+    most, rent = allowance.most_usd, _rent(allowance.prices)
+    about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
+    sentences = []
+    if about:
+        a_day = f"{_requests(plan)}: about {usd(about * per_day)} a day."
+        sentences.append(f"Each round costs about {usd(about)} at most, for {a_day}")
+    sentences += [rent] if rent else []
+    if sentences and most is not None:
+        so_far = f"; so far they have cost {usd(spent_usd)}" if spent_usd else ""
+        sentences.append(f"The watch stops when all rounds have cost {usd(most)}{so_far}.")
+    return " ".join(sentences)
+
+
+def _check_known(allowance: CostLimit, targets: Iterable[str]) -> None:
+    """Raise `CallerFault` if a limit is set and a price is unknown."""
+    if allowance.most_usd is None:
+        return
+    unknown = [t for t in targets if t not in allowance.prices and not t.startswith((SIMULATED, ENGINE))]
+    if unknown:
+        raise CallerFault(
+            f"a cost limit needs the price of {listed(unknown)}, which is unknown",
+            kind="no_price",
+            hint="Give its price in US dollars per million tokens; 0 is free.",
+        )
+
+
+def _requests(plan: RunPlan) -> str:
+    """Return the number of requests in words. Calibration comes on top, and nobody knows yet how much it needs."""
+    count = sum(map(_count, plan.conditions))
+    unmeasured = count - sum(condition.requests for condition in plan.conditions)
+    words = counted_as(count, "request", "requests")
+    if unmeasured:
+        words += f" ({unmeasured:,} of them for warm-up and cool-down)"
+    return f"{words} plus a few calibration requests"
+
+
+def _count(condition: Condition) -> int:
+    """Return about how many requests a condition takes; of the cool-downs, one for each slot."""
+    return condition.requests + condition.warmups + condition.cooldowns // COOLDOWNS_PER_SLOT
+
+
+def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_most: float, *, by_round: bool) -> str:
+    """Return about how long the run takes, with how many requests and at what cost, in words for the user.
+
+    `piloted` has the response times of targets, each measured alone; under load they may take longer. `by_round`: the
+    number of rounds is not known, so the words are about one round.
+    """
+    share = max((block.round for lane in plan.lanes for block in lane), default=1) if by_round else 1
+    seconds = 0.0
+    for lane in plan.lanes:
+        known = [(block, each) for block in lane if (each := piloted.get(block.target))]
+        times = [
+            expected_s(
+                block, ttft_s=(each.ttft_ns or 0) / clock.NS_PER_S, response_s=(each.response_ns or 0) / clock.NS_PER_S
+            )
+            for block, each in known
+        ]
+        seconds = max(seconds, sum(times) / share)
+    count = round(sum(map(_count, plan.conditions)) / share)
+    measured = round(sum(condition.requests for condition in plan.conditions) / share)
+    minutes = f"{int(seconds) // 60}:{int(seconds) % 60:02d} min" if seconds >= 60 else f"{max(seconds, 1):.0f} s"
+    cost = f", at most {usd(usd_at_most / share)}" if usd_at_most else ""
+    many = any(condition.requests > FEW for condition in plan.conditions)
+    shorter = f" For a first look: -n {FEW} --output-tokens 64." if seconds >= LONG_S and many and not by_round else ""
+    return (
+        f"{'A round' if by_round else 'This run'} takes about {minutes}, longer if responses slow down under load: "
+        f"{counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}"
+    )
+
+
+def _called(target: str, prices: Mapping[str, Price]) -> list[str]:
+    """Return the target itself, or the targets of a policy."""
+    return [target] if target in prices or "(" not in target else targets_of(parse(target))

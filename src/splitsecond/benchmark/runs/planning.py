@@ -1,0 +1,234 @@
+"""Jobs from settings: resolve the targets, start what must be started, plan the requests, find the prices."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from splitsecond.benchmark.findings.precision import parse_precision
+from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.prompt_files import read_prompts
+from splitsecond.benchmark.load.search_driver import LoadSearchDriver
+from splitsecond.benchmark.load.sweep import merged, swept
+from splitsecond.benchmark.load.traces import Trace, read_trace
+from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
+from splitsecond.benchmark.runs.cost_limit import find_prices
+from splitsecond.benchmark.runs.measuring import Job, new_run_id
+from splitsecond.benchmark.runs.server_software import server_software
+from splitsecond.benchmark.runs.settings import (
+    EXACT,
+    INPUT_TOKENS,
+    REQUESTS,
+    BenchSettings,
+    CapacitySettings,
+    RunSettings,
+    WatchSettings,
+)
+from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
+from splitsecond.benchmark.statistics.search import Search
+from splitsecond.core.upstream.spec import Timeouts
+from splitsecond.core.validation import wrong
+from splitsecond.routing.construction.user_policies import PolicyFile
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """Record of the caller for `run.json`: its command line, and the settings in its own words."""
+
+    command: list[str] = []
+    settings: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, settings: RunSettings) -> "Recorded":
+        """Return the record of a caller that has no words of its own."""
+        return cls(settings=msgspec.to_builtins(settings, enc_hook=str))
+
+
+def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded) -> Job:
+    """Return the job of a benchmark. Simulators and engines that it needs run until `processes` is closed.
+
+    Raises `CallerFault` for settings that make no sense, and as `resolve` does.
+    """
+    if settings.slo:
+        parse_slo(settings.slo)
+    if settings.policies and settings.side_by_side:
+        raise wrong("side_by_side", True, "no policy with it, because a policy calls several hosts itself")
+    settings.check()
+    trace, name = None, str(settings.trace)
+    if settings.trace is not None:
+        trace = read_trace(
+            settings.trace, most=settings.requests, duration_s=settings.duration, time_scale=settings.time_scale
+        )
+        times = PlannedLoad(trace=[each.due_ns for each in trace.requests])
+        settings = msgspec.structs.replace(
+            settings, trace=None, time_scale=1.0, loads=[times], requests=len(trace.requests), duration=None
+        )
+    prepared = _Prepared(settings, processes, recorded, cache_reuse=settings.cache_reuse, trace=trace, trace_name=name)
+
+    def plan(response_s: float | None) -> RunPlan:
+        plans = [
+            make_plan(
+                measured,
+                loads,
+                requests=settings.requests or REQUESTS,
+                warmups=settings.warmup,
+                blocks=settings.rounds,
+                seed=settings.seed,
+                side_by_side=settings.side_by_side,
+                cache_reuse=settings.cache_reuse,
+                response_s=response_s,
+                duration_s=None if settings.precision else settings.duration,
+            )
+            for measured, loads in _measured(prepared.resolved.measured, settings)
+        ]
+        return merged(plans)
+
+    return msgspec.structs.replace(
+        prepared.job(plan(None), slo=settings.slo),
+        plan_with=plan,
+        precision=parse_precision(settings.precision) if settings.precision else None,
+        duration_s=settings.duration,
+    )
+
+
+def _measured(
+    measured: Mapping[str, str], settings: BenchSettings
+) -> list[tuple[Mapping[str, str], Sequence[PlannedLoad]]]:
+    """Return the targets and the loads of each workload: its own rate, if it has one."""
+    return [
+        (
+            {swept(name, each.name): url for name, url in measured.items()},
+            settings.loads if each.rate is None else [PlannedLoad(rate=each.rate)],
+        )
+        for each in settings.workloads
+    ] or [(measured, settings.loads)]
+
+
+def watch_jobs(settings: WatchSettings, processes: ExitStack, recorded: Recorded) -> Callable[[int], Job]:
+    """Return a function that makes the job of a round, given its number from 0. Raises as `bench_job` does.
+
+    Each round has other prompts, and its own order of targets.
+    """
+    prepared = _Prepared(settings, processes, recorded)
+
+    def job(number: int) -> Job:
+        plan = make_plan(
+            prepared.resolved.measured,
+            settings.loads,
+            requests=settings.requests or 1,
+            warmups=settings.warmup,
+            seed=settings.seed + number,
+        )
+        return prepared.job(plan)
+
+    return job
+
+
+def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Recorded) -> Job:
+    """Return the job of a capacity search. Raises as `bench_job` does, and if tokens cost without a limit."""
+    limits = parse_slo(settings.slo)
+    if settings.policies:
+        raise wrong("target", settings.policies[0], "a single target: a search measures no policy")
+    if len(named := [*settings.targets, *(server.base_url for server in settings.servers)]) > 1:
+        raise wrong("target", named[1], f"either it or {named[0]}: a search has one target")
+    prepared = _Prepared(settings, processes, recorded)
+    (spec,) = prepared.resolved.specs.values()
+    if settings.max_cost is None and any(each.input_usd or each.output_usd for each in prepared.prices.values()):
+        raise wrong("max_cost", None, f"US dollars, because {spec.name} is paid by the token")
+    search = LoadSearchDriver(
+        spec.name,
+        spec.base_url,
+        Search(settings.first, settings.last, whole=not settings.rate),
+        limits,
+        settings.share,
+        open_loop=settings.rate,
+        requests=settings.requests,
+        warmups=settings.warmup,
+        seed=settings.seed,
+    )
+    return prepared.job(search.beginning(), slo=settings.slo, search=search)
+
+
+class _Prepared:
+    """Common parts of the jobs of `settings`: the resolved targets, their prices, and the workload."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        processes: ExitStack,
+        recorded: Recorded,
+        *,
+        cache_reuse: bool = False,
+        trace: Trace | None = None,
+        trace_name: str = "",
+    ) -> None:
+        settings.check()
+        self._settings = settings
+        self._recorded = recorded
+        workloads = settings.workloads if isinstance(settings, BenchSettings) else ()
+        longest = max((each.input_tokens for each in workloads), default=settings.input_tokens)
+        self._input_tokens = longest or INPUT_TOKENS["reuse" if cache_reuse else "fresh"]
+        traced = trace.requests if trace is not None and trace.has_lengths and settings.prompts is None else []
+        if traced and settings.input_tokens is not None:
+            raise wrong("input_tokens", settings.input_tokens, "nothing, because the trace has the lengths")
+        if traced and cache_reuse:
+            raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
+        prompts = read_prompts(settings.prompts) if settings.prompts else None
+        self._remarks = [trace.in_words(trace_name)] if trace is not None else []
+        self._remarks += [prompts.in_words(str(settings.prompts))] if prompts is not None else []
+        self._warning = trace.warning if trace is not None else ""
+        self._workload = Workload(
+            run="",
+            prompts=prompts.prompts if prompts is not None else [],
+            output_tokens=None if traced else settings.output_tokens,
+            questions=cache_reuse,
+            extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
+            seed=settings.seed,
+            variants={
+                each.name: WorkloadVariant(input_tokens=each.input_tokens, output_tokens=each.output_tokens)
+                for each in workloads
+            },
+            traced=traced,
+        )
+        self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None
+        timeout_ms = round(settings.timeout * 1000)
+        self.resolved = resolve_all(
+            settings.targets,
+            settings.servers,
+            parse_policies(settings.policies, self._policy_file),
+            processes,
+            headers=settings.headers,
+            timeouts=Timeouts(head_ms=timeout_ms, first_token_ms=timeout_ms),
+            seed=settings.seed,
+            config=settings.config,
+        )
+        self._servers = server_software(self.resolved.specs)
+        self.prices = find_prices(self.resolved.specs, self.resolved.prices | dict(settings.prices))
+
+    def job(self, plan: RunPlan, *, slo: str = "", search: LoadSearchDriver | None = None) -> Job:
+        """Return the job of one run."""
+        run_id = new_run_id()
+        specs = self.resolved.specs
+        names = {swept(name, each): name for name in specs for each in self._workload.variants}
+        return Job(
+            run_id=run_id,
+            plan=plan,
+            specs={name: msgspec.structs.replace(specs[own], name=name) for name, own in names.items()} or specs,
+            workload=msgspec.structs.replace(self._workload, run=run_id),
+            input_tokens=self._input_tokens,
+            settings=self._recorded.settings,
+            command=self._recorded.command,
+            slo=slo,
+            processes=self._settings.processes,
+            on=self._settings.on,
+            arrival_clock=self._settings.arrival_clock,
+            needs_packets=self._settings.clock == "packets",
+            exact_itl=self._settings.itl == EXACT,
+            prices=self.prices,
+            servers=self._servers,
+            search=search,
+            policy_file=self._policy_file,
+            remarks=self._remarks,
+            notes=[f"{each.condition}: {self._warning}" for each in plan.conditions if self._warning],
+        )

@@ -1,0 +1,242 @@
+"""The settings of runs: what to call, under which load, with which requests, within which cost.
+
+The command line makes them from options, the public API from arguments. Each setting is declared once, here, with its
+default.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+
+from splitsecond.benchmark.findings.precision import parse_precision
+from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import ArrivalClock
+from splitsecond.core.transport.packets import packet_clock_refusal
+from splitsecond.core.validation import one_of, wrong
+
+INPUT_TOKENS = {"fresh": 512, "reuse": 4608}
+"""Default length of the prompts. To be cached, prompts that begin alike must be longer than `CACHED_BY_ALL` without the
+part that differs."""
+CACHED_BY_MOST = 1024
+"""OpenAI, Gemini 2.5 Flash and most models of Anthropic cache common prefixes from this many tokens on."""
+CACHED_BY_ALL = 4096
+"""All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5 and Opus 4.5
+(Anthropic's guide "Prompt caching", 2026)."""
+CONCURRENCY = (1, 8, 32)
+"""Default levels of a benchmark."""
+REQUESTS = 50
+"""Default number of measured requests of a row of a benchmark."""
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that is not in the catalogue.
+
+    `model` may be "" in a run if the server lists exactly one. `name` is its name in results, by default
+    ``host/model``. `api_key_env` names the environment variable with its key; "" sends none. `api_format` is its API
+    format: "openai", "anthropic", "responses", "gemini", "ollama", "cohere" or "replicate".
+    """
+
+    base_url: str
+    model: str = ""
+    name: str = ""
+    api_key_env: str = ""
+    api_format: str = "openai"
+
+
+EXACT = "exact"
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that a benchmark, a watch and a capacity search share.
+
+    `targets` are names such as "groq/llama-3.3-70b-versatile" or "sim/groq"; `policies` are expressions such as
+    ``race("a/x", "b/x")``, each measured like a target; `policy_file` is a Python file with those of the user. `config`
+    is a gateway's configuration, whose providers come before those of the catalogue.
+    `warmup` requests begin each block (None: as many as the concurrency). `seed` decides arrivals, order and
+    prompts. `prompts` is a file of prompts, instead of synthetic ones of `input_tokens`. `body` has further fields
+    of every request. `timeout` is the longest wait for a first token, in seconds. `processes` is the most client
+    processes per row (None: the number of processors). `clock` is what arrival times are taken from: "packets" (needs
+    CAP_NET_RAW), "kernel" or "process" ("": packets where allowed, else the kernel). `itl` "exact": every token is read
+    promptly where the packet clock is not available, which costs processor time. `prices` maps targets to prices,
+    "" to that of all other targets. `max_cost`: the run stops when it has cost this much, in US dollars (None: no
+    limit). `location`: where the measuring machine stands ("": what it knows). `on`: the Ray cluster whose nodes send
+    the requests, "ray://HOST:10001", or "ray" for the one that this machine is part of ("": this machine sends them);
+    `processes` is then the most nodes.
+    """
+
+    targets: Sequence[str] = ()
+    policies: Sequence[str] = ()
+    policy_file: Path | None = None
+    servers: Sequence[Server] = ()
+    config: Path | None = None
+    headers: Mapping[str, str] = {}
+    requests: int | None = None
+    warmup: int | None = None
+    seed: int = 0
+    input_tokens: int | None = None
+    output_tokens: int = 512
+    prompts: Path | None = None
+    ignore_eos: bool = False
+    body: Mapping[str, Any] = {}
+    timeout: float = 120.0
+    processes: int | None = None
+    clock: str = ""
+    itl: str = ""
+    prices: Mapping[str, Price] = {}
+    max_cost: float | None = None
+    location: str = ""
+    on: str = ""
+
+    @property
+    def arrival_clock(self) -> ArrivalClock:
+        """The best clock for arrival times."""
+        return cast(ArrivalClock, self.clock or "packets")
+
+    def check(self) -> None:
+        """Raise `CallerFault` for a number that makes no sense, and for a clock that is not available."""
+        at_least_one(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            timeout=self.timeout,
+            requests=self.requests,
+            processes=self.processes,
+        )
+        if self.clock:
+            one_of("clock", self.clock, get_args(ArrivalClock))
+        if self.itl:
+            one_of("itl", self.itl, (EXACT,))
+        if self.on:
+            check_cluster(self.on)
+        elif self.clock == "packets" and (refusal := packet_clock_refusal()):
+            raise CallerFault(
+                f"clock: the packet clock is not available: {refusal}",
+                kind="no_packet_clock",
+                param="clock",
+                hint="`splitsecond doctor` says how to allow it.",
+            )
+        if self.max_cost is not None and not self.max_cost >= 0:
+            raise wrong("max_cost", self.max_cost, "US dollars, 0 or more")
+
+
+class BenchSettings(RunSettings, frozen=True, kw_only=True):
+    """The settings of a benchmark: each target under each of `loads`, with `requests` measured requests per row.
+
+    Each row has `requests` measured requests (None: 50) in `rounds`, which alternate with those of the other rows
+    (None: 6 to 8). Or rounds follow until each row has a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until
+    `duration` seconds have passed. With `side_by_side`, different hosts are measured at the same time. With
+    `cache_reuse` each row has a second one whose prompts begin alike, to measure the provider's prompt cache. `slo` has
+    the limits for goodput, such as "ttft=300ms" or "voice". `trace` is a file of arrivals, with lengths if it has them
+    and there are no `prompts`; its times are multiplied by `time_scale`, and `requests` or `duration` limits it.
+    `workloads`: several of them, each measured at every target, at its own rate if it has one; empty: the one above.
+    """
+
+    loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
+    rounds: int | None = None
+    precision: str = ""
+    duration: float | None = None
+    side_by_side: bool = False
+    cache_reuse: bool = False
+    slo: str = ""
+    workloads: Sequence[NamedWorkload] = ()
+    trace: Path | None = None
+    time_scale: float = 1.0
+
+    def check(self) -> None:
+        """Raise `CallerFault` for numbers that make no sense, and for settings that cannot be combined."""
+        super().check()
+        if not (math.isfinite(self.time_scale) and self.time_scale > 0):
+            raise wrong("time_scale", self.time_scale, "a number above 0")
+        if self.time_scale != 1 and self.trace is None:
+            raise wrong("time_scale", self.time_scale, "a trace with it")
+        beside_a_trace: tuple[tuple[str, object], ...] = (
+            ("concurrency", [load.label for load in self.loads]),
+            ("precision", self.precision),
+            ("workload", [each.name for each in self.workloads]),
+        )
+        for what, given in beside_a_trace:
+            if self.trace is not None and given:
+                raise wrong(what, given, "no trace with it, because a trace is a load of its own and is sent once")
+        check_workloads(self.workloads)
+        for name, value in (("cache", self.cache_reuse), ("policy", self.policies), ("prompts", self.prompts)):
+            if self.workloads and value:
+                raise wrong("workload", self.workloads[0].name, f"no {name} with it")
+        at_least_one(rounds=self.rounds, duration=self.duration)
+        for name in ("precision", "duration"):
+            if self.requests is not None and getattr(self, name):
+                raise wrong(name, getattr(self, name), "either it or a number of requests")
+        if self.precision:
+            parse_precision(self.precision)
+
+
+class WatchSettings(RunSettings, frozen=True, kw_only=True):
+    """The settings of a watch: a round of `loads` every `every_ns`, kept in `folder`."""
+
+    requests: int | None = 20
+    output_tokens: int = 128
+    loads: Sequence[PlannedLoad] = (PlannedLoad(concurrency=1),)
+    every_ns: int
+    folder: Path
+
+
+class CapacitySettings(RunSettings, frozen=True, kw_only=True):
+    """The settings of a capacity search: the highest load at which `share` of the requests meet `slo`.
+
+    The load is a concurrency from `first` to `last`, or with `rate` a number of requests a second. A step sends
+    `requests` before it is judged (None: as many as can decide it).
+    """
+
+    output_tokens: int = 128
+    slo: str = "voice"
+    share: float = 0.95
+    rate: bool = False
+    first: float = 1
+    last: float = 256
+
+    def check(self) -> None:
+        """Raise `CallerFault` for numbers that make no sense."""
+        super().check()
+        for name, value in (("from", self.first), ("to", self.last)):
+            if not (math.isfinite(value) and value > 0) or (not self.rate and value != round(value)):
+                raise wrong(name, value, "requests a second, above 0" if self.rate else "a whole number from 1")
+        if self.last < self.first:
+            raise wrong("to", self.last, f"{self.first:g} or more, the lowest load")
+        if not 0.5 <= self.share <= 0.999:
+            raise wrong("share", self.share, "a share such as 95%, from 50% to 99.9%")
+
+
+def at_least_one(**values: float | None) -> None:
+    """Raise `CallerFault` for values below 1, and for what is not a number; None passes."""
+    for name, value in values.items():
+        if value is not None and not (math.isfinite(value) and value >= 1):
+            raise wrong(name, value, "1 or more")
+
+
+def too_short_to_cache(settings: RunSettings) -> str:
+    """Return a warning if prompts of this length may not be cached; "" if they are, or come from a file."""
+    length = settings.input_tokens or INPUT_TOKENS["reuse"]
+    if length > CACHED_BY_ALL or settings.prompts is not None:
+        return ""
+    return (
+        f"Prompts of {length:,} tokens may be too short for a prompt cache: many providers cache from "
+        f"{CACHED_BY_MOST:,} tokens on, some models from {CACHED_BY_ALL:,}. The default is "
+        f"{INPUT_TOKENS['reuse']:,} tokens."
+    )
+
+
+def check_cluster(on: str) -> None:
+    """Raise `CallerFault` for an address that no Ray cluster can have."""
+    if on in ("ray", "ray:auto"):
+        return
+    with suppress(ValueError):  # an impossible port
+        parts = urlsplit(on)
+        if parts.scheme == "ray" and parts.hostname and parts.port and not (parts.path or parts.query):
+            return
+    raise wrong("on", on, "ray://HOST:10001, or ray for the cluster that this machine is part of")

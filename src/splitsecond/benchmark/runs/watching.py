@@ -1,0 +1,275 @@
+"""A watch: rounds at fixed intervals, each one a run of its own that is judged by the rounds before it.
+
+Rounds begin at the start and then at whole multiples of one interval. These times are absolute, so a long round does
+not delay the following ones. If a round is still running when the next one is due, the next one is skipped.
+
+A round that fails as a whole (no network, a withdrawn key) is kept as such, and the watch continues; if only some
+targets cannot be measured, the others are. A folder that cannot be written and a reached cost limit end the watch.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings.gate import Gate
+from splitsecond.benchmark.findings.usable_rows import row
+from splitsecond.benchmark.findings.watching import RoundNews, WatchFindings, WatchHistory, WatchRound
+from splitsecond.benchmark.load.calibration import fault_note
+from splitsecond.benchmark.load.plan import without
+from splitsecond.benchmark.runs.cost_limit import CostLimit, CostMeter, CostReached, announce_rounds
+from splitsecond.benchmark.runs.measuring import (
+    FolderFailed,
+    Job,
+    Measurement,
+    NoProgress,
+    Progress,
+    cannot_write,
+)
+from splitsecond.benchmark.runs.targets import advised
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault
+from splitsecond.core.money.cost import usd
+from splitsecond.core.pacing import Pacer
+from splitsecond.core.wording import counted_as, listed
+from splitsecond.log.store.folder import RUN, RunFolder, read_run
+
+T = TypeVar("T")
+
+REMEMBERED = 2000
+"""Most past rounds that a new one is judged by: almost three months of hourly ones."""
+S_PER_DAY = 24 * 3600
+
+
+class _Spent(msgspec.Struct):
+    """The part of an older round's record that is needed."""
+
+    cost_usd: float | None = None
+
+
+class MeasuredRound(msgspec.Struct, frozen=True, kw_only=True):
+    """A round that has ended, and its judgement.
+
+    `news` maps each condition to what the round says about it. `breaches` has a sentence for each gate that failed,
+    `unchecked` one for each gate that cannot be checked yet.
+    """
+
+    run: Run
+    folder: Path
+    judged: WatchRound
+    news: dict[str, list[RoundNews]]
+    breaches: list[str]
+    unchecked: list[str]
+
+
+class WatchListener:
+    """Gets what happens during a watch. Override what matters."""
+
+    def progress(self, meter: CostMeter) -> Progress:
+        """Return the progress display of the next round."""
+        return NoProgress()
+
+    def waiting(self, due_ns: int) -> None:
+        """The watch waits for the next round, which begins at `due_ns` on the monotonic clock."""
+
+    def note(self, text: str, *, warning: bool = False) -> None:
+        """Something the user should know about the watch itself."""
+
+    def ended(self, ended: MeasuredRound) -> None:
+        """A round has ended and is stored; also a round that was cancelled after load had reached a target."""
+
+
+class Watch:
+    """The rounds of a watch in `folder`. `job` makes the job of each round from its number, counted from 0.
+
+    `findings` covers all rounds, those of earlier watches in the same folder included. `gates` are checked after each.
+    """
+
+    def __init__(
+        self,
+        job: Callable[[int], Job],
+        folder: Path,
+        every_ns: int,
+        listener: WatchListener,
+        *,
+        max_cost: float | None = None,
+        gates: Sequence[Gate] = (),
+    ) -> None:
+        self._job = job
+        self._folder = folder
+        self._every_ns = every_ns
+        self._listener = listener
+        self._gates = gates
+        self._most_usd = max_cost
+        self._history = WatchHistory()
+
+    @property
+    def findings(self) -> WatchFindings:
+        """The findings over all rounds so far."""
+        return self._history.findings(self._every_ns / clock.NS_PER_S)
+
+    async def rounds(self, times: int | None = None) -> AsyncIterator[MeasuredRound]:
+        """Measure `times` rounds (None: without end) and yield each.
+
+        Raises the `Fault` that ends the watch before its time. When cancelled during a round, it keeps what was
+        measured, and passes the round to the listener.
+        """
+        meter = self._opened()
+        number = 0
+        async for skipped in due_rounds(self._every_ns, times, self._wait):
+            if skipped:
+                missed = counted_as(skipped, "round was", "rounds were")
+                self._listener.note(f"{missed} skipped, as the one before took longer than the interval.", warning=True)
+            yield await self._round(self._job(number), meter)
+            number += 1
+            await asyncio.sleep(0)  # takes a cancellation that came while the round was judged
+
+    def _opened(self) -> CostMeter:
+        """Read the past rounds and announce the cost. Raises `CostReached` if there is no budget left."""
+        job = self._job(0)
+        count, spent = self._recall()
+        limit = CostLimit(prices=job.prices, most_usd=self._most_usd)
+        cost = announce_rounds(
+            job.plan,
+            job.workload,
+            limit,
+            job.specs,
+            input_tokens=job.input_tokens,
+            per_day=S_PER_DAY * clock.NS_PER_S / self._every_ns,
+            spent_usd=spent,
+        )
+        if limit.most_usd is not None and spent > limit.most_usd:
+            raise CostReached(
+                f"the rounds in {self._folder} have cost {usd(spent)}, the limit is {usd(limit.most_usd)}",
+                kind="cost_reached",
+                phase="queue",
+                hint="Raise the limit, or watch in another folder.",
+            )
+        if count:
+            self._listener.note(f"Continuing after {counted_as(count, 'round', 'rounds')} in {self._folder}.")
+        if cost:
+            self._listener.note(cost)
+        return job.meter(self._most_usd, spent)
+
+    def _recall(self) -> tuple[int, float]:
+        """Judge the rounds in the folder. Return how many they are and what they cost; note the unreadable ones."""
+        folders = sorted(path.parent for path in self._folder.glob(f"*/{RUN}"))
+        older = self._readable(folders[:-REMEMBERED], _Spent)
+        past = self._readable(folders[-REMEMBERED:], Run)
+        for run in sorted(past, key=lambda run: run.began):
+            self._history.add(WatchRound.of(run))
+        spent = [each.cost_usd or 0.0 for each in older] + [run.cost_usd or 0.0 for run in past]
+        return len(past), sum(spent)
+
+    def _readable(self, folders: Sequence[Path], kind: type[T]) -> list[T]:
+        found = []
+        for folder in folders:
+            try:
+                found.append(read_run(folder, kind))
+            except CallerFault as fault:
+                self._listener.note(f"ignored: {fault}", warning=True)
+        return found
+
+    async def _wait(self, due_ns: int) -> None:
+        if due_ns > clock.now_ns():
+            self._listener.waiting(due_ns)
+        await sleep_until(due_ns)
+
+    async def _round(self, job: Job, meter: CostMeter) -> MeasuredRound:
+        """Measure one round, store it, judge it. Raises what ends the watch, after that."""
+        began = clock.wall_time()
+        cancelled: asyncio.CancelledError | None = None
+        with RunFolder.create(_unused(self._folder / f"{began:%Y-%m-%dT%H%M%SZ}")) as folder:
+            measurement = Measurement(job, folder, meter, self._listener.progress(meter))
+            try:
+                while not await _succeeds(measurement) and (others := self._of_others(measurement, folder, meter)):
+                    measurement = others
+            except asyncio.CancelledError as error:
+                if not measurement.loaded:
+                    folder.discard()
+                    raise
+                cancelled = error
+            try:
+                folder.write_run(measurement.run)
+            except OSError as error:
+                raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
+        ended = self._judged(measurement.run, folder.path)
+        self._listener.ended(ended)
+        if cancelled is not None:
+            raise cancelled
+        if isinstance(measurement.fault, CostReached | FolderFailed):
+            raise measurement.fault
+        return ended
+
+    def _of_others(self, failed: Measurement, folder: RunFolder, meter: CostMeter) -> Measurement | None:
+        """Return a measurement of the targets that can be measured; None, with the cause in the run, if none can."""
+        job, fault = failed.job, failed.fault
+        assert fault is not None  # it failed
+        words = fault_note(advised(fault, job.specs.get(fault.target)))
+        words = f"{fault.target}: {words}" if fault.target else words
+        left = without(job.plan, failed.refused)
+        if not left.lanes or left == job.plan:
+            failed.run.invalid = [words]
+            return None
+        job = msgspec.structs.replace(job, plan=left)
+        return Measurement(job, folder, meter, self._listener.progress(meter), [*failed.notes, words])
+
+    def _judged(self, run: Run, folder: Path) -> MeasuredRound:
+        judged = WatchRound.of(run)
+        usual = self._history.usual(judged.rows)
+        news = self._history.add(judged)
+        breaches, unchecked = [], []
+        if judged.finished or judged.failed:
+            known = {row(each) for each in usual}
+            unknown = [name for each in judged.rows if (name := row(each)) not in known]
+            for gate in self._gates:
+                breaches += gate.check(judged.rows, usual if gate.relative else None)
+                if gate.relative and unknown:
+                    unchecked.append(f"{gate.text!r} cannot be checked yet for {listed(unknown)}: too few rounds.")
+        return MeasuredRound(run=run, folder=folder, judged=judged, news=news, breaches=breaches, unchecked=unchecked)
+
+
+async def due_rounds(every_ns: int, times: int | None, wait: Callable[[int], Awaitable[None]]) -> AsyncIterator[int]:
+    """Yield each time a round is due, `times` times (None: for ever): the number of rounds skipped before it.
+
+    `wait` returns at the given time.
+    """
+    start_ns, slot, begun, skipped = clock.now_ns(), 0, 0, 0
+    while times is None or begun < times:
+        await wait(start_ns + slot * every_ns)
+        yield skipped
+        begun += 1
+        passed = -(-(clock.now_ns() - start_ns) // every_ns)
+        slot, skipped = max(slot + 1, passed), max(0, passed - slot - 1)
+
+
+async def sleep_until(due_ns: int) -> None:
+    """Return at `due_ns` on the monotonic clock, or at once if that has passed."""
+    with Pacer(asyncio.get_running_loop()) as pacer:
+        await pacer.sleep_until(due_ns)
+
+
+def _unused(path: Path) -> Path:
+    """Return `path`, or if it exists `path-2` and so on: rounds of short intervals may begin in the same second."""
+    names = (path, *(path.with_name(f"{path.name}-{number}") for number in range(2, 100)))
+    return next((each for each in names if not each.exists()), path)
+
+
+async def _succeeds(measurement: Measurement) -> bool:
+    """Measure. Return False if a target's fault kept all load from being sent."""
+    try:
+        await measurement.measure()
+    except (CostReached, FolderFailed):
+        return True
+    except Fault:
+        return measurement.loaded
+    return True
+
+
+def drifting_for_the_worse(findings: WatchFindings, rows: Sequence[ConditionFindings]) -> bool:
+    """Return whether one of `rows` has drifted for the worse and has not come back."""
+    watched = {row(each) for each in rows}
+    return any(line.drifting is not None and line.drifting.worse for line in findings.lines if line.name in watched)
