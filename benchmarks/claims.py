@@ -2,7 +2,7 @@
 
 Each experiment sends real requests through the public API to simulated providers with published speeds, measures with
 and without the optimisation, and compares the result with the claim. A claim that holds only under a condition is
-measured on both sides of it. The program writes docs/claims.md with one plot for each claim.
+measured on both sides of it. The program writes docs/reference/claims.md with one plot for each claim.
 """
 
 import argparse
@@ -478,7 +478,7 @@ def section(result: Result) -> str:
 
 {result.conclusion}
 
-![{claim.title}: measured values beside the claim]({PICTURES}/{claim.name}.svg)
+![{claim.title}: measured values beside the claim](../{PICTURES}/{claim.name}.svg)
 """
 
 
@@ -516,7 +516,7 @@ def main() -> None:
         pictures.mkdir(parents=True, exist_ok=True)
         for result in results:
             (pictures / f"{result.claim.name}.svg").write_text(chart(result), encoding="utf-8")
-        (DOCS / "claims.md").write_text("\n".join([HEAD, *map(section, results)]), encoding="utf-8")
+        (DOCS / "reference/claims.md").write_text("\n".join([HEAD, *map(section, results)]), encoding="utf-8")
 
 
 if __name__ == "__main__":

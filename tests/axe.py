@@ -1,4 +1,4 @@
-"""axe-core, which finds what people cannot use who have a screen reader, a keyboard only or weak eyes.
+"""axe-core, which finds what people with a screen reader, only a keyboard or weak eyes cannot use.
 
 `make clients` installs it.
 """

@@ -28,10 +28,6 @@ ELSEWHERE = {
     ("docs/policies", "python"): "tests/gateway/test_documents.py",
     ("docs/policies", "yaml"): "tests/gateway/test_documents.py",
     ("docs/python", "python"): "tests/api/test_document.py",
-    ("docs/questions", "console"): "tests/test_questions.py",
-    ("docs/questions", "text"): "tests/test_questions.py",
-    ("docs/questions", "toml"): "tests/test_questions.py",
-    ("docs/questions", "yaml"): "tests/test_questions.py",
     ("docs/simulator", "python"): "tests/simulator/test_document.py",
     ("docs/simulator", "toml"): "tests/simulator/test_document.py",
 }
@@ -44,8 +40,9 @@ INSTALLING = {
 NOT_RUN = {
     "README": {**INSTALLING, "make test": "runs this suite"},
     "CONTRIBUTING": {"make ": "the targets run this suite, and build what CI builds"},
+    "docs/accuracy": {"splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter"},
     "docs/add-a-provider": {"pytest ": "is a part of this suite"},
-    "docs/commands": {
+    "docs/reference/commands": {
         "splitsecond batch ": "docs/questions.md and docs/python.md run batches",
         "splitsecond bench ": "takes a minute; README, docs/choosing.md and others run the same options for seconds",
         "splitsecond capacity ": "takes minutes; README and docs/capacity.md run it for seconds",
@@ -63,6 +60,7 @@ NOT_RUN = {
     "docs/many-machines": {
         "splitsecond ": "needs a Ray cluster of other machines; tests/runs/test_ray_nodes.py has one of this machine",
     },
+    "docs/performance": {"python -m benchmarks": "takes minutes; its figures are of the machine"},
     "docs/python": {"pip install": "downloads a release; tests/test_installed.py installs the wheel"},
     "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},
     "docs/watch": {"Continuing after": "twelve rounds, and a server that becomes slower: tests/cli/test_watch.py"},

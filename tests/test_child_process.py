@@ -1,4 +1,4 @@
-"""A child process answers in lines, and ends when its parent lets go of it or loses patience."""
+"""A child process answers in lines, and ends when its input closes or the parent's patience ends."""
 
 import asyncio
 import sys

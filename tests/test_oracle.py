@@ -1,4 +1,4 @@
-"""The judge of the tools: its packets are read as they were sent, and requests find their packets."""
+"""The oracle for other tools: packets are read as they were sent, and requests are matched with their packets."""
 
 import json
 import struct

@@ -1,4 +1,7 @@
-"""docs/questions.md: every command of the page runs, in one folder and in order, and the facts that it states hold."""
+"""The questions of docs/questions.md: a session that answers all of them runs in one folder, and its results hold.
+
+`tests/questions/session.md` has the session. The commands of docs/questions.md itself run in `tests/test_tutorials.py`.
+"""
 
 import csv
 import json
@@ -26,7 +29,8 @@ from tests.processes import Process
 
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
-PAGE = Path(__file__).parents[1] / "docs" / "questions.md"
+PAGE = Path(__file__).parents[1] / "docs/questions.md"
+SESSION = Path(__file__).parent / "questions/session.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 ARTICLES = (
@@ -68,7 +72,7 @@ pytestmark = pytest.mark.xdist_group("questions")  # one session for all of them
 
 
 class Session(Struct):
-    """What the commands of the page printed and wrote, in order."""
+    """What the commands printed and wrote, in order."""
 
     folder: Path
     ended: list[tuple[str, Ended]]
@@ -80,15 +84,15 @@ class Session(Struct):
         return words
 
     def run(self, name: str) -> Any:
-        """Return the findings of a run of the page."""
+        """Return the findings of a run."""
         return json.loads((self.folder / "runs" / name / "run.json").read_text())
 
 
 @pytest.fixture(scope="module")
 def session(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """The page, run from its beginning to its end. `transcript.txt` in its folder has all that was printed."""
+    """The session, run from its beginning to its end. `transcript.txt` in its folder has all that was printed."""
     folder = tmp_path_factory.mktemp("questions")
-    text = PAGE.read_text("utf-8")
+    text = SESSION.read_text("utf-8")
     blocks = BLOCK.findall(text)
     for kind, body in blocks:
         if kind in ("toml", "yaml"):
@@ -112,7 +116,7 @@ def _commands(blocks: list[tuple[str, str]]) -> list[str]:
 
 
 def _at(running: list[RunningProvider], gateway: str, text: str) -> str:
-    """Replace the addresses of the page by those of the running providers (9001, …) and of the gateway (8800)."""
+    """Replace the addresses of the session by those of the running providers (9001, …) and of the gateway (8800)."""
     for port, provider in enumerate(running, 9001):
         text = text.replace(f"http://127.0.0.1:{port}", provider.origin)
     return text.replace("8800", gateway)
@@ -253,19 +257,26 @@ def of(found: list[Any], **names: Any) -> Any:
 
 
 def test_every_article_is_quoted() -> None:
-    quotations = " ".join(line.removeprefix("> ") for line in PAGE.read_text("utf-8").splitlines() if line[:1] == ">")
+    quotations = " ".join(
+        line.removeprefix("> ") for line in SESSION.read_text("utf-8").splitlines() if line[:1] == ">"
+    )
     assert [article for article in ARTICLES if f"({article}" not in quotations] == []
 
 
 def test_each_question_has_a_source_and_an_answer() -> None:
-    questions = PAGE.read_text("utf-8").split("\n### ")[1:]
+    questions = SESSION.read_text("utf-8").split("\n### ")[1:]
     assert len(questions) > 15
     assert [each.partition("\n")[0] for each in questions if "\n> " not in each] == []
     assert [each.partition("\n")[0] for each in questions if not re.search("```|`splitsecond ", each)] == []
 
 
+def test_the_page_has_the_same_questions() -> None:
+    page, session = (re.findall(r"(?m)^### (.+)$", path.read_text("utf-8")) for path in (PAGE, SESSION))
+    assert page == session
+
+
 @pytest.mark.system
-def test_the_commands_end_as_the_page_says(session: Session) -> None:
+def test_the_commands_end_with_the_expected_codes(session: Session) -> None:
     failed = {command.split()[1]: ended.code for command, ended in session.ended if ended.code}
     assert failed == {"bench": 1}  # only the one with the gate
     assert session.printed("echo") == "1"

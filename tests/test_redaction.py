@@ -1,4 +1,4 @@
-"""Which pieces of a text are taken for secrets, and which are not."""
+"""The parts of a text that are redacted as secrets, and those that are not."""
 
 import pytest
 

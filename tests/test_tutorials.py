@@ -35,14 +35,15 @@ COLUMNS = {"docs/tutorials/own-server": "80"}
 EXACT = ("docs/command-line", "docs/traces")
 QUICK = ("README", "docs/simulator")
 """Pages whose simulated providers are replaced by quicker ones."""
-COMMANDS_ONLY = ("docs/choosing", "docs/commands", "docs/production")
+COMMANDS_ONLY = ("docs/choosing", "docs/production", "docs/questions", "docs/reference/commands")
 """Pages whose commands run in this process, without a shell, unless they send requests: starting one takes long."""
 GATEWAY = "listen: {port: 8800}\nroutes: {fast: {policy: sim/groq}}\n"
 LOG = "log: sqlite:///splitsecond.db\nroutes:\n  fast: {policy: groq/openai/gpt-oss-120b}\n"
 CONFIGURATIONS = {
     "docs/choosing": LOG,
-    "docs/commands": LOG + "  default: {policy: sim/groq}\n",
+    "docs/reference/commands": LOG + "  default: {policy: sim/groq}\n",
     "docs/production": LOG,
+    "docs/questions": LOG,
     "docs/troubleshooting": GATEWAY,
 }
 """The configuration of the gateway that the reader of a page has."""
@@ -50,7 +51,7 @@ MEASURED = "splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b -c 
 RUNS = ("tuesday", "main", "branch", "vllm", "sglang", "20261120-190746-3fa")
 BEFORE = {
     "docs/choosing": MEASURED,
-    "docs/commands": "\n".join(
+    "docs/reference/commands": "\n".join(
         (MEASURED, *(f"cp -r runs/monday runs/{copy}" for copy in RUNS), "cp splitsecond.yaml gateway.yaml")
     ),
     "docs/gateway": "splitsecond init --yes\nsplitsecond serve",
@@ -84,7 +85,7 @@ SHORTER = {
     "docs/capacity": {"ttft=300ms,tpot=20ms": "ttft=3s,tpot=300ms --to 2 --output-tokens 64"},
     "docs/choosing": {**FEW, "http://10.0.0.5:8000/v1": "http://127.0.0.1:8000/v1"},
     "docs/command-line": {"gpu:8001": "gpu:8000", "gpu:": "127.0.0.1:", "-c 1,8,32": "-c 1 -n 5 --output-tokens 8"},
-    "docs/commands": {
+    "docs/reference/commands": {
         "--yes && splitsecond serve": "--yes new.yaml",
         "--fail-if 'ttft_ms.p95 > +10%' ": "",  # needs 72 requests
         "--from litellm.yaml": "--from litellm.yaml routes.yaml",
@@ -101,7 +102,12 @@ SHORTER = {
         "serve  ": "serve --port 0 ",
         "serve splitsecond.yaml": "serve splitsecond.yaml --port 0",
     },
+    "docs/policies": FEW,
     "docs/prompt-caching": {"-c 1,8 -n 100": "-c 1 -n 6 --rounds 2 --output-tokens 8"},
+    "docs/questions": {
+        "splitsecond bench ": "splitsecond bench -n 4 --rounds 1 --output-tokens 8 --no-html ",
+        "tps.p50 < 100'": "tps.p50 < 100000'",
+    },
     "docs/simulator": {**FEW, "https://api.openai.com": AT_PROVIDERS.removesuffix("/v1"), "--port 9001": "--port 0"},
     "docs/traces": {
         "bench sim/groq": "bench mine=http://127.0.0.1:8000/v1",
@@ -139,6 +145,7 @@ FACTS = {
     ),
     "docs/command-line": (r"v1.*\n", r"\| v2 "),
     "docs/production": ("groq/openai/gpt-oss-120b",),
+    "docs/questions": (r"FAILED: groq/\S+", "Measured from: Boston", r"answered in [\d.]+ s"),
     "docs/troubleshooting": ("100%  sim/groq", "splitsecond_attempts_total"),
     "docs/tutorials/ci-gate": (r"FAILED: .*tps\.p50 went from",),
     "docs/tutorials/gateway": ("x-splitsecond-attempts: 2", "x-splitsecond-target: sim/groq", "route quick"),
@@ -264,7 +271,7 @@ def place_of(command: str, *, here: bool) -> str:
     """Return where a command runs: in the background, in this process, or in a shell."""
     if SERVES.match(command):
         return "background"
-    return "here" if here and re.match("splitsecond (?!bench)", command) else "shell"
+    return "here" if here and re.match("splitsecond (?!bench|batch)", command) else "shell"
 
 
 def port_of(provider: RunningProvider) -> str:

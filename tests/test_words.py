@@ -1,4 +1,4 @@
-"""Retired words: none of them is left in the source, the documents, the benchmarks or the help of the commands.
+"""Retired words: the source, tests, documents, benchmarks and the help of the commands contain none of them.
 
 `docs/glossary.md` has the terms to use instead. `python -m tests.test_words` lists the hits by room.
 """
@@ -22,6 +22,7 @@ from splitsecond.routing.configuration.file_schema import schema
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/splitsecond"
 TEXTS = {".py", ".toml", ".js", ".html", ".css", ".md", ".j2", ".txt"}
+MAX_TEST_NAME = 60
 PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 PHRASES = (
@@ -59,6 +60,12 @@ NAMES = (
 INTERFACE = {"takes_thoughts", "thoughts_token_count"}
 """Names in files of users and in the APIs of providers."""
 
+IN_TESTS = {"Page"}
+"""Names that tests may use: `Page` is a page of HTML or of a browser."""
+
+EXEMPT = {("tests/analysis/test_gate.py", "5 %"): "an input that the parser of gates accepts"}
+"""Hits that must stay, by file and text, with the reason."""
+
 GAP = r"(?:[\s#]|[\"'] *\n\s*f?[\"'])+"
 """Between two words of a phrase: spaces, a line break with the next comment mark, or two adjacent strings."""
 
@@ -72,6 +79,7 @@ PHRASE = re.compile(rf"(?<![\w-])(?:{'|'.join(map(_phrase, PHRASES))})(?![\w-])"
 PERCENT = re.compile(r"\d[ \u00a0]%(?![\w.]|\s*\()")
 NAME = re.compile(r"[A-Za-z_]\w*")
 CODE_SPAN = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 DIALECT = re.compile(r"\bdialects?\b", re.IGNORECASE)
 LIMIT = re.compile(r"_?(?:MOST|LEAST)(?:_|$)")
 """Names of limits that are called MAX_ and MIN_ instead."""
@@ -88,7 +96,13 @@ def files() -> dict[str, list[Path]]:
         found.setdefault(parts[0] if len(parts) > 1 else "vocabulary", []).append(path)
     found["docs"] = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / page for page in PAGES)]
     found["benchmarks"] = sorted((ROOT / "benchmarks").glob("*.py"))
+    found["tests"] = [path for path in files_of_tests() if path != Path(__file__)]  # this file lists the words
     return found
+
+
+def files_of_tests() -> list[Path]:
+    """Return the Python files of the tests."""
+    return sorted((ROOT / "tests").rglob("*.py"))
 
 
 def prose_and_names(text: str) -> tuple[str, list[tuple[str, int]]]:
@@ -108,6 +122,7 @@ def prose_and_names(text: str) -> tuple[str, list[tuple[str, int]]]:
     return "\n".join(lines), names
 
 
+@cache
 def is_retired(name: str) -> bool:
     """Return whether a name of code, or one of its parts, is retired."""
     if name in INTERFACE:
@@ -119,16 +134,25 @@ def is_retired(name: str) -> bool:
     )
 
 
+def may_have_hits(text: str) -> bool:
+    """Return whether a Python file must be divided into tokens, which takes most of the time."""
+    patterns = PHRASE.search(text.lower()) or PERCENT.search(text)
+    return patterns is not None or any(map(is_retired, set(NAME.findall(text))))
+
+
 def hits_in(path: Path) -> Iterator[tuple[int, str]]:
     """Return the line and the text of each hit in a file."""
     text = path.read_text("utf-8")
+    if path.suffix == ".py" and not may_have_hits(text):
+        return
     prose, names = (text, []) if path.suffix != ".py" else prose_and_names(text)
     in_lower_case = prose.lower()
     for pattern in (PHRASE, PERCENT):
         for found in pattern.finditer(in_lower_case):
             yield prose.count("\n", 0, found.start()) + 1, " ".join(prose[found.start() : found.end()].split())
+    allowed = IN_TESTS if path.is_relative_to(ROOT / "tests") else set()
     for name, line in names:
-        if is_retired(name):
+        if is_retired(name) and name not in allowed:
             yield line, name
     if path.suffix == ".md":
         for span in CODE_SPAN.finditer(text):
@@ -142,9 +166,26 @@ def hits_in(path: Path) -> Iterator[tuple[int, str]]:
 def hits(room: str) -> list[str]:
     """Return each hit of a room as `file:line: text`."""
     found = (
-        (path.relative_to(ROOT), line, text) for path in files()[room] for line, text in sorted(set(hits_in(path)))
+        (str(path.relative_to(ROOT)), line, text) for path in files()[room] for line, text in sorted(set(hits_in(path)))
     )
-    return [f"{path}:{line}: {text}" for path, line, text in found]
+    return [f"{path}:{line}: {text}" for path, line, text in found if (path, text) not in EXEMPT]
+
+
+def long_test_names(path: Path) -> Iterator[tuple[int, str]]:
+    """Return the line and the name of each test whose name is too long."""
+    text = path.read_text("utf-8")
+    for found in TEST_NAME.finditer(text):
+        if len(found[1]) > MAX_TEST_NAME:
+            yield text.count("\n", 0, found.start()) + 1, found[1]
+
+
+def all_long_test_names() -> list[str]:
+    """Return each test whose name is too long as `file:line: name`."""
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {len(name)} characters: {name}"
+        for path in files_of_tests()
+        for line, name in long_test_names(path)
+    ]
 
 
 def help_texts(command: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -175,13 +216,35 @@ def help_hits() -> list[str]:
     ]
 
 
+def fail_with(found: list[str]) -> None:
+    """Fail with all of `found`, each on its line, if there are any."""
+    if found:
+        pytest.fail("\n".join([f"{len(found)} hits:", *found]), pytrace=False)
+
+
 @pytest.mark.parametrize("room", files())
 def test_no_retired_words(room: str) -> None:
-    assert hits(room) == []
+    fail_with(hits(room))
 
 
 def test_no_retired_words_in_the_help() -> None:
-    assert help_hits() == []
+    fail_with(help_hits())
+
+
+def test_names_of_tests_have_at_most_60_characters() -> None:
+    fail_with(all_long_test_names())
+
+
+def test_each_exemption_is_needed() -> None:
+    unused = [f"{file}: {text}" for file, text in EXEMPT if text not in {hit for _, hit in hits_in(ROOT / file)}]
+    fail_with(unused)
+
+
+def test_long_names_of_tests_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    name = "test_" + "a" * (MAX_TEST_NAME - 5)
+    file.write_text(f"def {name}(): ...\nclass A:\n    async def {name}b(self): ...\n")
+    assert list(long_test_names(file)) == [(3, f"{name}b")]
 
 
 @pytest.mark.parametrize(
@@ -226,4 +289,6 @@ if __name__ == "__main__":
     rooms = [(room, hits(room)) for room in files() if not wanted or room in wanted]
     if not wanted or "help" in wanted:
         rooms.append(("help", help_hits()))
+    if not wanted or "names" in wanted:
+        rooms.append(("names", all_long_test_names()))
     sys.exit(_report(rooms, listed=bool(wanted) or "-v" in sys.argv))

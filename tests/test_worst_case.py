@@ -1,4 +1,4 @@
-"""The checks of cost themselves: each must fail for a reader that breaks its rule."""
+"""The worst-case checks themselves: each must fail for a reader that breaks its rule."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Observations made to order: short to write, and their figures can be checked in the head."""
+"""Observations for tests: short to write, and with figures that can be checked by hand."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -70,7 +70,7 @@ def failure(sent_ms: float = 1000.0, *, kind: str = "http_500", took_ms: float =
 
 
 def closed_loop(concurrency: int, rounds: int, **made: Any) -> list[Observation]:
-    """A closed loop that is always full: each place starts a little later, and goes on without a pause."""
+    """A closed loop that is always full: each place starts a little later, and sends without a pause."""
     first = request(**made)
     took_ms = (first.end_ns - (first.sent_ns or 0)) / MS
     return [

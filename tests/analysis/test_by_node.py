@@ -1,4 +1,4 @@
-"""The parts of a row that several nodes sent, and when their clocks are not known well enough."""
+"""Rows that several nodes sent: the part of each node, and clocks that are not known well enough."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a prompt cache saves: in time by the test, in money by what was billed, and in words that claim no more."""
+"""Savings of a prompt cache: TTFT by the test, cost by the bill, and verdicts that claim no more."""
 
 from typing import Any
 

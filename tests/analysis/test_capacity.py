@@ -1,4 +1,4 @@
-"""What a row says of a load, and what the rows of a search say together, in sentences."""
+"""Verdicts on loads from their rows, and the capacity, knee and bottleneck of a search, in sentences."""
 
 from typing import Any
 
@@ -144,7 +144,7 @@ def test_the_bottleneck_is_the_limit_that_most_requests_missed(golden: Golden) -
     [
         ({1: 100, 2: 200, 4: 400}, None),
         ({1: 100, 2: 190, 4: 200, 8: 205}, 2),
-        ({1: 100, 2: 180, 4: 300, 6: 350, 8: 360}, 6),  # of 6 to 8, a third more load, hardly anything is left
+        ({1: 100, 2: 180, 4: 300, 6: 350, 8: 360}, 6),  # 8 is a third more load than 6, and gives almost no more
         ({1: 100, 2: 101, 4: 180}, None),  # a flat start is none
         ({4: 300}, None),
         ({4: 300, 5: 301}, 4),

@@ -15,7 +15,7 @@ INDEPENDENT, SECONDS, MINUTES, SLOW_MINUTES, QUEUE = SCATTERS[:5]
 
 
 def scatter_of(repeats: int) -> float:
-    """By how much a share of about .95 of so many repeats scatters: .01 of 600."""
+    """Return the standard error of a share of about .95 over `repeats`: .01 for 600."""
     return 0.012 * math.sqrt(600 / repeats)
 
 

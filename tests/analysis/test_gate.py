@@ -101,7 +101,7 @@ def test_a_gate_judges_the_nearer_bound_of_the_interval() -> None:
     ],
 )
 def test_a_gate_whose_deciding_bound_is_unknown_is_not_checked(text: str, interval: Interval, which: str) -> None:
-    """Requests of few rounds that differ much are worth so few that a percentile lacks a bound."""
+    """Few rounds that differ much have so small an effective n that a percentile lacks a bound."""
     rows = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": interval}))]
     (breach,) = parse_gate(text).check(rows)
     assert breach == (
@@ -223,7 +223,7 @@ def test_a_gate_on_a_comparison_fails_where_the_change_is_certain() -> None:
 
 @repeated(5, 30)
 def test_gates_seldom_fail_where_nothing_changed(repeats: int) -> None:
-    """Twelve of twelve comparisons of like runs failed such a gate when it judged the percentiles themselves."""
+    """Twelve of twelve comparisons of equal runs failed such a gate when it judged the percentiles themselves."""
     failed = [gates(compared(1.0, scatter=0.4, seed=seed, rows=5), "ttft_ms.p95 > +2%") for seed in range(repeats)]
     assert sum(map(bool, failed)) <= 2
 

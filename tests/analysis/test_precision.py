@@ -1,4 +1,4 @@
-"""Precision: what is asked for, what is reached, and what would have been needed."""
+"""Precision: the requested one, the reached one, and the rounds that would have been needed."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Production speeds: the definition, the grades, what counts and what does not, and what days tell of a drift."""
+"""Production speeds: the definition, the grades, which responses count, and drift by days."""
 
 from datetime import UTC, datetime, timedelta
 

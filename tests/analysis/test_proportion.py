@@ -1,4 +1,4 @@
-"""When a share is sure: against known figures, against the definition, and against chance."""
+"""When a share is decided: against known figures, against the definition, and against chance."""
 
 import math
 from random import Random
@@ -57,7 +57,7 @@ def test_parts_of_rounds_show_only_that_a_share_is_below() -> None:
 
 
 def test_batches_that_share_slow_moments_are_rarely_decided_wrongly() -> None:
-    """Each batch has a share of its own, around the share that was asked for. Independent requests would be surer."""
+    """Each batch has its own share, around the required one. Independent requests would decide more often."""
     chance, repeats = Random(5), 1000
     wrong = surely = 0
     for _ in range(repeats):

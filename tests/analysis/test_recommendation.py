@@ -1,4 +1,4 @@
-"""Which target is recommended for a use, which is not, and why; from a log and from the rows of a run."""
+"""Targets recommended for a use, and the reasons against the others; from a log and from the rows of a run."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_a_batch_without_prices_is_decided_by_throughput() -> None:
 
 @pytest.mark.parametrize("counted", ["usage", "events"])
 def test_speeds_are_ranked_only_between_targets_whose_tokens_are_counted_alike(counted: str) -> None:
-    """The quickest counts events, of which nobody knows how many tokens each has."""
+    """The tokens of the fastest target are counted by events, and how many tokens an event has is unknown."""
     found = speeds({"a/m": 300, "b/m": 320, "quick/m": 100})
     for speed in found:
         speed.token_source = {counted if speed.name == "quick/m" else "usage": speed.requests}

@@ -1,4 +1,4 @@
-"""The search for capacity against servers whose truth is known: it ends, it is right, and it does not press on."""
+"""The capacity search against servers of known capacity: it ends, it is right, and it stops at failures."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ def tried(search: Search, server: Server, most: int = 300) -> list[float]:
 
 
 def bears(capacity: float, unsure_to: float = 0) -> Server:
-    """A server that bears up to `capacity`; beyond, up to `unsure_to`, nobody is ever sure."""
+    """Return a server that meets its limits up to `capacity`; beyond, up to `unsure_to`, it is undecided."""
 
     def server(load: float, first_try: bool) -> Verdict:
         if load <= capacity:
@@ -94,7 +94,7 @@ def test_what_cannot_be_made_sure_is_undecided_and_not_asked_for_ever() -> None:
 
 
 def test_a_promising_load_that_does_not_keep_its_promise() -> None:
-    """A few requests of 4 and 8 kept to the limits by chance; when they are made sure they do not."""
+    """The few requests at 4 and 8 meet the limits by chance; with more requests they do not."""
     search = Search(1, 64, whole=True)
     loads = tried(search, lambda load, first_try: "promising" if first_try and load <= 8 else bears(3)(load, first_try))
     assert loads == [1, 2, 4, 8, 16, 11, 9, 8, 6, 7, 7, 6, 5, 5, 4, 3, 3]
@@ -121,7 +121,7 @@ def test_whatever_the_truth_it_ends_within_precision(
     assert len(set(loads)) <= math.ceil(math.log2(last / first)) + 1 + 2 * max(narrow, 1) + 1
     assert all(first <= load <= last for load in loads)
     heaviest = 0.0
-    for load in loads:  # from light to heavy, never more than twice what was borne or undecided
+    for load in loads:  # from light to heavy, never more than twice the heaviest load before
         assert load <= 2 * heaviest or load == first
         heaviest = max(heaviest, load)
 

@@ -1,4 +1,4 @@
-"""Limits as people write them, and which requests keep to them."""
+"""Limits as people write them, and which requests meet them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where the money went: sums that can be checked in the head, the losers of a race, caches, machines by the hour."""
+"""Spending: sums that can be checked by hand, the losers of a race, caches, machines by the hour."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

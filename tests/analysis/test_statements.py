@@ -1,4 +1,4 @@
-"""What a run is said to show."""
+"""The sentences about a run."""
 
 import random
 from typing import Any

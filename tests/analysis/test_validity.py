@@ -1,4 +1,4 @@
-"""Each reason not to trust a row, and each note: with the case that just gives it, and the one that just does not."""
+"""Each reason not to trust a row, and each note: with a case just above its limit, and one just below."""
 
 from collections.abc import Sequence
 from typing import Any

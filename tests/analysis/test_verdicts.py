@@ -1,4 +1,4 @@
-"""Up to which load a target keeps to a use."""
+"""The highest load at which a target meets the limits of a use."""
 
 from typing import Any
 

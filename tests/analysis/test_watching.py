@@ -1,4 +1,4 @@
-"""Rounds judged by those before them: what is said of each, what counts and what not, what a gate compares with."""
+"""Rounds judged by those before them: the sentence about each, which rounds count, what a gate compares with."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -146,7 +146,7 @@ def test_nobody_knows_the_price_of_a_server_of_one_s_own() -> None:
 )
 @pytest.mark.system
 def test_one_name_in_the_list_for_several_addresses(name: str, makers: set[str]) -> None:
-    """Google's models and Anthropic's at Google stand there side by side, and are asked for in different API
+    """The list has Google's models and Anthropic's at Google under one name; they are called in different API
     formats."""
     assert {model.partition("-")[0] for model in provider_models(provider(name))} == makers
     assert {model.partition("-")[0] for model in lookup_in_child([], [name]).models[name]} == makers
@@ -200,7 +200,7 @@ def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
     [
         ("groq/openai/gpt-oss-120", "", "groq/openai/gpt-oss-120b"),
         ("groq/nothing-that-is-like-it", "", None),
-        ("groq/llama-3.3-70b-versatil", "", "groq/openai/gpt-oss-120b"),  # of one that is gone, what came in its place
+        ("groq/llama-3.3-70b-versatil", "", "groq/openai/gpt-oss-120b"),  # the replacement of a retired model
         ("gemini/gemini-3-pro-preview", "2026-03-09", "gemini/gemini-3.1-pro-preview"),
         ("sim/groq", "", None),
     ],

@@ -1,4 +1,4 @@
-"""The tables of the documents that the catalogue quotes, held against it: each figure stands under its model.
+"""The catalogue against the tables that it quotes: each figure is under its model.
 
 The tables are written here as they were published, and read by code that has nothing in common with the catalogue's.
 """

@@ -43,7 +43,7 @@ def stream(
     cached: int = 0,
     counts: Mapping[str, object] | None = None,
 ) -> bytes:
-    """A streamed answer: of as many tokens as were asked for, unless it is said how many.
+    """A streamed answer of as many tokens as were requested, unless `tokens` sets their number.
 
     `counts`: what is reported instead of the true counts.
     """
@@ -102,7 +102,7 @@ class Peer:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             fields = (line.partition(": ") for line in head[1:] if line)
             headers = {name.lower(): value for name, _, value in fields}
-            if head[0].startswith("GET "):  # what the server runs: it does not tell
+            if head[0].startswith("GET "):  # a request for the server's software
                 writer.write(answer(404, "{}"))
                 await writer.drain()
                 writer.close()

@@ -81,7 +81,7 @@ def test_the_cost_includes_attempts_that_were_closed(split: Split, requests: str
     counted = found["input_tokens"] * 1e-6 + found["output_tokens"] * 2e-6
     prompt = found["input_tokens"] / found["answered"]
     assert found["low_usd"] == pytest.approx(counted + found["estimated"] * prompt * 1e-6)
-    assert found["low_usd"] <= found["cost_usd"] <= found["high_usd"]  # it is not known whether closing stops the bill
+    assert found["low_usd"] <= found["cost_usd"] <= found["high_usd"]  # whether closing stops the bill is unknown
     assert found["high_usd"] > found["low_usd"]
     assert found["usd_per_million"] is None
     assert f"The cost of {found['estimated']} attempts is estimated: closed early" in ended.err

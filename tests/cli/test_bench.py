@@ -320,7 +320,7 @@ def test_a_worker_that_is_killed_costs_what_it_had_not_said(
     assert ended.code == 1
     assert "was ended by SIGKILL" in ended.words
     assert ended.json["finished"] is False
-    assert 0 < len(read_observations(tmp_path / "run")) <= 20  # a busy machine leaves the last ones unsaid
+    assert 0 < len(read_observations(tmp_path / "run")) <= 20  # a busy machine leaves the last ones unreported
 
 
 @pytest.mark.parametrize("failures", [1, 1000], ids=["for a moment", "for good"])

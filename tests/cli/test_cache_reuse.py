@@ -1,4 +1,4 @@
-"""`bench --cache reuse`, from the command line to the files: what a prompt cache saves comes out as it is."""
+"""`bench --cache reuse`, from the command line to the files: the reported saving is the true one."""
 
 import json
 import shutil

@@ -26,7 +26,7 @@ routes: {{r: {{policy: '"quick/m"'}}}}
 keys: [{{name: team, key: env:NOT_ON_THIS_MACHINE}}]
 log: sqlite:///{folder}/gateway.db
 """
-"""Whoever reads a log needs neither the providers' keys nor the clients'."""
+"""Reading a log needs neither the keys of providers nor those of clients."""
 
 
 @pytest.fixture

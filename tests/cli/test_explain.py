@@ -1,4 +1,4 @@
-"""`splitsecond explain`: a gateway that runs is asked; where none does, what is written down."""
+"""`splitsecond explain`: from a running gateway, or from the configuration if none runs."""
 
 import urllib.error
 import urllib.request

@@ -1,4 +1,4 @@
-"""Targets that cannot be measured, or fail while they are: what the user is told, and that nothing is sent twice."""
+"""Targets that fail before or while they are measured: the message to the user, and no request is sent twice."""
 
 import ssl
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Findings out of a run's folder again, and folders that are damaged or no run at all."""
+"""Findings computed again from a run's folder, and folders that are damaged or not a run."""
 
 import csv
 import io

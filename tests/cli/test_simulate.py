@@ -1,4 +1,4 @@
-"""`splitsecond simulate`: what it passes on, what it lists, what it refuses. That it serves is tested with the room."""
+"""`splitsecond simulate`: what it passes on, lists and refuses. Serving is tested with the simulator."""
 
 import subprocess
 import sys

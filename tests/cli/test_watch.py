@@ -1,4 +1,4 @@
-"""`splitsecond watch`, from the command line to the files. Nobody waits: sleeping moves the wall clock instead."""
+"""`splitsecond watch`, from the command line to the files. Sleeping moves the wall clock instead of waiting."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ FEW = ("-n", 4, "--warmup", 1, "--input-tokens", 64, "--output-tokens", 8, "--no
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a busy one spoils is not judged, and the one that runs these tests is."""
+    """A busy machine makes rows INVALID, which are not judged; the one that runs these tests is busy."""
     monkeypatch.setattr(condition, "invalid_reasons", lambda _: [])
 
 

@@ -91,7 +91,7 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     (("report", "."), ("no run at .",)),
     (("report", ".", "--json", "nowhere/x"), ("there is no folder nowhere",)),
     (("compare", "nowhere", "."), ("no run at nowhere",)),
-    (("compare", ".", ".", "--fail-if", "nonsense"), ("cannot read the gate 'nonsense'", "docs/figures.md")),
+    (("compare", ".", ".", "--fail-if", "nonsense"), ("cannot read the gate 'nonsense'", "docs/reference/figures.md")),
     (("compare", ".", ".", "--fail-if", "errors > 5%"), ("errors is a count",)),
     (("doctor", "--model", "m"), ("--model needs --base-url with it",)),
     (("doctor", "--levels", "1,x"), ("--levels: got '1,x'",)),

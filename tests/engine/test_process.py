@@ -1,4 +1,4 @@
-"""Starting and stopping the engine: it says what is wrong, and it does not outlive whoever started it."""
+"""Starting and stopping the engine: it reports what is wrong, and it does not outlive its parent."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""An answer of a real engine that breaks in the middle, carried on by the engine itself."""
+"""A response of a real engine that breaks in the middle and is resumed by the engine itself."""
 
 import asyncio
 from collections.abc import Iterator

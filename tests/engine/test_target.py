@@ -1,4 +1,4 @@
-"""Our own client against the real engine: what is measured is whole, and the engine's habits cost no request."""
+"""Our own client against the real engine: observations are complete, and closed connections lose no request."""
 
 import asyncio
 import http.client

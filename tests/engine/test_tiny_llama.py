@@ -1,4 +1,4 @@
-"""The model file: the same bytes each time, and a vocabulary that hangs together."""
+"""The model file: the same bytes each time, and a consistent vocabulary."""
 
 import hashlib
 from pathlib import Path

@@ -48,7 +48,7 @@ LATE = "20s"
 
 
 def pairs() -> Iterator[tuple[str, str, str]]:
-    """Every fault under one policy, and a few of every sort under the others; each with the silence that is borne."""
+    """Every fault under one policy, and a few of every sort under the others; each with its stall limit."""
     for policy in ALTERNATIVES:
         for fault in DOWN if policy == "fallback" else OF_EVERY_SORT:
             if policy != "race" or fault in SEEN_BY_A_RACE:

@@ -168,7 +168,7 @@ async def one_call(world: World, *, stream: bool) -> Result:
     if whole:
         first, others = visitor.headers["x-splitsecond-target"], len(world.requests("b"))
         by = f"{first}, continued by b/m" if first == "a/m" and others else first
-        return Result(f"answer of {by}, {when}", True)
+        return Result(f"response of {by}, {when}", True)
     return Result(f"an error in the stream, {when}", False)
 
 
@@ -211,7 +211,7 @@ class Down:
 
 
 async def outage(world: World) -> Result:
-    """A call a second. Well served: none fails, and "a" answers again within 20 s of its return."""
+    """A call a second. Well served: none fails, and "a" responds again within 20 s of its return."""
     failed, answered = 0, list[float]()
     began_ns = clock.now_ns()
     for _ in range(120):
@@ -222,7 +222,7 @@ async def outage(world: World) -> Result:
         await asyncio.sleep(1)
     back_s = min(answered, default=EVER_S)
     return Result(
-        f"{failed} calls fail; a/m answers again {back_s:.0f} s after its return", not failed and back_s <= 20
+        f"{failed} calls fail; a/m responds again {back_s:.0f} s after its return", not failed and back_s <= 20
     )
 
 
@@ -262,7 +262,7 @@ async def stale_connections(world: World) -> Result:
     seen = [await world.ask(), *await asyncio.gather(*(world.ask() for _ in range(7)))]
     good = all(heard(visitor, stream=True) == (TEXT, True) for visitor in seen)
     # One, mostly. The kernel can deliver the end of a second connection before the pool has closed it.
-    return Result("answers of a/m, at once; 1 of 8 requests sent twice", good and app.broken <= 2)
+    return Result("responses of a/m, at once; 1 of 8 requests sent twice", good and app.broken <= 2)
 
 
 def soon() -> str:
@@ -297,7 +297,7 @@ def scenarios() -> list[Scenario]:
         Scenario(title="Retry-After that is no time", a=Peculiar(asks_to_wait(lambda: "soon"))),
         Scenario(title="Retry-After as a date, without Date", a=Peculiar(asks_to_wait(soon))),
         Scenario(title="stale connections after a restart", a=Restarted(), story=stale_connections),
-        Scenario(title="an answer without a token", a=Peculiar(empty)),
+        Scenario(title="a response without a token", a=Peculiar(empty)),
         Scenario(title="a web page with status 200", a=Peculiar(web_page)),
         Scenario(title="the gateway's key rejected (401)", a=fault("http", status=401)),
         Scenario(title="a token every 4 s", a=Peculiar(slow)),
@@ -347,7 +347,7 @@ class LimitedOnce:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("simplest", "answer of b/m, at once"), ("recommended", "answer of a/m, after 2 s")]
+    ("name", "words"), [("simplest", "response of b/m, at once"), ("recommended", "response of a/m, after 2 s")]
 )
 def test_to_wait_after_a_429_is_a_choice(name: str, words: str, tmp_path: Path) -> None:
     found: list[str] = []
@@ -367,7 +367,7 @@ def test_a_floor_replaces_a_target_that_is_slow(tmp_path: Path) -> None:
 
     policy = RECOMMENDED.replace('stall="10s"', 'stall="10s", floor="8tok/s", over="20s"')
     play(policy, tmp_path, story, a=Peculiar(slow), b=profile())
-    assert found == ["answer of a/m, continued by b/m, after 20 s"]
+    assert found == ["response of a/m, continued by b/m, after 20 s"]
 
 
 @pytest.mark.system

@@ -124,7 +124,7 @@ async def asked(world: World, **how: Any) -> Visitor:
 
 
 def _check(visitor: Visitor, fault: str) -> None:
-    """The client has a whole answer, or is told that there is none; and never where the provider is."""
+    """Check that the client has a whole response or an error, and never the provider's address."""
     assert b"127.0.0.1" not in visitor.body
     if visitor.headers["content-type"].startswith("text/event-stream"):
         assert visitor.status == 200

@@ -1,7 +1,7 @@
 """Keys and prompts: what providers say, and what goes wrong, brings none of them where they do not belong.
 
 A provider here repeats all that it was sent, in its headers and in its words, in every way of failing. Then everything
-that came out is searched: what clients were told, what was printed, and every byte of the log.
+that came out is searched: what clients received, what was printed, and every byte of the log.
 """
 
 import json
@@ -64,7 +64,7 @@ async def _said_to(world: World, **how: Any) -> bytes:
 
 
 def _all(visitor: Visitor) -> bytes:
-    """All that a client was told."""
+    """Return all that a client received."""
     return visitor.transport.written
 
 
@@ -113,5 +113,5 @@ def test_what_goes_wrong(
 
 
 async def _wrong(world: World, **headers: str) -> bytes:
-    """What a client with a wrong key is told."""
+    """Return what a client with a wrong key receives."""
     return _all(await visits(world.worker.gateway).asks({"model": "fast"}, headers=headers))

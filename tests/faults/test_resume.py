@@ -80,7 +80,7 @@ def test_the_log_shows_who_broke_and_who_carried_on(stream: bool, tmp_path: Path
 
 
 def test_another_answer_is_not_put_in_its_place(tmp_path: Path) -> None:
-    """A target that ends sooner says something else; the client is told of the break, and of no end."""
+    """A target that ends sooner gives another text; the client gets the error of the break, and no end."""
 
     async def story(world: World) -> None:
         visitor = await world.ask()

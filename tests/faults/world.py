@@ -139,7 +139,7 @@ class World:
         return await visitor.asks(body, headers={"authorization": f"Bearer {CLIENT_KEY}"})
 
     async def settled(self) -> None:
-        """Returns when nothing is under way any more; a connection that was used is idle then, or closed."""
+        """Return when nothing is in flight; a connection that was used is then idle or closed."""
         await asyncio.sleep(2)
         _, _, said = repr(self.worker).partition("connections: ")
         assert said == f"{sum(provider.open for provider in self.simulated.values())} idle, 0 active]"

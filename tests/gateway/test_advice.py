@@ -1,4 +1,4 @@
-"""What clients, and whoever runs the gateway, are told of a refusal that the latter can mend."""
+"""Messages for clients and for the operator about failures that the operator can correct."""
 
 from pathlib import Path
 from typing import Any

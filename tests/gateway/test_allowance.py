@@ -1,4 +1,4 @@
-"""What a key may use: by the minute, by the day, in several workers, and how a client is told."""
+"""Limits of a key by the minute and by the day, in several workers, and the responses when they are reached."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What Anthropic's official library makes of a provider's refusals, told by the gateway."""
+"""Errors that Anthropic's official library raises for a provider's refusals behind the gateway."""
 
 import anthropic
 import pytest

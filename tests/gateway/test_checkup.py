@@ -72,10 +72,10 @@ def test_valid_but_probably_unintended(text: str, problem: str) -> None:
     [
         ("groq/openai/gpt-oss-120", "Did you mean groq/openai/gpt-oss-120b?"),
         ("groq-2/openai/gpt-oss-120", "Did you mean groq-2/openai/gpt-oss-120b?"),
-        ("groq/llama-3.3-70b-versatil", "Did you mean groq/openai/gpt-oss-120b?"),  # what came in its place
+        ("groq/llama-3.3-70b-versatil", "Did you mean groq/openai/gpt-oss-120b?"),  # its replacement
         ("groq/openai/gpt-oss-120b", ""),  # it is one
         ("groq/something-quite-new", ""),  # the list is older than what providers have
-        ("groq/llama-3.3-70b-versatile", ""),  # that it is taken down is said already
+        ("groq/llama-3.3-70b-versatile", ""),  # its retirement is reported already
         ("ours/openai/gpt-oss-120", ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""A gateway without configuration: which providers are taken, and what is said where there is none."""
+"""A gateway without configuration: which providers it uses, and its message if no key is set."""
 
 from splitsecond.core.catalog.provider import provider
 from splitsecond.routing.configuration.defaults import ROUTE, found, unconfigured

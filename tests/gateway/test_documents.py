@@ -1,4 +1,4 @@
-"""What the documents show can be used as it stands there."""
+"""Examples in the documents can be used unchanged."""
 
 import re
 import sqlite3

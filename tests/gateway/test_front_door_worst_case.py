@@ -1,4 +1,4 @@
-"""Whatever a client sends costs linear time and bounded memory, before any key is checked and after."""
+"""Reading any request takes linear time and bounded memory, before its key is checked and after."""
 
 import asyncio
 import hashlib

@@ -51,7 +51,7 @@ class Played:
         return self.ask(path=path, method="GET", headers=HERE)
 
     def check(self) -> None:
-        """That whoever runs the gateway can still see how it goes."""
+        """Check that the operator can still read the metrics and the dashboard."""
         metrics = self.look("/metrics")
         assert metrics.status == 200
         text = metrics.body.decode()

@@ -1,4 +1,4 @@
-"""Whoever runs the gateway is told of a refused key or an unserved model once, and when it is over."""
+"""A rejected key or an unserved model is reported to the operator once, and its recovery too."""
 
 import urllib.error
 import urllib.request
@@ -27,7 +27,7 @@ MODEL = "ours/llama is not served (HTTP 404). Used by routes.fast of a.yaml. Did
 
 
 class Worker:
-    """A worker's standing and notices. `said` is what it says."""
+    """The target states and notices of a worker. `said` receives its messages."""
 
     def __init__(self, said: list[str], folder: Path | None = None) -> None:
         settings = structs.replace(read(TEXT, {"OURS": "sk-ours-1234"}), source=Path("a.yaml"))
@@ -130,7 +130,7 @@ def test_of_several_workers_one_says_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     gone = Worker(said, tmp_path / "gone")
     gone.refused(404)
-    assert said[2:] == [MODEL], "where no mark can be left it is said"
+    assert said[2:] == [MODEL], "reported, because no mark can be left"
 
 
 def test_a_gateway_of_two_workers_says_what_is_wrong(tmp_path: Path, served: Served) -> None:
@@ -151,7 +151,7 @@ routes: {{fast: {{policy: '"sim/quick"'}}, slow: {{policy: '"sim/quik"'}}}}
         )
         process.terminate()
         assert process.stderr is not None
-        assert b"not served" not in process.stderr.read(), "it is said once"
+        assert b"not served" not in process.stderr.read(), "reported once"
 
 
 def asked(url: str, model: str) -> int:

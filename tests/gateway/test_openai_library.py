@@ -1,4 +1,4 @@
-"""OpenAI's own library before the gateway as it is run: what applications do with it, beyond `test_served`."""
+"""OpenAI's official library as the client of a gateway process: uses beyond those of `test_served`."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Pages in a browser: who may ask, what a browser is told first, and that nobody may where nothing is said."""
+"""Pages in a browser: allowed origins, preflight responses, and refusal of all origins by default."""
 
 from typing import Any
 

@@ -36,21 +36,21 @@ def client(served: Served) -> Iterator[openai.OpenAI]:
 
 
 def closed_by_us(served: Served, count: int) -> None:
-    """Return when the simulated provider has seen `count` more requests broken off than it had when cleared."""
+    """Return when the simulated provider has seen `count` more closed requests than when it was cleared."""
     until(lambda: closed(served) >= count, f"not {count} of the requests were closed")
 
 
 def closed(served: Served) -> int:
-    """Return how many requests the simulated provider has seen broken off since it was cleared."""
+    """Return how many closed requests the simulated provider has seen since it was cleared."""
     with urllib.request.urlopen(f"{served.simulated.origin}/truth", timeout=WITHIN_S) as answer:
         records: list[dict[str, Any]] = json.load(answer)
     return sum(record["closed_by_client"] for record in records)
 
 
 def breaks_off(served: Served, ask: Callable[[], None]) -> None:
-    """Call `ask` until the simulated provider sees that a request of its was broken off.
+    """Call `ask` until the simulated provider sees that one of its requests was closed early.
 
-    On a busy machine a request can be broken off before it is sent.
+    On a busy machine a request can be closed before it is sent.
     """
     before = closed(served)
 
@@ -58,7 +58,7 @@ def breaks_off(served: Served, ask: Callable[[], None]) -> None:
         ask()
         return closed(served) > before
 
-    until(asked, "no request was broken off after it had been sent")
+    until(asked, "no request was closed after it had been sent")
 
 
 def cleared(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Counts of several workers in one table: nobody's is lost, nobody's is counted twice, none lasts too long."""
+"""Counts of several workers in one table: none is lost, none is counted twice, and old ones expire."""
 
 import math
 

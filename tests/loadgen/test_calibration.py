@@ -1,4 +1,4 @@
-"""Prompts of a wanted length without a tokenizer, and the faults that end a run before it begins."""
+"""Prompts of a requested length without a tokenizer, and the faults that end a run before it begins."""
 
 from collections.abc import Callable
 

@@ -275,7 +275,7 @@ def test_a_node_that_dies_keeps_what_it_had_finished_and_the_others_go_on() -> N
     (lost,) = [reading for reading in bench.readings if reading.lost]
     assert (lost.node, lost.condition) == ("b", f"{TARGET}@c6")
     of_b = Counter(o.round for o in bench.measured() if o.node == "b")
-    assert of_b[1] == 7  # a third of the first round, in which it was well
+    assert of_b[1] == 7  # a third of the first round, in which it still worked
     assert 0 < of_b[2] < 7
     assert {o.node for o in bench.measured() if o.round == 3} == {"a", "c"}
     assert sum(o.round == 3 for o in bench.measured()) == 20  # the whole round, split over the two

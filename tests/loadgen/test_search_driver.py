@@ -33,7 +33,7 @@ SPEC = EngineSpec(
 
 
 class Served(ServedEngine):
-    """An engine that a search measures. From `breaks_from` requests at once on, it is broken for good."""
+    """An engine that a search measures. At `breaks_from` requests at once it breaks permanently."""
 
     def __init__(self, spec: EngineSpec, breaks_from: int | None = None) -> None:
         super().__init__(spec, breaks_from=breaks_from)
@@ -145,7 +145,7 @@ def test_not_even_one_request_at_a_time() -> None:
 
 
 def test_a_step_has_no_more_blocks_than_rounds_and_numbers_its_requests_through() -> None:
-    """At concurrency 5 one request of four waits, so that 75 % do not can be neither shown nor refuted."""
+    """At concurrency 5 one request of four waits, so whether 75% do not is undecided."""
     served = Served(replace(SPEC, slots=4))
     found = search(served, "ttft=100ms", 16, share=0.75)
     assert (found.holds, found.undecided, found.ceiling) == (4, [5], 6)

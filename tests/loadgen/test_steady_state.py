@@ -16,7 +16,7 @@ def test_a_closed_loop_shows_the_steady_state_with_few_requests(requests: int) -
 
 
 def test_without_warm_ups_of_random_length_and_cool_downs_the_figures_are_wrong() -> None:
-    """The same requests as one block, as a plan without this care would send them."""
+    """The same requests as one block without random warm-ups and cool-downs."""
     load = PlannedLoad(concurrency=32)
     found = errors(unprepared(load, 50), Truth(load))
     assert max(map(abs, found)) > 0.2

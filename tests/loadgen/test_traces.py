@@ -148,7 +148,7 @@ def test_large_traces_take_linear_time(file: Path, unit: str, before: str) -> No
     [
         ([0, 0, 3, 3, 3, 6, 6], "in the trace, 7 of 7 requests share their timestamp with others, .* 3 s apart"),
         ([0, 0, 2.999, 3, 3, 5.999, 8, 12], "in the trace, 4 of 8 requests share"),
-        ([0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10], ""),  # whole seconds, but hardly any burst
+        ([0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10], ""),  # whole seconds, but almost no burst
         ([0, 0, 0.001, 0.001, 0.002], ""),  # a fine grid
         ([0.5], ""),
         ([1, 1], ""),

@@ -281,7 +281,7 @@ def test_chunks_are_merged_in_order() -> None:
     assert len(joined) == -(-20_000 // CHUNK_BYTES)
 
 
-# Identical requests under way.
+# Identical requests in flight.
 
 
 def test_identical_requests_are_sent_once_and_read_as_they_come() -> None:

@@ -1,4 +1,4 @@
-"""What the client has, and what another telling of the same answer adds: compared as it reads, not as it came."""
+"""Comparison of the delivered text with its replay by another target, by content and not by events."""
 
 from collections.abc import Sequence
 

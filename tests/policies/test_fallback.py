@@ -261,7 +261,7 @@ def test_a_deadline_that_is_over_before_anybody_is_asked() -> None:
 def long_prompt(
     scripts: dict[str, Script], contexts: dict[str, int], policy: str = 'fallback("a/x", "b/x", "c/x")'
 ) -> tuple[Seen, list[str]]:
-    """What becomes of a call, and who was asked, where targets take so many tokens."""
+    """Return the outcome of a call and the called targets, given the context lengths of the targets."""
     standing = TargetStates({name: TargetInfo(context_tokens=tokens) for name, tokens in contexts.items()})
     fakes = {name: scripted(script, target=name, observer=standing.observe) for name, script in scripts.items()}
     seen, call = Seen(), a_call()

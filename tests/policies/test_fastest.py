@@ -95,7 +95,7 @@ def test_regret_is_bounded(seed: int, count: int) -> None:
 
 
 class Loaded:
-    """A target whose first token comes the later, the more answers are under way."""
+    """A target whose time to first token grows with its requests in flight."""
 
     def __init__(self, ttft: float) -> None:
         self._ttft = ttft
@@ -110,7 +110,7 @@ class Loaded:
 
 @pytest.mark.parametrize(("other", "best"), [(0.1, 0.3), (0.2, 0.6)])
 def test_the_crowd_does_not_run_from_one_to_the_other(other: float, best: float) -> None:
-    """At 50 calls a second neither bears all of them; shared out as well as can be, the wait is `best`."""
+    """At 50 calls a second neither can serve all of them; with the best split the mean wait is `best`."""
     sent = traffic(TWO, {"a/x": Loaded(0.1), "b/x": Loaded(other)}, seconds=30, rate=50)
     assert sum(each.ttft for each in sent) / len(sent) < 1.25 * best
 
@@ -233,7 +233,7 @@ def test_where_all_are_down_they_are_asked_as_they_stand(policy: str) -> None:
 
 
 def test_a_prompt_is_not_sent_twice() -> None:
-    """What an attempt raised after it was sent is no reason to ask another, though it names nobody."""
+    """A fault raised after the request was sent leads to no other attempt, even without a target's name."""
     fault: Fault = ProviderFault("busy", kind="http_503", phase="head", status=503)
     fakes = [scripted(Script(ttft=0.1, fault=fault)) for _ in range(3)]
 

@@ -1,4 +1,4 @@
-"""Whoever's call finds out whether a target is well again has an answer, where another target can give it."""
+"""A call that is a probe of a target gets a response from another target if the probe fails."""
 
 import asyncio
 

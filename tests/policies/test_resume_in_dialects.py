@@ -162,7 +162,7 @@ class Read:
         return ["text", "", "".join(part["text"] for part in item["content"])]
 
     def _said(self) -> list[list[str]]:
-        """The parts that say something: who broke off may have begun one that the other has not."""
+        """The parts with content: the broken response may have begun a part that the other one lacks."""
         return [part for part in self.parts if part[2] or part[0] in ("tool", "hidden")]
 
     def is_whole(self, parts: Sequence[Part]) -> bool:
@@ -205,7 +205,7 @@ ANSWERS = st.lists(
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @given(parts=ANSWERS, data=st.data())
 def test_all_of_it_is_told_once_wherever_it_broke(api_format: Spoken, parts: list[Part], data: st.DataObject) -> None:
-    """Cut at any byte, told on in any tokens by any of the two that come after, of which one may break too."""
+    """Cut at any byte and continued in any tokens by either of the next two targets, one of which may break too."""
     newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
     first = stream(api_format, "a", tokens(parts, data)).replace(b"\n", newline)
     cut = data.draw(st.integers(begun(first, newline=newline), first.rindex(b"event: ")))
@@ -304,7 +304,7 @@ def test_a_thought_that_is_signed_or_hidden_is_not_told_on(until: str) -> None:
 
 @pytest.mark.parametrize("until", ["signature_delta", '"index": 0}', '"Once "'])
 def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
-    """What was told of it stays as it is, also without a signature; what was signed does not grow."""
+    """Delivered reasoning stays as it is, also without a signature; signed reasoning does not grow."""
     for thought, is_whole in (("Hm.", True), ("Hm. Well.", until == "signature_delta")):
         again: list[Part] = [("reasoning", "", thought), ("text", "", "Once"), ("text", "", " more")]
         first = Stream("a", [signed("a", until=until)], CUT)
@@ -354,7 +354,7 @@ def test_an_answer_that_nobody_watches_come_is_asked_for_anew(api_format: Spoken
 
 
 def responses_stream(name: str) -> list[bytes]:
-    """An answer as some servers give it: thoughts that are shown, in two parts, and a message of two parts."""
+    """A response of some servers: visible reasoning in two parts, and a message of two parts."""
     items: list[tuple[dict[str, Any], str, str, list[str]]] = [
         ({"type": "reasoning"}, "summary", "summary_text", ["Hm.", "Well."]),
         ({"type": "reasoning"}, "content", "reasoning_text", ["So."]),

@@ -1,4 +1,4 @@
-"""What each sort of ending says of a target's health."""
+"""The verdict on a target for each way in which an attempt can end."""
 
 import pytest
 from tests.policies.attempts import answered, closed, failed

@@ -1,4 +1,4 @@
-"""docs/figures.md: generated from the table of figures, and current."""
+"""docs/reference/figures.md: generated from the table of figures, and current."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from splitsecond.benchmark.report.definitions import DEFINITIONS, METRICS, figures_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/figures.md"
 
 
 def test_the_page_of_figures_is_current(request: pytest.FixtureRequest) -> None:

@@ -1,4 +1,4 @@
-"""The headline of a run: who is first, by how much, under which loads, and whether this can be told."""
+"""The headline of a run: the fastest target, by how much and under which loads, or why none is named."""
 
 from collections.abc import Sequence
 

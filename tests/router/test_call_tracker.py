@@ -1,4 +1,4 @@
-"""One record of each call, whatever becomes of it, with every attempt that was made for it."""
+"""One record for each call, however it ends, with all of its attempts."""
 
 import asyncio
 from collections.abc import Callable

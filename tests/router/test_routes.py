@@ -1,4 +1,4 @@
-"""What clients are told of a model that is none."""
+"""Error messages for unknown models."""
 
 import pytest
 from tests.gateway.test_settings import ENVIRONMENT, GOOD

@@ -1,4 +1,4 @@
-"""What is known of targets beside their speed: who says it, and what a request costs."""
+"""Facts about targets other than their speed: where they come from, and what a request costs."""
 
 import pytest
 from tests.gateway.test_settings import ENVIRONMENT
@@ -139,7 +139,7 @@ routes:
     assert facts.instead_of("second/llama-3.1-8b-instnt") == ("", ["second/llama-3.1-8b-instant"])
     assert facts.instead_of("groq/openai/gpt-oss-20b") == ("", []), "it has that name"
     assert facts.instead_of("second/llama-3.3-70b-versatile") == ("2026-08-16", ["second/openai/gpt-oss-120b"])
-    assert facts.instead_of("ours/qwen-8b") == ("", ["ours/qwen3-8b"]), "of a server of one's own only what routes name"
+    assert facts.instead_of("ours/qwen-8b") == ("", ["ours/qwen3-8b"]), "for your own servers only models of routes"
     assert facts.instead_of("ours/qwen3-8b") == ("", [])
     assert facts.instead_of("nowhere/x") == ("", [])
 

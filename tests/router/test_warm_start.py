@@ -1,4 +1,4 @@
-"""What was seen before this process began: runs of a bench, the log, and what was spent."""
+"""Warm start from runs of a bench and the log, and the cost of earlier calls."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a benchmark may cost: prices from options, what is said before it starts, and where it stops."""
+"""The cost limit of a benchmark: prices from options, the announcement at the start, and where it stops."""
 
 import msgspec
 import pytest

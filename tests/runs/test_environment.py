@@ -1,4 +1,4 @@
-"""Where the measuring machine stands."""
+"""The location of the measuring machine."""
 
 from pathlib import Path
 

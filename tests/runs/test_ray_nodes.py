@@ -1,4 +1,4 @@
-"""Load from the nodes of a Ray cluster: what is wrong with one in words, and three nodes on this machine."""
+"""Load from the nodes of a Ray cluster: messages about faulty nodes, and three nodes on this machine."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What servers tell about themselves, and the GPUs of the machine."""
+"""The software that servers report, and the GPUs of the machine."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -448,7 +448,7 @@ def test_reading_pauses_while_pipelined_requests_wait() -> None:
 
 
 def test_a_connection_that_is_accepted_while_the_server_ends_is_closed() -> None:
-    """Otherwise nobody tells it to end, and its requests come to an application that is closed."""
+    """Otherwise it would stay open, and its requests would reach an application that is closed."""
 
     async def main() -> None:
         async def application(cycle: RequestCycle) -> None:

@@ -1,4 +1,4 @@
-"""A request whose head is known is the same request as the parser reads, and nothing else counts as known."""
+"""A request with known headers is read as the parser reads it, and nothing else counts as known."""
 
 import asyncio
 

@@ -40,7 +40,7 @@ each = pytest.mark.parametrize("name", ASKED)
 
 
 def posted(*requests: tuple[str, dict[str, Any]]) -> tuple[list[Exchange], int]:
-    """What came of each, and how many requests the truth knows of."""
+    """Return each exchange, and the number of requests in the truth."""
 
     async def play() -> tuple[list[Exchange], int]:
         client = Client(STEADY)
@@ -61,7 +61,7 @@ def test_what_is_counted_is_what_the_answer_says(name: str) -> None:
     assert count.status == 200
     assert count.json[COUNTS[name]] == counted > 11
     assert count.head_ns < answer.head_ns
-    assert known == 1, "a count is no answer, and is not in the books as one"
+    assert known == 1, "a count is not a response, so the truth has no record of it"
 
 
 def test_gemini_counts_a_whole_request_too() -> None:

@@ -1,4 +1,4 @@
-"""The engine model: its steps by hand, and overload that behaves like overload. All in given time, without a clock."""
+"""The engine model: its steps computed by hand, and overload. Times are arguments; there is no clock."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Profiles: the shipped ones hold what was published, and wrong ones say where they are wrong."""
+"""Profiles: the shipped ones have the published figures, and errors in a file name their place."""
 
 from pathlib import Path
 

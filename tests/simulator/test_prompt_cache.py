@@ -1,4 +1,4 @@
-"""Prompts that a provider remembers: what is found of them, from when until when, how much sooner the answer comes."""
+"""The simulated prompt cache: which beginnings it finds, for how long, and by how much they shorten TTFT."""
 
 import asyncio
 from typing import Any

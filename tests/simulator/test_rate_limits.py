@@ -42,7 +42,7 @@ def limited(requests: int | None = None, tokens: int | None = None) -> Profile:
 
 
 def asked(profile: Profile, name: str, times: int, *, pause_s: float = 0.0, stream: bool = False) -> list[Exchange]:
-    """So many requests in one API format, each after the pause."""
+    """Return the exchanges of `times` requests in one API format, each after the pause."""
     _, path, body = WAYS[name]
     fields: dict[str, Any] = {**body, **({} if name == "gemini" else {"stream": stream})}
 
@@ -101,7 +101,7 @@ def test_every_answer_says_how_much_is_left(name: str, stream: bool) -> None:
     resets = [one.requests_reset_ns for one in said if one]
     for reset, expected_s in zip(resets, (30, 60, 60), strict=True):
         assert reset is not None
-        assert expected_s - 0.1 <= reset / SECOND <= expected_s + 1  # a moment is said in whole seconds
+        assert expected_s - 0.1 <= reset / SECOND <= expected_s + 1  # a moment is sent in whole seconds
 
 
 def _now() -> str:

@@ -42,7 +42,7 @@ def asked(profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int =
 def played(
     profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int = 1, **fields: Any
 ) -> list[tuple[Exchange, TruthRecord]]:
-    """What came of so many requests at once, in the order in which they were answered."""
+    """Return the exchanges of concurrent requests, in the order in which they were answered."""
 
     async def play() -> list[tuple[Exchange, TruthRecord]]:
         client = Client(profile)

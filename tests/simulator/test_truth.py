@@ -1,4 +1,4 @@
-"""The truth: bounded in memory, complete in the log, and not the end of the simulator when a disk is full."""
+"""The truth: bounded in memory, complete in the log, and without effect on the simulator when a disk is full."""
 
 from array import array
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Records for the log, and what of them is to come back."""
+"""Records for the log, and the part of them that the log returns."""
 
 from typing import Any, get_args
 
@@ -44,7 +44,7 @@ def answered(
 
 
 def kept(served: CallRecord) -> CallRecord:
-    """`served` as it is to come back: moments count from its arrival, and the single tokens are gone."""
+    """`served` as the log returns it: moments count from its arrival, and the single tokens are dropped."""
     start = served.start_ns
     return msgspec.structs.replace(
         served,

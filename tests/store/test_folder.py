@@ -1,4 +1,4 @@
-"""A run's folder loses nothing that was whole."""
+"""A run's folder loses no complete line."""
 
 import errno
 import os

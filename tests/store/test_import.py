@@ -89,7 +89,7 @@ def test_known_formats(write: Any, row: dict[str, Any], target: str, came: datet
 def test_rows_that_litellm_wrote(url: str) -> None:
     found = import_log(FOREIGN / "litellm_spend_logs.csv", url, {})
     assert (found.title, found.written, found.refused) == ("LiteLLM's spend log", 17, 0)
-    assert found.skipped == 3  # a cache hit, embeddings, and a model that nobody serves
+    assert found.skipped == 3  # a cache hit, embeddings, and a model without a provider
     read = attempts(url)
     assert {o.target for _, o in read} == {
         "openai/gpt-4o-mini", "anthropic/claude-haiku-4-5", "groq/llama-3.3-70b-versatile",
@@ -108,7 +108,7 @@ def test_rows_that_litellm_wrote(url: str) -> None:
 
 
 def test_payloads_of_litellms_callbacks_are_the_same_calls(tmp_path: Path, url: str) -> None:
-    """An id of both files is one call, so whoever imports both counts none twice. Failures have ids of their own."""
+    """An id in both files is one call, so importing both counts none twice. Failures have their own ids."""
     import_log(FOREIGN / "litellm_spend_logs.csv", url, {})
     found = import_log(FOREIGN / "litellm_standard_payloads.jsonl", f"sqlite:///{tmp_path}/other.db", {})
     assert (found.written, found.skipped, found.refused) == (8, 3, 0)

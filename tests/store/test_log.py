@@ -1,4 +1,4 @@
-"""What is put into the log is what is read from it."""
+"""The log returns the records that were put into it."""
 
 import contextlib
 import math
@@ -97,7 +97,7 @@ SECOND = 1_000_000_000
             {"queue_time": 0.5, "prompt_time": 0.25, "completion_time": 1.5, "total_time": 2.25},
             (SECOND // 2, SECOND // 4, SECOND * 3 // 2, None, SECOND * 9 // 4),
         ),
-        # llama.cpp's: milliseconds, and what is none
+        # llama.cpp's: milliseconds, and fields that are not times
         (
             {"prompt_n": 6, "prompt_ms": 2.5, "prompt_per_token_ms": 0.4, "predicted_ms": 4, "predicted_per_second": 9},
             (None, 2_500_000, 4_000_000, None, None),

@@ -1,4 +1,4 @@
-"""A log process whose database is away for long: what waits is in a file, in bounded memory, and is written once."""
+"""A log process whose database is away for long: records wait in files, in bounded memory, and are written once."""
 
 import asyncio
 import contextlib

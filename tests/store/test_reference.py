@@ -1,4 +1,4 @@
-"""docs/observations.md and docs/log.md: generated from the code, and current."""
+"""docs/reference/observations.md and docs/reference/log.md: generated from the code, and current."""
 
 import ast
 import inspect
@@ -15,7 +15,7 @@ from splitsecond.core.events import RateLimits
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.log.store.tables import ATTEMPTS, CALLS, VERSION
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/reference"
 
 
 def field_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
@@ -68,7 +68,7 @@ def struct_rows(struct: type[msgspec.Struct]) -> Iterator[str]:
 
 
 def observations_page() -> str:
-    """Return docs/observations.md."""
+    """Return docs/reference/observations.md."""
     observation, fault, limits = ("\n".join(struct_rows(struct)) for struct in (Observation, FaultRecord, RateLimits))
     return f"""# observations.jsonl
 
@@ -101,7 +101,7 @@ def table_rows(table: Table) -> Iterator[str]:
 
 
 def log_page() -> str:
-    """Return docs/log.md."""
+    """Return docs/reference/log.md."""
     calls, attempts = ("\n".join(table_rows(table)) for table in (CALLS, ATTEMPTS))
     return f"""# The tables of the gateway's log
 

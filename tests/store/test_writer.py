@@ -1,4 +1,4 @@
-"""Traffic never waits for the log and never fails by it; what the database takes late is not lost."""
+"""Traffic never waits for the log or fails because of it; records that the database takes late are not lost."""
 
 import shutil
 import sqlite3

@@ -1,4 +1,4 @@
-"""The pytest plugin: what a test of another program gets, and that a run without it pays nothing."""
+"""The pytest plugin: the fixtures for other programs, and a run without it, which loads nothing."""
 
 import subprocess
 import sys

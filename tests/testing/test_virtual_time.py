@@ -1,4 +1,4 @@
-"""Time that passes only when nothing else can happen."""
+"""Virtual time, which passes only when nothing else can happen."""
 
 import asyncio
 

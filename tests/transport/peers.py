@@ -1,4 +1,4 @@
-"""The other side of the wire: scripted servers, and a receiver that writes down what it is told."""
+"""The other side of the wire: scripted servers, and a receiver that records its callbacks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ GET = Request("GET", "/")
 
 
 class Recorder:
-    """A receiver. `story` is what it was told, without times: ("head", status), bytes, then "ended" or the kind."""
+    """A receiver. `story` has its callbacks without times: ("head", status), bytes, then "ended" or the kind."""
 
     def __init__(self) -> None:
         self.story: list[object] = []

@@ -33,7 +33,7 @@ async def asked(client: Client, origin: Origin, request: Request = GET) -> tuple
 
 
 async def turns_until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until what nobody is told of has come about."""
+    """Let the loop turn until a condition is true that has no event."""
     for _ in range(100_000):
         if condition():
             return

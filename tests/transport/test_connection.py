@@ -1,4 +1,4 @@
-"""What a receiver is told, read by read, with the loop's part played by hand."""
+"""The callbacks of a receiver, read by read, with the loop's part played by hand."""
 
 import asyncio
 import gzip
@@ -47,7 +47,7 @@ class HandLoop:
 
 
 class RecordingOwner:
-    """A home that keeps the books."""
+    """An owner that records its events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -60,7 +60,7 @@ class RecordingOwner:
 
 
 class Line:
-    """A connection that carries a request, the far end of its socket, and what the receiver was told."""
+    """A connection that carries a request, the far end of its socket, and the receiver's callbacks."""
 
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
         near.setblocking(False)

@@ -1,4 +1,4 @@
-"""Proxies: which, whether, and the way through."""
+"""Proxies: which one is used, whether one is used, and requests through it."""
 
 import asyncio
 import ssl

@@ -479,7 +479,7 @@ def test_a_resting_stream_is_read_when_a_deadline_needs_it(monkeypatch: pytest.M
         far.send(chunked([b"third"]).removesuffix(b"0\r\n\r\n"))
         exchange.read_resting()
         assert found == [b"second", b"third"]
-        assert poller.gathers_again == 1  # the poller is told that the rest is over
+        assert poller.gathers_again == 1  # the poller learns that the rest is over
         far.send(chunked([b"fourth"]).removesuffix(b"0\r\n\r\n"))
         exchange.read_resting()
         assert found == [b"second", b"third"]  # it is read as soon as it is readable

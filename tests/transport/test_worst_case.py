@@ -1,4 +1,4 @@
-"""Whatever answers over HTTP, parsing it takes linear time and bounded memory, and raises nothing."""
+"""Parsing any HTTP response takes linear time and bounded memory, and raises nothing."""
 
 import zlib
 

@@ -30,7 +30,7 @@ def _ignore(observation: Observation) -> None:
 
 
 class Stage:
-    """A target on a scripted transport, a call under way, and what was observed."""
+    """A target on a scripted transport, a call in flight, and its observations."""
 
     def __init__(self, **timeouts: int | None) -> None:
         self.client = ScriptedClient()

@@ -29,7 +29,7 @@ def prediction(**fields: Any) -> bytes:
 
 
 class Stage:
-    """A target on a scripted transport with a call under way."""
+    """A target on a scripted transport with a call in flight."""
 
     def __init__(self, **call: Any) -> None:
         self.client = ScriptedClient()

@@ -1,4 +1,4 @@
-"""What of a target must never be shown, and how it is taken out of what is."""
+"""Secrets of a target, and their redaction."""
 
 import pytest
 from hypothesis import given

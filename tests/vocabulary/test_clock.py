@@ -1,4 +1,4 @@
-"""Kernel time is placed on the monotonic clock by a difference of two wall readings."""
+"""Kernel time is converted to the monotonic clock with the difference of the two clocks."""
 
 import pytest
 

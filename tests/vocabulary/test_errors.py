@@ -1,4 +1,4 @@
-"""Faults say what happened, where, and what to try; and hold no more of a provider's bytes than they may."""
+"""Faults state what happened, where, and what to try; their excerpt of a provider's bytes is bounded."""
 
 import sys
 from contextlib import suppress

@@ -216,7 +216,7 @@ def test_a_request_that_is_nested_deeply_is_counted_or_refused(form: bytes) -> N
 
 @pytest.mark.parametrize("api_format", ["anthropic", "responses"])
 def test_a_request_is_refused_in_linear_time(api_format: Spoken) -> None:
-    """To name the client's own message all that stands before it was brought over again and again."""
+    """Naming the client's own message translated all messages before it again each time."""
     kinds = KINDS[api_format]
     last = {
         "anthropic": b'{"role":"user","content":[{"type":"document","source":%b}]}' % IMAGE[25:-1],

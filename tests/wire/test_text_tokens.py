@@ -1,4 +1,4 @@
-"""Events recognised by their bytes: the same tokens as by decoding, for whatever stands in them."""
+"""Events recognised by their bytes: the same tokens as by decoding, for any content."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Tool calls: numbered as they come in, and told in every API format such that they read back the same."""
+"""Tool calls: numbered as they arrive, and written in every API format such that they read back the same."""
 
 import json
 from collections.abc import Iterable

@@ -74,7 +74,7 @@ class Distribution:
 class Row:
     """One row of a run: one target under one load.
 
-    Each figure of docs/figures.md is an attribute with its `Distribution`: `ttft_ms`, `tps`, `e2e_ms`, ….
+    Each figure of docs/reference/figures.md is an attribute with its `Distribution`: `ttft_ms`, `tps`, `e2e_ms`, ….
     `findings` has all other fields, as in `run.json`.
     """
 

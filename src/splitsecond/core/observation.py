@@ -7,7 +7,7 @@ once.
 An observation contains no price (prices change; costs are computed from the token counts and the price of a date) and
 no text of prompts or answers.
 
-The strings after the fields are the source of docs/observations.md.
+The strings after the fields are the source of docs/reference/observations.md.
 """
 
 from array import array

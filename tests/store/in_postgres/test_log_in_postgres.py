@@ -1,4 +1,4 @@
-"""The log in a real PostgreSQL server: the same as in a file, and what only a server can do to it."""
+"""The log in a real PostgreSQL server: as in a file, and the faults that only a server has."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Writing requests: what becomes of OpenAI's fields and messages in Anthropic's form."""
+"""Writing requests: OpenAI's fields and messages in Anthropic's format."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Conversations with thoughts that other makers' models have had, going on at Anthropic."""
+"""Conversations with the reasoning of other makers' models that continue at Anthropic."""
 
 from typing import Any
 

@@ -191,7 +191,7 @@ def test_output_is_counted_with_thoughts() -> None:
     )
     assert usage(promptTokenCount=5, candidatesTokenCount=32, thoughtsTokenCount=30, totalTokenCount=37) == Usage(
         1, 5, 32, 30
-    ), "a preview that counts the thoughts among the candidates"
+    ), "a preview that counts the reasoning among the candidates"
     assert usage(promptTokenCount=5, toolUsePromptTokenCount=100, candidatesTokenCount=3) == Usage(1, 105, 3)
     assert usage(totalTokenCount=5) == Quiet(1, "no candidates")
 

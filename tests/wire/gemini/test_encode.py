@@ -240,7 +240,7 @@ def test_reasoning_effort_is_a_budget_or_a_level() -> None:
     assert sent(reasoning_effort="high")["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 24576}}
     newer = sent("gemini-3.8-flash", reasoning_effort="low")
     assert newer["generationConfig"] == {"thinkingConfig": {"thinkingLevel": "LOW"}}
-    never = sent("gemini-3.8-flash", reasoning_effort="none")  # which cannot but think
+    never = sent("gemini-3.8-flash", reasoning_effort="none")  # which always reasons
     assert never["generationConfig"] == {"thinkingConfig": {"thinkingLevel": "LOW"}}
 
 

@@ -1,7 +1,7 @@
 """Figures of a run: the one table that defines every metric.
 
 `run.json`, the tables on the terminal and in the HTML report, `compare`, `--fail-if`, the data frame and
-docs/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry:
+docs/reference/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry:
 
 - A `Figure` is taken from each request; a row of findings holds its distribution (`Summary`).
 - A `Total` is one number of a row, such as its throughput. With `of` it is computed from the row; without, it is a

@@ -46,7 +46,7 @@ _GATE = re.compile(
 )
 _EXAMPLES = (
     "Examples: 'ttft_ms.p95 > 300', 'errors > 0', and against a baseline 'tps.p50 < -5%'. "
-    "docs/figures.md lists the figures."
+    "docs/reference/figures.md lists the figures."
 )
 
 

@@ -1,4 +1,4 @@
-"""Definitions of metrics and terms, for the report and for docs/figures.md."""
+"""Definitions of metrics and terms, for the report and for docs/reference/figures.md."""
 
 from collections.abc import Iterable
 
@@ -72,7 +72,7 @@ One number for each target and load. A gate names it alone: `errors > 0`.
 
 
 def figures_page() -> str:
-    """Return docs/figures.md."""
+    """Return docs/reference/figures.md."""
     terms = "".join(f"\n**{term}.** {text}\n" for term, text in CONCEPTS.items())
     return f"{_OPENING}{_table(FIGURES.values())}{_TOTALS}{_table(TOTALS.values())}\n## Terms\n{terms}"
 

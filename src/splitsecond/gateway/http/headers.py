@@ -1,6 +1,6 @@
 """Headers of clients' requests that policies see, and the headers of responses.
 
-docs/headers.md is generated from the two tables.
+docs/reference/headers.md is generated from the two tables.
 """
 
 from collections.abc import Mapping

@@ -5,8 +5,8 @@ together by `came_us` (wall clock, UTC, microseconds) and `call`. In PostgreSQL 
 (`log/store/partitions`). Rows are written in the order of time, so an index on a time grows at its end, while an index
 on the random ids of calls would touch a page of its own for each row.
 
-The texts of the columns are the source of docs/log.md. A column of `attempts` without a text has the name and meaning
-of a field of `Observation`, except that times (`sent_ns` to `end_ns`) count from the arrival of the call.
+The texts of the columns are the source of docs/reference/log.md. A column of `attempts` without a text has the name and
+meaning of a field of `Observation`, except that times (`sent_ns` to `end_ns`) count from the arrival of the call.
 """
 
 from collections.abc import Mapping
