@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from tests.analysis.censored import censored_summary
 
+from splitsecond.core.timing.survival import SurvivalCurve
 from splitsecond.log.statistics import value_counts
 from splitsecond.log.statistics.summary import summary_of
-from splitsecond.log.statistics.value_counts import Counted, ValueCounts, period_medians, summarise
+from splitsecond.log.statistics.value_counts import Counted, ValueCounts, _Curve, period_medians, summarise
 
 
 def filled(values: np.ndarray, cells: np.ndarray, closed: np.ndarray | None = None) -> ValueCounts:
@@ -129,3 +130,13 @@ def test_medians_of_periods_with_enough_values() -> None:
 def test_no_values() -> None:
     nothing = ValueCounts().of([0])
     assert summarise(nothing, nothing.cells) == summary_of([])
+
+
+def test_the_curve_is_the_one_that_the_gateway_computes() -> None:
+    """There are two because the gateway must not load numpy, and a report of 300,000 values needs it."""
+    random = np.random.default_rng(3)
+    values, weights = (random.integers(1, most, 200).astype(np.float64) for most in (50, 9))
+    closed = random.random(200) < 0.3
+    curve, expected = _Curve(values, closed, weights), SurvivalCurve(zip(values, closed, weights, strict=True))
+    for value in range(52):
+        assert curve.share(value) == pytest.approx(1 - expected.waiting(value))

@@ -156,7 +156,7 @@ SELECT target, count(DISTINCT call), count(*), sum(input_tokens), sum(output_tok
 
 
 def test_figures_are_those_of_sql_by_hand(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls with one to three attempts, in blocks of a few rows, some of which an older version wrote."""
+    """Calls with one to three attempts, in blocks of a few rows, some of which have no packed numbers."""
     monkeypatch.setattr(columns, "ROWS", 7)
     Path("splitsecond.yaml").write_text(CONFIGURATION.format(folder=tmp_path))
     with Log.open(f"sqlite:///{tmp_path}/gateway.db") as opened:

@@ -155,6 +155,7 @@ CAPPED: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"generationConfig": {"topK": 3, "maxOutputTokens": 100}, "num_predict": 50, "max_tokens": 100},
     ),
     ({"options": {"num_predict": -1}}, {"options": {"num_predict": 100}}),
+    ({"max_output_tokens": 5000}, {"max_tokens": 100, "max_output_tokens": 100}),
 ]
 
 

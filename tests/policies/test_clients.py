@@ -11,6 +11,7 @@ from tests.policies.branches import play
 from splitsecond.core.events import Done, Token
 from splitsecond.core.service import Call, Service, Spoken
 from splitsecond.core.wire import anthropic, openai, responses
+from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.machinery.prompt import (
     field_value,
     last_user_text,
@@ -28,7 +29,7 @@ from splitsecond.routing.policies.fallback import fallback
 from splitsecond.routing.policies.pipeline import INSTRUCTION, _with_marker, pipeline
 from splitsecond.routing.policies.race import race
 from splitsecond.routing.policies.sticky import conversation
-from splitsecond.routing.targets.prompt_size import input_tokens, most_output_tokens
+from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.testing.fake_service import FakeService, Script
 
 API_FORMATS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
@@ -174,7 +175,7 @@ def test_the_output_limit_has_the_name_of_the_format(api_format: Spoken, name: s
                 await reply.finished()
 
     play(main)
-    assert [most_output_tokens(each.call) for each in fake.calls] == [9, 5, 9]
+    assert [output_limit(each.call.body) for each in fake.calls] == [9, 5, 9]
     assert all(name in each.call.body for each in fake.calls)
 
 

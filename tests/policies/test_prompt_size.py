@@ -13,7 +13,6 @@ from splitsecond.routing.targets.prompt_size import (
     PICTURE_TOKENS,
     USUAL_OUTPUT_TOKENS,
     input_tokens,
-    most_output_tokens,
     output_tokens,
 )
 
@@ -54,34 +53,6 @@ def test_a_picture_is_not_as_many_tokens_as_its_bytes() -> None:
     content = [{"type": "text", "text": PROSE}, {"type": "image_url", "image_url": {"url": url}}]
     tokens = input_tokens(sent(messages=[{"role": "user", "content": content}]))
     assert PICTURE_TOKENS < tokens < PICTURE_TOKENS + 100
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"max_tokens": 5}, 5),
-        ({"max_completion_tokens": 7, "max_tokens": 5}, 7),
-        ({"max_output_tokens": 9}, None),  # not a field of a chat in OpenAI's format
-        ({"max_output_tokens": 9, "max_tokens": 5}, 5),
-        ({"generationConfig": {"maxOutputTokens": 11}}, 11),
-        ({"options": {"num_predict": 12}, "max_tokens": 5}, 5),
-        ({"options": {"num_predict": -1}}, None),
-        ({"options": "junk"}, None),
-        ({}, None),
-        ({"max_tokens": None}, None),
-        ({"max_tokens": 0}, None),
-        ({"max_tokens": -1}, None),
-        ({"max_tokens": 1.5}, None),
-        ({"max_tokens": "5"}, None),
-        ({"max_tokens": True}, None),
-        ({"max_tokens": 10**12}, 10**9),
-        ({"max_completion_tokens": None, "max_tokens": 5}, 5),
-    ],
-)
-def test_the_longest_answer_that_the_client_takes(fields: dict[str, Any], expected: int | None) -> None:
-    assert most_output_tokens(sent(**fields)) == expected
-    if fields.get("max_tokens") != 10**12:
-        assert most_output_tokens(Call(id="c", body=fields)) == expected
 
 
 @pytest.mark.parametrize(

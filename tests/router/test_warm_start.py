@@ -54,7 +54,7 @@ def test_runs_by_pattern_and_the_log(tmp_path: Path) -> None:
     with Log.open(url) as before:
         attempt = structs.replace(answered(target="d/x"), role="winner")
         record = CallRecord(call="c", start_ns=now_ns - clock.NS_PER_S, end_ns=now_ns, route="r", status=200)
-        before.put(structs.replace(record, target="d/x", attempts=(attempt,)))
+        before.put(structs.replace(record, target="d/x", wall_us=clock.wall_offset_us(), attempts=(attempt,)))
     with Log.open(url) as log:
         found = history(log, [f"{tmp_path}/2026-11-*", f"{tmp_path}/none-*"], never)
     assert [attempt.target for attempt, _ in found] == ["a/x", "b/x", "d/x"]

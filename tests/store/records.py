@@ -38,7 +38,7 @@ def answered(
     )  # fmt: skip
     record = CallRecord(
         call=call, start_ns=start_ns, first_token_ns=after[2], end_ns=after[4], route="fast", client="team",
-        stream=True, status=200, target=target, attempts=(attempt,),
+        stream=True, status=200, target=target, wall_us=clock.wall_offset_us(), attempts=(attempt,),
     )  # fmt: skip
     return msgspec.structs.replace(record, **changes)
 
@@ -49,6 +49,7 @@ def kept(served: CallRecord) -> CallRecord:
     return msgspec.structs.replace(
         served,
         start_ns=0,
+        wall_us=0,
         end_ns=served.end_ns - start,
         first_token_ns=None if served.first_token_ns is None else served.first_token_ns - start,
         attempts=tuple(_kept(o, start) for o in served.attempts),
@@ -149,6 +150,7 @@ def records(draw: st.DrawFn) -> CallRecord:
         target=draw(_words),
         outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
         fault=draw(st.sampled_from(["", "all_failed"])),
+        wall_us=clock.wall_offset_us(),
         attempts=tuple(
             msgspec.structs.replace(attempt, id=f"{call}.{number}")
             for number, attempt in enumerate(draw(st.lists(_attempts(call, start), max_size=3)), 1)

@@ -8,25 +8,20 @@ import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 from alembic.script import ScriptDirectory
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection
-from tests.store import version_1
-from tests.store.columns import check_columns
-from tests.store.records import answered, kept
+from sqlalchemy import Connection, event
+from tests.store.records import answered
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import database, migrations, tables
 from splitsecond.log.store.database import Database, _tune, check_url
 from splitsecond.log.store.log import Log
-
-LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+from splitsecond.log.store.writer import LogWriter
 
 
 @pytest.mark.parametrize(
@@ -134,6 +129,24 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     connection.close()
 
 
+def test_an_unfinished_creation_leaves_no_table(tmp_path: Path) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    url = f"sqlite:///{tmp_path}/log.db"
+    event.listen(tables.STAMP, "before_create", fail)  # after all other tables
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            Database.open(url)
+    finally:
+        event.remove(tables.STAMP, "before_create", fail)
+    connection = sqlite3.connect(tmp_path / "log.db")
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+    connection.close()
+    with Database.open(url).connect() as opened:
+        assert tables.are_current(opened)
+
+
 def stamped(path: Path, version: object) -> str:
     Log.open(f"sqlite:///{path}/log.db").close()
     connection = sqlite3.connect(path / "log.db")
@@ -143,8 +156,8 @@ def stamped(path: Path, version: object) -> str:
     return f"sqlite:///{path}/log.db"
 
 
-@pytest.mark.parametrize("version", [tables.VERSION + 1, 99])
-def test_a_log_of_a_newer_version_is_refused(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize("version", [tables.VERSION + 1, 99, "unknown"])
+def test_a_log_of_a_newer_version_is_refused(tmp_path: Path, version: object) -> None:
     said = f"its tables are version {version}, this one knows {tables.VERSION}"
     with pytest.raises(CallerFault, match=said) as caught:
         Log.open(stamped(tmp_path, version))
@@ -183,30 +196,18 @@ def test_the_newest_revision_is_the_version_of_the_tables() -> None:
     assert ScriptDirectory(str(migrations.FOLDER)).get_heads() == [str(tables.VERSION)]
 
 
-def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(tmp_path: Path) -> None:
-    fresh, old = (sqlite3.connect(tmp_path / name) for name in ("fresh.db", "old.db"))
-    Log.open(f"sqlite:///{tmp_path}/fresh.db").close()
-    for statement in version_1.statements("INTEGER NOT NULL"):
-        old.execute(statement)
-    old.commit()
-    with Log.open(f"sqlite:///{tmp_path}/old.db", keep_days=36500) as log:
-        log.put(answered(3))
-    for statement in version_1.a_call("req-2"):  # by a process that had it open before
-        old.execute(statement)
-    old.commit()
-    table = "SELECT name, type, \"notnull\" FROM pragma_table_info('attempts')"
-    indexes = "SELECT name, sql FROM sqlite_master WHERE type = 'index' ORDER BY name"
-    for shape in (table, indexes):
-        assert old.execute(shape).fetchall() == fresh.execute(shape).fetchall()
-    assert old.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
-    whole = kept(answered(1))
-    assert [served for _, served in log.calls(LONG_AGO)] == [
-        msgspec.structs.replace(whole, call=call, attempts=(msgspec.structs.replace(o, call=call, id=f"{call}.1"),))
-        for call in ("req-1", "req-2", "req-3")
-        for o in whole.attempts
-    ]
-    old.close()
-    fresh.close()
+def test_a_process_of_the_older_version_keeps_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    older = LogWriter(Database.open(url))
+    older.put(answered(0))
+    assert older.write()
+    add_revisions(tmp_path / "migrations", monkeypatch, ("ALTER TABLE calls ADD COLUMN region TEXT",))
+    newer = Database.open(url)
+    older.put(answered(1))
+    assert older.write()
+    with newer.connect() as connection:
+        assert connection.exec_driver_sql("SELECT region FROM calls").all() == [(None,), (None,)]
+    older._disconnect()
 
 
 def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,70 +248,26 @@ def test_blocks_of_columns_are_read_from_an_index_alone(tmp_path: Path) -> None:
     ]
 
 
-def of_version_6(path: Path) -> str:
-    """Make a log with one call, as that version made it."""
-    with Log.open(f"sqlite:///{path}/log.db") as log:
-        log.put(answered(0))
-    with sqlite3.connect(path / "log.db") as connection:
-        connection.execute("DROP INDEX attempts_by_time")
-        connection.execute("CREATE INDEX attempts_by_time ON attempts (came_us)")
-        stamp_as_before_alembic(connection, 6)
-    connection.close()
-    return f"sqlite:///{path}/log.db"
-
-
-def stamp_as_before_alembic(connection: sqlite3.Connection, version: int) -> None:
-    connection.execute("DROP TABLE splitsecond_log")
-    connection.execute("CREATE TABLE splitsecond_log (version INTEGER NOT NULL)")
-    connection.execute("INSERT INTO splitsecond_log VALUES (?)", (version,))
-    connection.commit()
-
-
-def test_a_current_log_from_before_alembic_gets_its_table(tmp_path: Path) -> None:
-    url = stamped(tmp_path, tables.VERSION)
-    connection = sqlite3.connect(tmp_path / "log.db")
-    stamp_as_before_alembic(connection, tables.VERSION)
-    Log.open(url).close()
-    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
-    connection.close()
-
-
-@pytest.mark.parametrize(("most", "indexed"), [(1, ["came_us", "packed"]), (0, ["came_us"])])
-def test_a_log_of_version_6_gets_the_index_that_contains_the_packed_numbers_if_it_is_not_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, indexed: list[str]
-) -> None:
-    monkeypatch.setattr(tables, "MAX_INDEXED", most)
-    url = of_version_6(tmp_path)
-    connection = sqlite3.connect(tmp_path / "log.db")
-    with Log.open(url) as log:
-        log.put(answered(1))
-    columns = [name for (name,) in connection.execute("SELECT name FROM pragma_index_info('attempts_by_time')")]
-    assert columns == indexed
-    assert check_columns(url) == 2
-    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
-    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    connection.close()
-
-
 def test_a_second_process_waits_while_one_migrates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = of_version_6(tmp_path)
+    url = stamped(tmp_path, tables.VERSION)
+    monkeypatch.setattr(tables, "VERSION", tables.VERSION + 1)
     monkeypatch.setattr(database, "BUSY_S", 0)
     migrating, opened, goes_on = threading.Event(), threading.Event(), threading.Event()
 
-    def migrate(connection: Connection, unknown: int) -> None:
+    def migrate(connection: Connection) -> None:
         migrating.set()
         assert goes_on.wait(20)
 
-    def is_older(connection: Connection) -> bool:
+    def is_current(connection: Connection) -> bool:
         opened.set()
-        return are_older(connection)
+        return are_current(connection)
 
-    are_older = tables.are_older
+    are_current = tables.are_current
     monkeypatch.setattr(migrations, "upgrade", migrate)
     with ThreadPoolExecutor() as threads:
         first = threads.submit(Database.open, url)
         assert migrating.wait(20)
-        monkeypatch.setattr(tables, "are_older", is_older)
+        monkeypatch.setattr(tables, "are_current", is_current)
         second = threads.submit(Database.open, url)
         assert opened.wait(20)
         threads.submit(goes_on.set)

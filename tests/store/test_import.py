@@ -205,11 +205,10 @@ def test_without_an_id_equal_lines_are_one_call(tmp_path: Path, url: str) -> Non
 )  # fmt: skip
 def test_units(values: dict[str, Any], took_s: float, ttft_ms: float | None) -> None:
     line = {**values, "model": "m", "output_tokens": 100}
-    made = record_of(line, format_of(list(line), {}))
-    assert made is not None
-    record, came_us = made
+    record = record_of(line, format_of(list(line), {}))
+    assert record is not None
     (o,) = record.attempts
-    assert came_us == 1_790_000_000_000_000
+    assert record.came_us == 1_790_000_000_000_000
     assert o.total_tps == pytest.approx(100 / took_s)
     assert (o.ttft_ms if o.streamed else None) == (None if ttft_ms is None else pytest.approx(ttft_ms))
 
@@ -228,7 +227,7 @@ def test_outcomes(change: dict[str, Any], outcome: str, kind: str | None) -> Non
     line = {"time": 1_790_000_000, "duration_s": 2, "model": "m", **change}
     made = record_of(line, format_of(list(line), {}))
     assert made is not None
-    (o,) = made[0].attempts
+    (o,) = made.attempts
     assert (o.outcome, o.fault and o.fault.kind) == (outcome, kind)
 
 
@@ -323,7 +322,7 @@ def test_a_provider_of_litellm_is_not_named_twice() -> None:
         line = {**LITELLM, "model": model, "custom_llm_provider": "bedrock"}
         made = record_of(line, format_of(list(line), {}))
         assert made is not None
-        assert made[0].target == "bedrock/anthropic.claude-3-sonnet-20240229-v1:0"
+        assert made.target == "bedrock/anthropic.claude-3-sonnet-20240229-v1:0"
 
 
 def test_every_field_can_be_a_column() -> None:

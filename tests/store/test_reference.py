@@ -106,8 +106,8 @@ def log_page() -> str:
     return f"""# The tables of the gateway's log
 
 The gateway's log is a SQLite file or a PostgreSQL database. This page describes version {VERSION} of its tables; it is
-generated from `splitsecond/log/store/tables.py`. The table `splitsecond_log` contains the version. Older logs are
-migrated automatically when they are opened, by Alembic (`splitsecond/log/store/migrations`).
+generated from `splitsecond/log/store/tables.py`. The table `splitsecond_log` contains the version. A log of a newer
+version is not opened.
 
 Numbers named `_ns` are nanoseconds, `came_us` is microseconds. A call and its attempts have the same `came_us` and
 `call`. The log contains no prompts, answers, keys or prices.

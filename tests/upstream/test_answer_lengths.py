@@ -1,13 +1,6 @@
 """What is known of the length of the next answer."""
 
-from splitsecond.core.upstream.answer_lengths import LIKE_BEFORE, AnswerLengths, asked_length
-
-
-def test_the_length_that_a_request_asks_for() -> None:
-    assert asked_length({"max_tokens": 5}) == 5
-    assert asked_length({"max_completion_tokens": 6}) == 6
-    assert asked_length({"max_tokens": None}) is None
-    assert asked_length({"max_tokens": b"5"}) is None  # the raw JSON of a client
+from splitsecond.core.upstream.answer_lengths import LIKE_BEFORE, AnswerLengths
 
 
 def test_after_many_answers_of_full_length_the_next_is_expected_to_have_it() -> None:

@@ -21,9 +21,9 @@ from splitsecond.core.upstream.usage_check import (
     MAX_CONTEXT_TOKENS,
     MAX_EXAMINED_BYTES,
     MAX_OUTPUT_TOKENS,
-    MAX_TOKENS,
     unseen_tokens,
 )
+from splitsecond.core.wire.output_limit import MAX_TOKENS
 from splitsecond.testing.virtual_time import run_virtual
 
 SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="o/m", quirks={"stream_whole": False})

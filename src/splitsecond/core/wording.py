@@ -31,8 +31,8 @@ def full(statements: Iterable[Statement]) -> list[str]:
 
 
 def paired(statements: Sequence[str], short: Sequence[str]) -> list[Statement]:
-    """Return statements with their short forms, which older files lack."""
-    return list(map(Statement, statements, short or statements))
+    """Return statements with their short forms."""
+    return [Statement(*both) for both in zip(statements, short, strict=True)]
 
 
 class Loaded(Protocol):

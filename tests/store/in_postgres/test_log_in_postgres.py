@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
-from tests.store import version_1
 from tests.store.columns import check_columns
 from tests.store.records import answered, kept, records, same_figures
 from tests.store.server import Server
+from tests.store.test_database import add_revisions
 from tests.store.test_import import LITELLM, as_lines
 from tests.store.test_processes import WORKER, worker
 from tests.waiting import WITHIN_S
@@ -125,27 +125,23 @@ def test_a_database_may_be_shared_with_something_else(server: Server, url: str) 
     assert calls(url) == ["req-1"]
 
 
-def test_a_log_of_the_first_version_keeps_its_calls_and_takes_those_of_both(server: Server, url: str) -> None:
-    for statement in version_1.statements("BIGSERIAL NOT NULL"):
-        server.execute(url, statement)
-    with Log.open(url, keep_days=36500) as log:
-        for statement in version_1.a_call("req-2"):  # by a process that had it open before
-            server.execute(url, statement)
-        log.put(timed := answered(3, server_timings={"queue_time": 0.25, "prompt_ms": 30.5}))
-    assert server.execute(url, "SELECT version_num FROM splitsecond_log") == [(str(VERSION),)]
-    assert [found.attempts[0].ttft_ns for _, found in log.calls(LONG_AGO)] == [timed.attempts[0].ttft_ns] * 3
-    assert server.execute(url, "SELECT call, server_queue_ns, server_prefill_ns FROM attempts ORDER BY call") == [
-        ("req-1", None, None),
-        ("req-2", None, None),
-        ("req-3", 250_000_000, 30_500_000),
-    ]
+def test_a_new_log_has_keys_and_indexes_in_each_partition(server: Server, url: str) -> None:
+    written(url, [answered(1)])
+    indexes = server.execute(
+        url, "SELECT indexdef FROM pg_indexes WHERE tablename IN ('calls', 'attempts') ORDER BY indexname"
+    )
+    assert [str(text).partition(" USING btree ")[2] for (text,) in indexes] == [
+        "(client, came_us)", "(target, came_us)", "(came_us)", "(n, came_us)", "(came_us)", "(n, came_us)",
+    ]  # fmt: skip
+    of_default = "SELECT count(*) FROM pg_indexes WHERE tablename IN ('calls_default', 'attempts_default')"
+    assert server.execute(url, of_default) == [(len(indexes),)]
 
 
-def test_a_log_is_migrated_once_if_several_gateways_start_together(
-    server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+def test_gateways_that_start_together_migrate_once(
+    server: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for statement in version_1.statements("BIGSERIAL NOT NULL"):
-        server.execute(url, statement)
+    Log.open(url).close()
+    add_revisions(tmp_path / "migrations", monkeypatch, ("ALTER TABLE calls ADD COLUMN region TEXT",))
     gateways, done, look, migrate = 4, list[int](), tables.are_current, migrations.upgrade
     all_have_looked = threading.Barrier(gateways, timeout=WITHIN_S)
 
@@ -154,16 +150,17 @@ def test_a_log_is_migrated_once_if_several_gateways_start_together(
         all_have_looked.wait()
         return found
 
-    def upgrade(connection: Connection, unknown: int = 0) -> None:
-        done.append(unknown)
-        migrate(connection, unknown)
+    def upgrade(connection: Connection) -> None:
+        done.append(1)
+        migrate(connection)
 
     monkeypatch.setattr(tables, "are_current", are_current)
     monkeypatch.setattr(migrations, "upgrade", upgrade)
     with ThreadPoolExecutor(gateways) as pool:
         assert len(list(pool.map(Database.open, [url] * gateways))) == gateways
     assert done == [1]
-    assert server.execute(url, "SELECT version_num FROM splitsecond_log") == [(str(VERSION),)]
+    assert server.execute(url, "SELECT version_num FROM splitsecond_log") == [(str(tables.VERSION),)]
+    assert server.execute(url, "SELECT region FROM calls") == []
 
 
 def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:

@@ -303,7 +303,7 @@ class Run(Struct, kw_only=True):
     `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
     command line and every setting, enough to repeat the run; `environment` the machine and the versions. `statements`
     are the findings as sentences; `short_statements` has the same findings, each sentence on a line of at most 100
-    columns; older files lack it. `cost_usd` covers everything that was sent. `uses` rates the targets for each use.
+    columns. `cost_usd` covers everything that was sent. `uses` rates the targets for each use.
     `finished` is false while the run is in progress, and stays false if it is interrupted.
     """
 

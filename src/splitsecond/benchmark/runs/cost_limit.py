@@ -11,7 +11,6 @@ import msgspec
 
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
-from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
@@ -20,6 +19,7 @@ from splitsecond.core.errors import CallerFault, Fault
 from splitsecond.core.money.cost import S_PER_HOUR, cost_usd, usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.validation import wrong
+from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.core.wording import ENGINE, SIMULATED, counted_as, listed
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.expression import targets as targets_of
@@ -123,10 +123,10 @@ def estimate_usd(plan: RunPlan, workload: Workload, *, input_tokens: int, prices
     prompts that begin alike fill a cache each time and never hit it.
     """
     input_tokens = tokens_of_prompts(workload, input_tokens)
-    lengths = [workload.extra[field] for field in LENGTH_FIELDS if isinstance(workload.extra.get(field), int)]
-    if workload.traced and not lengths:
-        lengths = [math.ceil(sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced))]
-    output_tokens = max(lengths, default=workload.output_tokens or 0)
+    limit = output_limit(workload.extra)
+    if limit is None and workload.traced:
+        limit = math.ceil(sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced))
+    output_tokens = limit or workload.output_tokens or 0
 
     def each(name: str, written: int) -> float:
         price = prices.get(name)

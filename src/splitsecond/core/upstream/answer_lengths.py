@@ -3,19 +3,10 @@
 A measurement that leaves streams unread for a while must read them promptly before their last token (`sparse_reads`).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
 LIKE_BEFORE = 32
 """Consecutive answers of full length after which the next one is expected to have it too."""
 FULL_SHARE = 0.98
 """Content events of an answer of full length, as a share of its tokens: a character can need several tokens."""
-
-
-def asked_length(body: Mapping[str, Any]) -> int | None:
-    """Return the number of output tokens that a request asks for; None: it names none, or its body is not parsed."""
-    return next((body[field] for field in LENGTH_FIELDS if isinstance(body.get(field), int)), None)
 
 
 class AnswerLengths:
@@ -29,7 +20,7 @@ class AnswerLengths:
     def expected(self, asked: int | None) -> int | None:
         """Return how many content events an answer will have at least; None: it is not known.
 
-        `asked`: its `asked_length`.
+        `asked`: its `output_limit`.
         """
         return None if asked is None or self._full < LIKE_BEFORE else int(asked * FULL_SHARE)
 

@@ -30,19 +30,13 @@ from splitsecond.core.timers import TimerEntry
 from splitsecond.core.timing.rate_floor import RateCheck
 from splitsecond.core.timing.timeline import Sending, Timeline
 from splitsecond.core.transport.exchange import Exchange
-from splitsecond.core.upstream.answer_lengths import asked_length
 from splitsecond.core.upstream.attempt_config import AttemptConfig
 from splitsecond.core.upstream.attempt_faults import no_token_yet, overdue, too_slow, unread
 from splitsecond.core.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
 from splitsecond.core.upstream.spec import redact_fault
-from splitsecond.core.upstream.usage_check import (
-    MAX_TOKENS,
-    UnseenTokens,
-    possible,
-    unseen_tokens,
-    without_counts,
-)
+from splitsecond.core.upstream.usage_check import UnseenTokens, possible, unseen_tokens, without_counts
 from splitsecond.core.wire.api_format import Decoder
+from splitsecond.core.wire.output_limit import MAX_TOKENS, output_limit
 from splitsecond.core.wire.rate_limits import rate_limits
 from splitsecond.core.wire.server_times import PROCESSING_HEADER, processing_times
 from splitsecond.core.wire.transcoder import Transcoder
@@ -133,7 +127,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             pending = PendingBytes(FULL_BYTES)
             decoder.in_runs = transcoder is None
         else:
-            asked, buffer = None if config.raw else asked_length(call.body), deque[Event]()
+            asked, buffer = None if config.raw else output_limit(call.body), deque[Event]()
             if call.watched:
                 pending = PendingBytes(HELD_BYTES)
         kind = Attempt if call.notes.meter is None else MeteredAttempt

@@ -23,10 +23,8 @@ from msgspec.structs import replace
 
 from splitsecond.core.events import Event, Token, Usage, WholeText
 from splitsecond.core.service import Call
-from splitsecond.core.validation import plain_value
-from splitsecond.core.wire.client_format import client_format
+from splitsecond.core.wire.output_limit import MAX_TOKENS, answer_count, output_limit
 
-MAX_TOKENS = 10**9
 MAX_OUTPUT_TOKENS = 1 << 17
 """Longest answer of a model whose maximum is not known."""
 HIDDEN_TOKENS = 1 << 13
@@ -53,12 +51,11 @@ class UnseenTokens(NamedTuple):
 
 def unseen_tokens(call: Call, output_tokens: int | None) -> UnseenTokens:
     """Return the most tokens of `call` that no bytes show. `output_tokens`: the model's maximum; None: not known."""
-    limits = [limit for name in client_format(call).limit_fields if (limit := _number(call, name)) > 0]
+    limit = output_limit(call.body)
     longest = output_tokens or MAX_OUTPUT_TOKENS
-    answers = max(_number(call, "n"), _number(call, "best_of"), 1)
     return UnseenTokens(
         MAX_CONTEXT_TOKENS if _may_bring_more(call) else ADDED_TOKENS,
-        min(min(longest, max([HIDDEN_TOKENS, *limits]) if limits else longest) * answers, MAX_TOKENS),
+        min((longest if limit is None else min(longest, max(HIDDEN_TOKENS, limit))) * answer_count(call), MAX_TOKENS),
     )
 
 
@@ -82,12 +79,6 @@ def _without_counts(event: Event) -> Event:
     if isinstance(event, Token) and event.tokens_so_far is not None:
         return replace(event, tokens_so_far=None)
     return event
-
-
-def _number(call: Call, name: str) -> int:
-    """Return the number in a field of the request; 0 for anything else."""
-    value = plain_value(call.body.get(name))
-    return value if isinstance(value, int) else 0
 
 
 def _may_bring_more(call: Call) -> bool:

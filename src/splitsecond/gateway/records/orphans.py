@@ -208,6 +208,7 @@ def orphan_record(entry: Reservation) -> CallRecord:
         status=_SERVER_ERROR,
         outcome="failed",
         fault=WORKER_DIED,
+        wall_us=clock.wall_offset_us(),
         attempts=tuple(attempts),
     )
 

@@ -18,7 +18,7 @@ Where some values are only lower bounds (requests closed before their first toke
 Kaplan-Meier curve, and the least variance from Greenwood's formula. A few such values without batches have the
 intervals of Brookmeyer and Crowley (Biometrics 1982): all times at which the curve's own 95% interval contains the
 percentile, with Greenwood's variance on the log-minus-log scale, which keeps it between 0 and 1. The gateway, which
-must not load numpy, has this curve in `core/timing/survival`.
+must not load numpy, has this curve in `core/timing/survival`, where 300,000 values would take twenty times as long.
 """
 
 from collections.abc import Iterable

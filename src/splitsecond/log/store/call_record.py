@@ -15,7 +15,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     """One call of a client, and the attempts that were made for it.
 
     Times are monotonic nanoseconds. `wall_us`: the difference of wall-clock and monotonic microseconds when the call
-    ended, which dates them; 0: it is dated when it is written. `start_ns`: the call came in.
+    ended, which dates them. `start_ns`: the call came in.
     `first_token_ns`: the first token was there to pass on; None without one. `end_ns`: the last byte of the answer was
     passed on, or the call was refused or abandoned.
 
@@ -47,6 +47,11 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     traceparent: str = ""
     wall_us: int = 0
     attempts: tuple[Observation, ...] = ()
+
+    @property
+    def came_us(self) -> int:
+        """When the call came in: microseconds since 1970."""
+        return self.start_ns // 1000 + self.wall_us
 
     @property
     def route_label(self) -> str:

@@ -2,7 +2,7 @@
 
 The database joins the packed numbers (`core/timing/packed_attempt`) of a block of rows into one value, which numpy
 reads as it is. A Python object for each row would take ten times as long. A block with a row without packed numbers,
-which an older version wrote, is read from the other columns, row by row.
+because one of them is too large, is read from the other columns, row by row.
 
 Blocks are ranges of time, so each is read along the index that contains the packed numbers, and memory does not grow
 with the log; several threads read them, because drivers release the interpreter while the database works.
@@ -36,7 +36,7 @@ _HASH = func.substr(_A.packed, LABEL_AT + 1, 8, type_=LargeBinary)
 WITH_CALL = ATTEMPTS.outerjoin(CALLS, and_(CALLS.c.came_us == _A.came_us, CALLS.c.call == _A.call))
 ROUTE, OF_CALL = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempts, 1)
 """The route of an attempt's call, and the number of its attempts."""
-_NAMES = (_A.target, _A.client, ROUTE, func.coalesce(_A.tier, ""), _A.fault)
+_NAMES = (_A.target, _A.client, ROUTE, _A.tier, _A.fault)
 """The columns of an `AttemptLabel`."""
 _TIMES = (
     "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",

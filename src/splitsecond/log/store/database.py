@@ -33,7 +33,7 @@ IDLE_S = 10
 PREPARE_S = 10
 """How long a process that need not wait for the tables waits for a migration, its own or that of another process."""
 MIGRATE_S = 100
-"""How long a process waits while another one migrates the file. A worker of the gateway has 120 s to start."""
+"""How long a process waits while another one creates or migrates the tables of a file. A worker has 120 s to start."""
 _WAL_TRIES = 100
 _WAL_PAUSE_S = 0.02
 _WAL_BYTES = 64 << 20
@@ -147,7 +147,7 @@ class Database:
         """
         with self.connect() as connection:
             if self._file:
-                if tables.are_older(connection):
+                if not tables.are_current(connection):
                     connection.exec_driver_sql(f"PRAGMA busy_timeout = {MIGRATE_S * 1000}")
                 connection.exec_driver_sql(self.begin)
             else:

@@ -258,8 +258,8 @@ def _object(text: str) -> Mapping[str, Any] | str:
     return found if isinstance(found, dict) else "it is no object"
 
 
-def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = "") -> tuple[CallRecord, int] | None:
-    """Return the call in a line, whose times count from 0, and when it came in, in µs since 1970.
+def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = "") -> CallRecord | None:
+    """Return the call in a line, whose times count from 0.
 
     None for a line without a call of a provider, such as a cache hit. `provider` replaces that of the line. Raises
     `ValueError` if the line cannot be a call.
@@ -291,12 +291,11 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
         input_tokens=_count(read, "input_tokens"), output_tokens=output_tokens,
         reasoning_tokens=reasoning_tokens, cached_tokens=_count(read, "cached_tokens"),
     )  # fmt: skip
-    record = CallRecord(
-        call=call, start_ns=0, end_ns=took_ns, first_token_ns=first_ns, route=_text(read, "model"), client=client,
-        stream=streamed, status=status, target=target, outcome=outcome, fault=fault.kind if fault else "",
-        attempts=(attempt,),
+    return CallRecord(
+        call=call, start_ns=0, wall_us=came_us, end_ns=took_ns, first_token_ns=first_ns, route=_text(read, "model"),
+        client=client, stream=streamed, status=status, target=target, outcome=outcome,
+        fault=fault.kind if fault else "", attempts=(attempt,),
     )  # fmt: skip
-    return record, came_us
 
 
 def _first_tokens(output_tokens: int | None, reasoning_tokens: int | None) -> int:

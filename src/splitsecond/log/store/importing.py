@@ -66,9 +66,7 @@ def import_log(
     return found
 
 
-def _records(
-    path: Path, form: ForeignFormat, provider: str, found: Imported
-) -> Iterator[tuple[int, tuple[CallRecord, int]]]:
+def _records(path: Path, form: ForeignFormat, provider: str, found: Imported) -> Iterator[tuple[int, CallRecord]]:
     """Yield each call with the number of its line, and count the other lines."""
     with file_faults(f"cannot read {path}", kind="unreadable_file"):
         for number, values in lines_of(path):
@@ -87,21 +85,20 @@ def _records(
                 yield number, record
 
 
-def _batches(
-    records: Iterator[tuple[int, tuple[CallRecord, int]]],
-) -> Iterator[tuple[int, list[tuple[CallRecord, int]]]]:
+def _batches(records: Iterator[tuple[int, CallRecord]]) -> Iterator[tuple[int, list[CallRecord]]]:
     """Yield the calls in parts, each with the number of its last line."""
     while part := list(itertools.islice(records, BATCH)):
         yield part[-1][0], [record for _, record in part]
 
 
-def _write(connection: Connection, begin: str, batch: Sequence[tuple[CallRecord, int]], found: Imported) -> None:
+def _write(connection: Connection, begin: str, batch: Sequence[CallRecord], found: Imported) -> None:
     """Write the calls that are not there yet, in one transaction."""
-    calls = {record.call: (record, came_us) for record, came_us in batch}
-    there = select(CALLS.c.call).where(CALLS.c.came_us.in_({came_us for _, came_us in batch}), CALLS.c.call.in_(calls))
+    calls = {record.call: record for record in batch}
+    times = {record.came_us for record in batch}
+    there = select(CALLS.c.call).where(CALLS.c.came_us.in_(times), CALLS.c.call.in_(calls))
     connection.exec_driver_sql(begin)
     present = set(connection.execute(there).scalars())
-    new = [rows(record, came_us) for record, came_us in calls.values() if record.call not in present]
+    new = [rows(record) for call, record in calls.items() if call not in present]
     if new:
         connection.execute(insert(CALLS), [_named(CALLS, each.call) for each in new])
         connection.execute(insert(ATTEMPTS), [_named(ATTEMPTS, row) for each in new for row in each.attempts])

@@ -192,20 +192,16 @@ class Past:
                     yield _EPOCH + row.came_us * _US, call_record(row, attempts[row.call])
                 after = and_(c.came_us >= last.came_us, or_(c.came_us > last.came_us, c.n > last.n))
 
-    def contained(self, records: Sequence[CallRecord], wall_us: int | None = None) -> set[str]:
-        """Return the ids of those calls that are in the log, perhaps written by a process that died since.
-
-        `wall_us`: the difference of wall-clock and monotonic microseconds for those without their own; None: today's.
-        """
+    def contained(self, records: Sequence[CallRecord]) -> set[str]:
+        """Return the ids of those calls that are in the log, perhaps written by a process that died since."""
         c = CALLS.c
-        offset_us = clock.wall_offset_us() if wall_us is None else wall_us
         around: dict[int, list[CallRecord]] = {}  # a step of the wall clock shifts the times of later calls by hours
         for record in records:
-            around.setdefault((record.wall_us or offset_us) // _CLOCK_SHIFT_US, []).append(record)
+            around.setdefault(record.wall_us // _CLOCK_SHIFT_US, []).append(record)
         calls: set[str] = set()
         with self._connection() as connection:
             for alike in around.values():
-                came_us = [record.start_ns // 1000 + (record.wall_us or offset_us) for record in alike]
+                came_us = [record.came_us for record in alike]
                 about = c.came_us.between(min(came_us) - _CLOCK_SHIFT_US, max(came_us) + _CLOCK_SHIFT_US)
                 query = select(c.call).where(about, c.call.in_([record.call for record in alike]))
                 calls.update(connection.execute(query).scalars())

@@ -246,8 +246,9 @@ class ParquetDatabase:
             if not len(hashes):
                 return None
             if (found := _labelled(hashes, known)) is None:
-                names = ", ".join(f"coalesce({each}, '')" for each in NAMES)
-                labels = cursor.execute(f"SELECT DISTINCT ON (label) label, {names} {source}", values).fetchall()
+                labels = cursor.execute(
+                    f"SELECT DISTINCT ON (label) label, {', '.join(NAMES)} {source}", values
+                ).fetchall()
                 known |= {label: AttemptLabel(*names) for label, *names in labels}
                 found = _labelled(hashes, known)
         if found is None:

@@ -187,8 +187,8 @@ def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
         name: fields[field].astype(np.uint64 if name == "label" else np.int64) for name, (field, _) in NUMBERS.items()
     }
     for at, (row, (route, attempts, known)) in enumerate(zip(rows, ends, strict=True)):
-        if known is None:  # of an older version, or with a number that is too large
-            label = label_hash(row.target, row.client, route, row.tier or "", row.fault)
+        if known is None:  # a number is too large
+            label = label_hash(row.target, row.client, route, row.tier, row.fault)
             of_row = dict(zip(FIELDS, numbers_of(row, label, attempts), strict=True))
             for name, field in NUMBERS.items():
                 numbers[name][at] = of_row[field[0]]

@@ -1,14 +1,14 @@
 """Partitions of a log in PostgreSQL: one for each day (UTC) of `calls` and of `attempts`.
 
 A day that is too old is dropped as a whole, which takes milliseconds, while deleting its rows would take hours in a log
-of millions. Partitions are created days ahead. The default partition holds what belongs to no other one: the rows of a
-log from before it had partitions, imported calls of long ago, and rows of a machine whose clock is wrong.
+of millions. Partitions are created days ahead. The default partition holds what belongs to no other one: calls of
+the first day, imported calls of long ago, and rows of a machine whose clock is wrong.
 
 Creating and dropping wait `LOCK_MS` at most for a lock, because writers queue behind them. What fails is tried again at
 the next look, some minutes later.
 """
 
-from sqlalchemy import Connection, text
+from sqlalchemy import DDL, Connection, Table, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from splitsecond.core.clock import US_PER_DAY
@@ -23,26 +23,16 @@ SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE 
 """
 
 
-def divide(connection: Connection) -> None:
-    """Make the tables partitioned. Their rows become the default partition. Call it in a transaction."""
-    for table in TABLES:
-        default = f"{table}_default"
-        indexes = connection.execute(
-            text("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = :table AND indexname LIKE :by"),
-            {"table": table, "by": f"{table}\\_by\\_%"},
-        ).all()
-        connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO {default}")
-        connection.exec_driver_sql(f"ALTER TABLE {default} DROP CONSTRAINT {table}_pkey")
-        for name, _ in indexes:
-            connection.exec_driver_sql(f"ALTER INDEX {name} RENAME TO {name.replace(table, default, 1)}")
-        connection.exec_driver_sql(
-            f"CREATE TABLE {table} (LIKE {default} INCLUDING DEFAULTS, PRIMARY KEY (n, came_us)) "
-            "PARTITION BY RANGE (came_us)"
-        )
-        connection.exec_driver_sql(f"ALTER SEQUENCE {table}_n_seq OWNED BY {table}.n")
-        for _, definition in indexes:
-            connection.exec_driver_sql(definition)
-        connection.exec_driver_sql(f"ALTER TABLE {table} ATTACH PARTITION {default} DEFAULT")
+def partition(table: Table) -> None:
+    """Have PostgreSQL create `table` partitioned by `came_us`, with its default partition."""
+    table.kwargs["postgresql_partition_by"] = "RANGE (came_us)"
+    table.primary_key.ddl_if(dialect="sqlite")  # the key of a partitioned table must contain `came_us`
+    for statement in (
+        "ALTER TABLE %(table)s ADD PRIMARY KEY (n, came_us)",
+        "CREATE TABLE %(table)s_default PARTITION OF %(table)s DEFAULT",
+    ):
+        make = DDL(statement)  # type: ignore[no-untyped-call]
+        event.listen(table, "after_create", make.execute_if(dialect="postgresql"))
 
 
 def maintain(connection: Connection, now_us: int, cutoff_us: int) -> list[str]:
@@ -57,8 +47,6 @@ def maintain(connection: Connection, now_us: int, cutoff_us: int) -> list[str]:
         connection.exec_driver_sql(f"SET lock_timeout = {LOCK_MS}")
         for table in TABLES:
             present = set(connection.execute(text(_DAYS), {"table": table}).scalars())
-            if not present:
-                continue
             today = now_us // US_PER_DAY
             wanted = {_name(table, day): day for day in range(today + 1, today + 1 + AHEAD_DAYS)}
             statements = [

@@ -73,7 +73,7 @@ class Recovery:
             missing = {each.call: each for each in self._block if each.call not in written}
             self._block = []
             if missing:
-                return [(rows(each, self._files[0].wall_us), call) for call, each in missing.items()]
+                return [(rows(each), call) for call, each in missing.items()]
         if not self._files:
             self._files, unreadable = claim(self._log.unwritten, self._ignored)
             for path, why in unreadable.items():
@@ -89,7 +89,7 @@ class Recovery:
                 self._files.pop(0).close()
                 continue
             if self._block:
-                self._ask(file.wall_us, waiting)
+                self._ask(waiting)
                 return []
             self._say(f"log {self._log.where}: records written from {file.path}: {file.records:,}.")
             try:
@@ -105,13 +105,13 @@ class Recovery:
             self._say(f"log {self._log.where}: what is not written is kept in {each.path}; the next start writes it.")
         self._files.clear()
 
-    def _ask(self, wall_us: int, waiting: Set[str]) -> None:
+    def _ask(self, waiting: Set[str]) -> None:
         """Ask the log which records of the block it contains."""
         block, self._waiting, self._contained = self._block, waiting, None
 
         def ask() -> None:
             with contextlib.suppress(CallerFault):
-                self._contained = self._log.contained(block, wall_us)
+                self._contained = self._log.contained(block)
 
         self._asking = threading.Thread(target=ask, name="splitsecond-log-recovery", daemon=True)
         with contextlib.suppress(RuntimeError):  # the machine has no more threads: as if the database were away

@@ -55,11 +55,9 @@ class Rows(NamedTuple):
     attempts: list[tuple[Any, ...]]
 
 
-def rows(record: CallRecord, wall_us: int) -> Rows:
-    """Return the rows of `record`. `wall_us`: the difference of wall-clock and monotonic microseconds, for a record
-    without its own."""
-    start = record.start_ns
-    came_us = start // 1000 + (record.wall_us or wall_us)
+def rows(record: CallRecord) -> Rows:
+    """Return the rows of `record`."""
+    start, came_us = record.start_ns, record.came_us
     route, client = _line(record.route), _line(record.client)
     answer = _NO_TOKENS
     attempts = []
@@ -102,7 +100,7 @@ def _attempt(
     o: Observation, key: tuple[Any, ...], start: int, tokens: tuple[Any, ...], route: str, same: tuple[int, int]
 ) -> tuple[Any, ...]:
     fault = o.fault
-    first_token, target, tier = o.first_token_ns, _line(o.target), _line(o.tier) if o.tier else None
+    first_token, target, tier = o.first_token_ns, _line(o.target), _line(o.tier)
     fault_type, kind, *_ = fault_texts = _NO_FAULT if fault is None else _fault(fault)
     times = (
         None if o.sent_ns is None else o.sent_ns - start,
@@ -113,7 +111,7 @@ def _attempt(
         o.end_ns - start,
         None if first_token is None else o.first_event_tokens,
     )
-    label = label_hash(target, key[3], route, tier or "", kind)
+    label = label_hash(target, key[3], route, tier, kind)
     try:
         packed = attempt_numbers(
             PACKED.pack, key[0], label, same[0], same[1], o.outcome, o.role, o.streamed, fault_type, o.status,
@@ -184,9 +182,7 @@ def observation(row: Sequence[Any]) -> Observation:
     if fault_type:
         fault = FaultRecord(type=fault_type, kind=kind, phase=phase, message=message, status=status)
     counted = [] if first is None else [first]
-    fields = dict(zip(_SAME_NAMES, same, strict=True))
-    fields["tier"] = fields["tier"] or ""
-    return Observation(fault=fault, tokens_so_far=counted, **fields)
+    return Observation(fault=fault, tokens_so_far=counted, **dict(zip(_SAME_NAMES, same, strict=True)))
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:

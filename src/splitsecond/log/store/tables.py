@@ -9,8 +9,6 @@ The texts of the columns are the source of docs/reference/log.md. A column of `a
 meaning of a field of `Observation`, except that times (`sent_ns` to `end_ns`) count from the arrival of the call.
 """
 
-from collections.abc import Mapping
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -23,7 +21,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    func,
     inspect,
     select,
 )
@@ -31,12 +28,8 @@ from sqlalchemy import (
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import partitions
 
-VERSION = 7
+VERSION = 1
 """The newest revision in `log/store/migrations`."""
-LEGACY_VERSION = "version"
-"""The column that contains the version, a number, in logs from before they were migrated by Alembic."""
-MAX_INDEXED = 20_000_000
-"""Rows of the longest log that gets another index when it is opened: other processes wait for it."""
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for a column of exactly this type
 
@@ -140,12 +133,12 @@ ATTEMPTS = Table(
         server_total_ns="Time from the arrival of the request to the end of the answer.",
         unstreamed_tokens="",
     ),
-    Column("tier", Text, doc="The speed tier that served the request, in the provider's word; null if unknown."),
+    *_text(tier="The speed tier that served the request, in the provider's word; empty if unknown."),
     Column(
         "packed",
         LargeBinary,
         doc="The numbers of this row that `speed` and `cost` read, in the layout of "
-        "`splitsecond/core/timing/packed_attempt.py`; null in rows of older versions, and where a number is too large.",
+        "`splitsecond/core/timing/packed_attempt.py`; null where a number is too large.",
     ),
     # In SQLite it contains `packed`, so `speed` reads it alone: in the table, 41 columns come before that one.
     Index("attempts_by_time", "came_us", "packed").ddl_if(dialect="sqlite"),
@@ -154,20 +147,16 @@ ATTEMPTS = Table(
     Index("attempts_by_client", "client", "came_us"),
 )
 
+partitions.partition(CALLS)
+partitions.partition(ATTEMPTS)
+
 STAMP = Table("splitsecond_log", METADATA, Column("version_num", String(32), primary_key=True))
 """Alembic's table, which contains the version."""
 
 
 def are_current(connection: Connection) -> bool:
-    """Return whether the tables in PostgreSQL have this version. Needs no lock."""
-    if connection.execute(select(func.to_regclass(STAMP.name))).scalar() is None:
-        return False
-    return _stamp(connection) == {STAMP.c.version_num.name: str(VERSION)}
-
-
-def are_older(connection: Connection) -> bool:
-    """Return whether the tables in SQLite have an older version. Needs no lock."""
-    return inspect(connection).has_table(STAMP.name) and (_version(_stamp(connection)) or VERSION) < VERSION
+    """Return whether the tables have this version. Needs no lock."""
+    return inspect(connection).has_table(STAMP.name) and _version(connection) == str(VERSION)
 
 
 def prepare(connection: Connection, where: str, *, shared: bool) -> None:
@@ -185,32 +174,24 @@ def prepare(connection: Connection, where: str, *, shared: bool) -> None:
                 hint="Give the log a database of its own.",
             )
         METADATA.create_all(connection)
-        if connection.dialect.name == "postgresql":
-            partitions.divide(connection)
         connection.execute(STAMP.insert().values(version_num=str(VERSION)))
         return
-    stamp = _stamp(connection)
-    found = _version(stamp)
-    if found is None or found > VERSION:
+    version = _version(connection)
+    if version == str(VERSION):
+        return
+    if version is None or not version.isdecimal() or int(version) > VERSION:
         raise CallerFault(
-            f"the log {where} was written by a newer version: its tables are version {found}, this one knows {VERSION}",
+            f"the log {where} was written by a newer version: its tables are version {version}, "
+            f"this one knows {VERSION}",
             kind="newer_log",
             hint="Update splitsecond, or name another log.",
         )
-    legacy = LEGACY_VERSION in stamp
-    if legacy or found < VERSION:
-        # Alembic takes a tenth of a second to import, and only an older log needs it.
-        from splitsecond.log.store import migrations
+    # Alembic takes a tenth of a second to import, and only an older log needs it.
+    from splitsecond.log.store import migrations
 
-        migrations.upgrade(connection, found if legacy else 0)
+    migrations.upgrade(connection)
 
 
-def _stamp(connection: Connection) -> dict[str, object]:
-    """Return the row of the table that contains the version, or an empty dictionary."""
-    row = connection.exec_driver_sql(f"SELECT * FROM {STAMP.name}").mappings().first()
-    return dict(row or {})
-
-
-def _version(stamp: Mapping[str, object]) -> int | None:
-    text = str(stamp.get(STAMP.c.version_num.name, stamp.get(LEGACY_VERSION)))
-    return int(text) if text.isdecimal() else None
+def _version(connection: Connection) -> str | None:
+    """Return the version of the tables; None if `STAMP` is empty."""
+    return connection.execute(select(STAMP.c.version_num)).scalar()

@@ -5,10 +5,9 @@ the log process does not take, and the records of a worker that died before it i
 records when the database answers, and removes the file. A record can be in two files, or in the log as well, so the
 reader asks the log first (`Log.contained`).
 
-The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with `MAGIC`
-and the difference of wall clock and monotonic clock, because monotonic times mean nothing after a reboot. Then come
-frames as on the socket of the log process: a length, and a `CallRecord` in MessagePack. A process holds a lock (flock)
-on a file while it writes or reads it. A file that was cut off is read up to its last whole record.
+The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with
+`MAGIC`. Then come frames as on the socket of the log process: a length, and a `CallRecord` in MessagePack. A process
+holds a lock (flock) on a file while it writes or reads it. A file that was cut off is read up to its last whole record.
 """
 
 import contextlib
@@ -34,8 +33,6 @@ LENGTH = struct.Struct(">I")
 MAX_BYTES = 256 << 20
 """Limit on all files of a log together. Beyond it, records wait in memory as long as there is room."""
 LONGEST_RECORD = 64 << 20
-_OFFSET = struct.Struct(">q")
-_HEADER_BYTES = len(MAGIC) + _OFFSET.size
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
 
@@ -65,7 +62,7 @@ class UnwrittenFile:
         if self._descriptor is None:
             self._descriptor = self._opened()
         if not self.records:
-            data = MAGIC + _OFFSET.pack(clock.wall_offset_us()) + data
+            data = MAGIC + data
         left = memoryview(data)
         try:
             while left:
@@ -160,10 +157,8 @@ class FoundFile:
         self.expected = expected
         self.records = 0
         self._file = file
-        header = file.read(_HEADER_BYTES)
-        if len(header) < _HEADER_BYTES or not header.startswith(MAGIC):
+        if file.read(len(MAGIC)) != MAGIC:
             raise ValueError("it does not begin like a file of records")
-        (self.wall_us,) = _OFFSET.unpack_from(header, len(MAGIC))
 
     def read(self, most: int) -> list[CallRecord]:
         """Return the next records, at most `most`; none at the end.

@@ -181,18 +181,17 @@ class LogWriter:
             waiting = list(self._pending)
             for i in range(0, len(waiting), _AT_ONCE[0]):
                 self._insert(cursor, waiting[i : i + _AT_ONCE[0]])
-            wall_us = clock.wall_offset_us()
             while self._queue and not alone and len(self._pending) < len(waiting) + BATCH:
-                self._insert(cursor, self._next_rows(wall_us))
+                self._insert(cursor, self._next_rows())
             cursor.execute("COMMIT")
         self.written += len(self._pending)
         self._pending.clear()
 
-    def _next_rows(self, wall_us: int) -> list[Rows]:
+    def _next_rows(self) -> list[Rows]:
         """Move a few more records from the queue to the pending rows."""
         self.yield_processor()
         taken = [self._queue.popleft() for _ in range(min(_AT_ONCE[0], len(self._queue)))]
-        made = [rows(each, wall_us) if isinstance(each, CallRecord) else each for each in taken]
+        made = [rows(each) if isinstance(each, CallRecord) else each for each in taken]
         self._pending.extend(made)
         return made
 
@@ -292,9 +291,8 @@ class LogWriter:
 
     def _hold_back(self) -> None:
         """Convert the queue to rows, which are smaller. Beyond the limit the oldest are dropped."""
-        wall_us = clock.wall_offset_us()
         while self._queue:
-            self._next_rows(wall_us)
+            self._next_rows()
         lost = 0
         while len(self._pending) > PENDING:
             self._pending.popleft()

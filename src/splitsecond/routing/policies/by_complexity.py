@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from splitsecond.core.errors import CallerFault, Fault
 from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import NOT_TRANSLATABLE
 from splitsecond.routing.machinery.prompt import (
@@ -19,7 +20,7 @@ from splitsecond.routing.machinery.prompt import (
     wanted_form,
 )
 from splitsecond.routing.machinery.settings import short_text
-from splitsecond.routing.targets.prompt_size import most_output_tokens, raw_bytes
+from splitsecond.routing.targets.prompt_size import raw_bytes
 
 LEVELS = ("simple", "medium", "complex")
 MEDIUM_POINTS, COMPLEX_POINTS = 2, 4
@@ -109,7 +110,7 @@ def _signs(call: Call) -> list[tuple[str, int]]:
         signs.append(("a form of the answer", 1))
     if effort := _EFFORT.get(wanted_effort(call)):
         signs.append(("reasoning effort", effort))
-    if (most := most_output_tokens(call)) is not None:
+    if (most := output_limit(call.body)) is not None:
         if most > LONG_ANSWER:
             signs.append(("a long answer", 1))
         elif most <= SHORT_ANSWER:

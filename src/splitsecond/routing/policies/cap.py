@@ -10,11 +10,12 @@ from msgspec import Raw
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply, Service
+from splitsecond.core.validation import plain_value
 from splitsecond.core.wire.client_format import client_format
+from splitsecond.core.wire.output_limit import LIMITS
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.prompt import examined
 from splitsecond.routing.machinery.settings import Count
-from splitsecond.routing.targets.prompt_size import PASSED_LIMITS, decoded_fields
 
 
 class Cap(PolicyService):
@@ -43,13 +44,13 @@ class Cap(PolicyService):
                     fields[name] = self._most
         if not found:
             fields[names[-1]] = self._most
-        for first, *rest in PASSED_LIMITS:
-            if first not in fields:
+        for field, name in LIMITS.items():
+            if field not in fields or field in names:
                 continue
-            if not rest:
-                fields[first] = self._lower(first, fields[first])
-            elif (name := rest[0]) in (inside := decoded_fields(fields[first])):
-                fields[first] = {**inside, name: self._lower(name, inside[name])}
+            if not name:
+                fields[field] = self._lower(field, fields[field])
+            elif isinstance(inside := plain_value(fields[field]), dict) and name in inside:
+                fields[field] = {**inside, name: self._lower(name, inside[name])}
         return fields
 
     def _lower(self, name: str, value: Any) -> Any:

@@ -12,6 +12,7 @@ import msgspec
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.machinery.budget import ExtraRequestBudget
 from splitsecond.routing.machinery.choosing.branch import usual_output_tokens
 from splitsecond.routing.machinery.choosing.ttl_cache import TtlCache, about
@@ -23,7 +24,7 @@ from splitsecond.routing.machinery.replies.judge import approves, judge_input_to
 from splitsecond.routing.machinery.replies.shared_reply import SharedReply
 from splitsecond.routing.machinery.settings import Duration, Setting
 from splitsecond.routing.policies.race import Race
-from splitsecond.routing.targets.prompt_size import input_tokens, most_output_tokens, output_tokens
+from splitsecond.routing.targets.prompt_size import input_tokens, output_tokens
 
 MEASURED = 0.02
 """While the large model is asked alone, the share of calls that still goes to the small one."""
@@ -163,7 +164,7 @@ class Cascade(PolicyService):
         Both are 0 if a price is not known, so that neither is more expensive.
         """
         tokens_in = about(input_tokens(call))
-        key = call.stream, tokens_in, most_output_tokens(call)
+        key = call.stream, tokens_in, output_limit(call.body)
         found = self._costs.get(key, now_ns)
         if found is None:
             found = self._priced(call, tokens_in)

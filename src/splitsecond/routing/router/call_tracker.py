@@ -20,12 +20,13 @@ from splitsecond.core.internal_errors import contained, report_internal_error
 from splitsecond.core.money.closed_early import BillingRule, CostRange, complete_tokens, cost_range
 from splitsecond.core.observation import Observation, Outcome
 from splitsecond.core.service import Call
+from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.machinery.call_observation import call_observations
 from splitsecond.routing.machinery.fault_handling import NOT_TRANSLATABLE, ejected
 from splitsecond.routing.router.prompt_tokens import prompt_size
 from splitsecond.routing.router.redaction import redact
-from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS, most_output_tokens
+from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 MAX_WAITING = 4096
 """Ended calls that wait for an observation. Beyond that the oldest is recorded without it."""
@@ -204,7 +205,7 @@ def call_cost(
                 cost,
                 stops_billing(attempt.target),
                 whole_tokens=whole_tokens,
-                most_tokens=most_output_tokens(call) or whole_tokens,
+                most_tokens=output_limit(call.body) or whole_tokens,
             )
             if own is None:
                 return None
@@ -247,7 +248,7 @@ def call_record(open_call: OpenCall) -> CallRecord:
     )
     msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())  # it is new, and nobody has seen it
     if len(open_call.attempts) > 1:
-        record = msgspec.structs.replace(record, output_limit=most_output_tokens(call))
+        record = msgspec.structs.replace(record, output_limit=output_limit(call.body))
     return record
 
 

@@ -8,7 +8,8 @@ a few requests. What a request costs depends on more than its size, so a client'
 
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import WHOLE_OPERATIONS, Call
-from splitsecond.routing.targets.prompt_size import input_tokens, most_output_tokens
+from splitsecond.core.wire.output_limit import output_limit
+from splitsecond.routing.targets.prompt_size import input_tokens
 
 KEY_RETRY_NS = 300 * NS_PER_S
 """How often a key that has worked before, or an account without credit, is tried again."""
@@ -43,5 +44,5 @@ def billed_size(call: Call) -> int:
     """Return what `call` may cost at most, in input tokens."""
     if call.operation in WHOLE_OPERATIONS:
         return input_tokens(call)
-    most = most_output_tokens(call)
+    most = output_limit(call.body)
     return input_tokens(call) + OUTPUT_WEIGHT * (UNLIMITED_OUTPUT if most is None else most)

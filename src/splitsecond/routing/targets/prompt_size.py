@@ -13,29 +13,16 @@ import msgspec
 from msgspec import Raw
 
 from splitsecond.core.service import WHOLE_OPERATIONS, Call
-from splitsecond.core.validation import plain_value
-from splitsecond.core.wire.client_format import client_format
+from splitsecond.core.wire.output_limit import output_limit
 
 BYTES_PER_TOKEN = 4
 """About right for English prose in JSON. In other languages and code a token has fewer characters, but more bytes."""
 PICTURE_TOKENS = 1000
 """Tokens of an inline picture of any size: between what large providers count for a small and for a large one."""
-
-MAX_TOKENS = 10**9
-"""Larger numbers of tokens or answers in a request are read as this one, so that every product of them fits in the
-counters and in the log."""
 USUAL_OUTPUT_TOKENS = 256
 """The assumed length of an answer while no answer has been observed."""
 
 _PROMPT = frozenset({"messages", "prompt", "input", "system", "instructions", "tools", "query", "documents"})
-PASSED_LIMITS = (
-    ("maxOutputTokens",),
-    ("num_predict",),
-    ("generationConfig", "maxOutputTokens"),
-    ("generation_config", "max_output_tokens"),
-    ("options", "num_predict"),
-)
-"""Paths of limits on output tokens in the words of single API formats; they pass through to the targets."""
 _MAY_HOLD_PICTURES = 16_384
 _MIN_PICTURE = 2048
 """Bytes. A shorter run of base64 counts as text; in real text, spaces or escapes end every run much earlier."""
@@ -79,38 +66,6 @@ def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:
             yield done - begin
 
 
-def most_output_tokens(call: Call) -> int | None:
-    """Return the client's limit on output tokens, by the fields of its API format, else by those that pass through.
-
-    None if there is none, or it is not a positive whole number.
-    """
-    body = call.body
-    for name in client_format(call).limit_fields:
-        if name in body and (found := _limit(body[name])) is not None:
-            return found
-    for first, *rest in PASSED_LIMITS:
-        if first in body:
-            value = decoded_fields(body[first]).get(rest[0]) if rest else body[first]
-            if (found := _limit(value)) is not None:
-                return found
-    return None
-
-
-def _limit(value: Any) -> int | None:
-    if isinstance(value, Raw):
-        text = bytes(value)
-        if not text.isdigit():
-            return None
-        value = int(text) if len(text) < 10 else MAX_TOKENS
-    return min(value, MAX_TOKENS) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def decoded_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a JSON object in a body; none for anything else."""
-    fields = plain_value(value)
-    return fields if isinstance(fields, dict) else {}
-
-
 def output_tokens(call: Call, usual: Sequence[float]) -> int:
     """Return the expected length of the answer in tokens: the mean of the `usual` lengths at the targets in question,
     at most the client's limit. 0 for embeddings.
@@ -118,7 +73,7 @@ def output_tokens(call: Call, usual: Sequence[float]) -> int:
     if call.operation in WHOLE_OPERATIONS:
         return 0
     mean = round(sum(usual) / len(usual)) if usual else USUAL_OUTPUT_TOKENS
-    most = most_output_tokens(call)
+    most = output_limit(call.body)
     return max(mean if most is None else min(mean, most), 1)
 
 

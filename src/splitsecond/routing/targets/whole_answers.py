@@ -15,9 +15,9 @@ from random import Random
 
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Call
+from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.targets import samples
 from splitsecond.routing.targets.estimate import SpeedEstimate
-from splitsecond.routing.targets.prompt_size import most_output_tokens
 
 SAMPLED = 0.05
 """The share of calls that are streamed although they could be requested whole."""
@@ -50,7 +50,7 @@ class WholeAnswers:
 
         `estimate`: the speed of streamed answers.
         """
-        most = most_output_tokens(call)
+        most = output_limit(call.body)
         if most is None:
             return None
         if now_ns - self._refreshed_ns >= REFRESH_NS:
