@@ -7,7 +7,9 @@
 import asyncio
 import gc
 import os
+import re
 import sys
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,12 +38,30 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 STARTS_PROCESSES = ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 HERE = Path(__file__).parent
+ONLY_SYSTEM = re.compile(r"^pytestmark = pytest\.mark\.system$", re.MULTILINE)
+MAX_ID = 80
 _guarded: list[pytest.Item] = []
+_refused: list[str] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switch that rewrites golden files."""
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files of `system` tests for the fast ones: clients of providers take seconds to import."""
+    if config.option.markexpr != "not system" or not collection_path.match("test_*.py"):
+        return None
+    return bool(ONLY_SYSTEM.search(collection_path.read_text("utf-8"))) or None
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None:
+    """Shorten the ids of long texts: pytest-xdist sends the ids of all tests, and some of the texts are megabytes."""
+    if not isinstance(val, str | bytes) or len(val) <= MAX_ID:
+        return None
+    data = val if isinstance(val, bytes) else val.encode(errors="replace")
+    return f"{val[:MAX_ID]!a}-{len(val)}-{zlib.crc32(data):x}"
 
 
 @pytest.fixture(scope="session")
@@ -108,15 +128,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     run, a search or a wheel. Tests of the whole product, outside the folders of the rooms, take longest. They begin
     first: otherwise the last one of them runs alone, while the other worker processes have nothing left to do.
     """
+    places: dict[tuple[str, int], dict[str, int]] = {}
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        if sampled and sum(getattr(item, "callspec").indices.values()) % sampled.args[0]:  # noqa: B009 - not in its types
+        if sampled and _place(item, places) % sampled.args[0]:
             item.add_marker("system")
         if "system" in getattr(item, "fixturenames", ()):
             item.add_marker("system")
         if item.get_closest_marker("system") and not item.get_closest_marker("xdist_group") and _shares(item):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
     items.sort(key=lambda item: item.path.parent != HERE)
+
+
+def _place(item: pytest.Item, places: dict[tuple[str, int], dict[str, int]]) -> int:
+    """Return the sum of the places of a case's values in their parameters. `places`: of the values before, by test and
+    parameter. The indices that pytest has are those of the case."""
+    test = item.nodeid.partition("[")[0]
+    total = 0
+    for parameter, value in enumerate(getattr(item, "callspec")._idlist):  # noqa: B009 - pytest has no public name
+        known = places.setdefault((test, parameter), {})
+        total += known.setdefault(value, len(known))
+    return total
 
 
 def _shares(item: pytest.Item) -> bool:
@@ -146,6 +178,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             return (yield)
         finally:
             _guarded.clear()
+            _refused.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Fail a fast test that caught or lost what the guard raised, as a task that nobody awaits does."""
+    result = yield
+    if _refused:
+        pytest.fail(_refused[0])
+    return result
+
+
+@pytest.fixture
+def refusals() -> list[str]:
+    """What the guard has refused in this test. Clear it after an expected refusal."""
+    return _refused
 
 
 async def _start_process(*command: object, **options: object) -> NoReturn:
@@ -153,7 +201,8 @@ async def _start_process(*command: object, **options: object) -> NoReturn:
 
 
 def _refuse(what: str) -> NoReturn:
-    pytest.fail(f"A fast test {what}. Give it the marker or the fixture `system`.")
+    _refused.append(f"A fast test {what}. Give it the marker or the fixture `system`.")
+    pytest.fail(_refused[-1])
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.cases import each_case
 from tests.pages import ELSEWHERE, NOT_RUN, ROOT, RUN, SHELL, Block, blocks, pages, untested
 from tests.test_documents import DOCUMENTS
 
@@ -11,7 +11,7 @@ ALL = [block for page in pages() for block in blocks(page)]
 KINDS = {*RUN, "yaml", "toml", "json"}
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@each_case("page", pages(), ids=lambda page: page.name)
 def test_every_block_is_found(page: Path) -> None:
     """A fence that is indented, of another form, or without a language would escape."""
     fences = re.findall(r"(?m)^[ >]*(?:`{3,}|~{3,}).*$", page.read_text("utf-8"))
@@ -36,7 +36,7 @@ def test_each_other_test_reads_the_page() -> None:
         assert f"{page.rpartition('/')[2]}.md" in (ROOT / test).read_text("utf-8"), test
 
 
-def test_what_is_left_out_exists_and_its_commands_are_parsed() -> None:
+def test_left_out_parts_exist_and_their_commands_parse() -> None:
     used = {(block.page, entry) for block in ALL for entry in block.left_out.values()}
     assert used == {(page, entry) for page, entries in NOT_RUN.items() for entry in entries}
     targets = re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"))

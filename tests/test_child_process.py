@@ -12,7 +12,7 @@ DEAF = "import sys, time\nprint('', flush=True)\nprint('half', end='', flush=Tru
 
 
 @pytest.mark.system
-def test_it_answers_in_lines_and_ends_when_its_input_closes() -> None:
+def test_child_answers_in_lines_and_ends_when_its_input_closes() -> None:
     async def conversation() -> int:
         child = await ChildProcess.start(sys.executable, "-c", ECHO)
         await child.write(b"one\n\n")
@@ -23,7 +23,7 @@ def test_it_answers_in_lines_and_ends_when_its_input_closes() -> None:
 
 
 @pytest.mark.system
-def test_a_process_that_does_not_end_is_killed_and_half_a_line_is_no_answer() -> None:
+def test_child_that_does_not_end_is_killed() -> None:
     async def conversation() -> str:
         child = await ChildProcess.start(sys.executable, "-c", DEAF)
         assert await child.read_line() == b""
@@ -36,7 +36,9 @@ def test_a_process_that_does_not_end_is_killed_and_half_a_line_is_no_answer() ->
 
 
 @pytest.mark.parametrize(("words", "is_passing"), [("can't start new thread", True), ("something else", False)])
-def test_no_thread_to_wait_for_a_process_passes(words: str, is_passing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_missing_thread_is_a_transient_start_error(
+    words: str, is_passing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def start(*command: str, **options: object) -> None:
         raise RuntimeError(words)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.cases import each_case
 
 from splitsecond.cli.app import app
 
@@ -29,13 +30,13 @@ ROOMS = [path.parent for path in SOURCE.glob("*/*/__init__.py")]
 FOLDERS = {path.name for path in (*PACKAGES, *ROOMS)} | {"benchmarks", "tests", "docs"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each_case("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_to_files(document: Path) -> None:
     links = LINK.findall(document.read_text("utf-8"))
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each_case("document", DOCUMENTS, ids=lambda path: path.name)
 def test_modules_that_are_named_exist(document: Path) -> None:
     named = [name for name in MODULE.findall(document.read_text("utf-8")) if name.split("/")[0] in FOLDERS]
     assert [name for name in named if not _exists(name)] == []
@@ -62,7 +63,7 @@ def _exists(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each_case("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_that_are_shown_can_be_read(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     root: Any = typer.main.get_command(app)

@@ -23,7 +23,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_answers, "MAX_BYTES", HeldAnswer._total + 3 * LARGE_BYTES)
 
 
-def test_an_answer_beyond_the_bound_holds_nothing() -> None:
+def test_answer_above_the_memory_bound_holds_nothing() -> None:
     first, second = HeldAnswer(), HeldAnswer()
     before = HeldAnswer._total
     first.hold(2 * LARGE_BYTES)
@@ -47,9 +47,7 @@ def test_bytes_that_are_taken_are_released() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_whole_answer_for_which_there_is_no_memory_is_status_503(
-    shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unstreamed_response_without_memory_is_status_503(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = 2 if shared else 1  # each has twice `LARGE_BYTES`
     monkeypatch.setattr(held_answers, "MAX_BYTES", HeldAnswer._total + (2 * answers + 1) * LARGE_BYTES)
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.processes import Process
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parents[1]
 WITHIN_S = 600
 EXAMPLES = """

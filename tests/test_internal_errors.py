@@ -55,7 +55,7 @@ def test_same_line_is_reported_once_and_counted_always(
     assert error_counts == {"task": 3}
 
 
-def test_cancelling_is_no_error(error_counts: dict[str, int]) -> None:
+def test_cancellation_is_not_an_error(error_counts: dict[str, int]) -> None:
     with pytest.raises(asyncio.CancelledError), contained("task"):
         raise asyncio.CancelledError
     assert not error_counts
@@ -87,7 +87,7 @@ def test_callbacks_and_forgotten_tasks_are_reported(error_counts: dict[str, int]
     assert len(reports) == 3
 
 
-def test_line_that_cannot_be_written_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_line_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(io.StringIO):
         def write(self, text: str) -> int:
             raise OSError(28, "No space left on device")

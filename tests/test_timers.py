@@ -5,10 +5,10 @@ import gc
 import sys
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import field
+from tests.cases import each_case
 
 from splitsecond.core import clock
 from splitsecond.core.timers import TimerEntry, TimerWheel
@@ -26,7 +26,7 @@ class Entry(TimerEntry, eq=False):
         self.fired.append(clock.now_ns())
 
 
-@pytest.mark.parametrize("after_ms", [0, 1, 100, 268, 269, 500, 1000, 60_000, 3_600_000])
+@each_case("after_ms", [0, 1, 100, 268, 269, 500, 1000, 60_000, 3_600_000])
 def test_an_entry_fires_once_at_its_time(after_ms: int) -> None:
     async def main() -> None:
         entry, now_ns = Entry(), clock.now_ns()
@@ -37,8 +37,8 @@ def test_an_entry_fires_once_at_its_time(after_ms: int) -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize("after_ms", [1, 300, 60_000])
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+@each_case("after_ms", [1, 300, 60_000])
+@each_case("share", [0.0, 0.5, 0.999])
 def test_a_cancelled_entry_does_not_fire_and_can_be_set_again(after_ms: int, share: float) -> None:
     async def main() -> None:
         entry, wheel = Entry(), TimerWheel(asyncio.get_running_loop())
@@ -57,7 +57,7 @@ def test_a_cancelled_entry_does_not_fire_and_can_be_set_again(after_ms: int, sha
     run_virtual(main())
 
 
-def test_many_entries_share_a_timer_and_each_fires_at_its_own_time() -> None:
+def test_entries_that_share_a_timer_fire_at_their_own_times() -> None:
     async def main() -> None:
         wheel, now_ns = TimerWheel(asyncio.get_running_loop()), clock.now_ns()
         entries = [Entry() for _ in range(100)]
@@ -72,7 +72,7 @@ def test_many_entries_share_a_timer_and_each_fires_at_its_own_time() -> None:
     run_virtual(main())
 
 
-def test_entries_fire_in_order_whatever_the_order_in_which_they_were_set() -> None:
+def test_entries_fire_in_order_of_time() -> None:
     async def main() -> None:
         wheel, now_ns = TimerWheel(asyncio.get_running_loop()), clock.now_ns()
         entries = {after_ms: Entry() for after_ms in range(0, 60_000, 150)}

@@ -44,7 +44,7 @@ def test_headers_are_read_as_opentelemetry_reads_them(header: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["", PARENT]))
-def test_what_is_sent_is_valid(call: str, header: str) -> None:
+def test_sent_traceparent_is_valid(call: str, header: str) -> None:
     sent = attempt_traceparent(call, f"{call}.1", header)
     theirs = get_current_span(TraceContextTextMapPropagator().extract({"traceparent": sent})).get_span_context()
     assert (theirs.trace_id, theirs.span_id) == (trace_context(call, header).trace, span_id(f"{call}.1"))

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.cases import each_case
 
 from splitsecond.cli.app import app
 from splitsecond.routing.configuration.file_schema import schema
@@ -222,7 +223,7 @@ def fail_with(found: list[str]) -> None:
         pytest.fail("\n".join([f"{len(found)} hits:", *found]), pytrace=False)
 
 
-@pytest.mark.parametrize("room", files())
+@each_case("room", files())
 def test_no_retired_words(room: str) -> None:
     fail_with(hits(room))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from tests.cases import each_case
 from tests.worst_case import (
     KINDS,
     ORDERS,
@@ -99,13 +100,13 @@ def test_memory_out_of_proportion_fails() -> None:
         check_bounded(lambda text: bytes(200 * len(text)), repeated(b"a"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_text_has_about_the_size_asked_for(kind: str) -> None:
+@each_case("kind", KINDS)
+def test_every_kind_of_text_has_about_the_requested_size(kind: str) -> None:
     for size in (1_000, 100_000):
         assert 0.5 * size < len(KINDS[kind](size)) < 1.5 * size + 200
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@each_case("order", ORDERS)
 def test_indexes_are_distinct_in_every_order(order: str) -> None:
     text = numbered(lambda index: b"%d\n" % index, order)(10_000)
     assert len(set(text.split())) == text.count(b"\n") > 100

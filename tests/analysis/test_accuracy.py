@@ -1,6 +1,7 @@
 """The instrument's own error, by hand."""
 
 import pytest
+from tests.cases import each_case
 
 from splitsecond.benchmark.statistics.accuracy import ServerTruth, accuracy
 from splitsecond.core.observation import Observation
@@ -47,7 +48,7 @@ def test_errors_are_differences_of_one_clock() -> None:
     assert result.why_not == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("observation", "streams", "doubt"),
     [
         (seen("a", 100, 110, outcome="failed"), 2, "nothing could be compared"),
@@ -58,22 +59,22 @@ def test_errors_are_differences_of_one_clock() -> None:
         (seen("a", 100, 110), 3, "only 2 of 3 responses were in flight"),
     ],
 )
-def test_what_cannot_be_trusted_says_so(observation: Observation, streams: int, doubt: str) -> None:
+def test_untrusted_accuracy_states_its_reason(observation: Observation, streams: int, doubt: str) -> None:
     result = accuracy(streams, [observation], {"a": sent(100, 110)}, [READING])
     assert not result.trusted
     assert doubt in result.why_not
 
 
-def test_one_failure_among_many_spoils_it() -> None:
+def test_one_failed_request_makes_the_accuracy_untrusted() -> None:
     result = accuracy(2, [seen("a", 100, 110), seen("b", 1, 2)], {"a": sent(100, 110)}, [READING])
     assert "1 of 2 requests failed" in result.why_not
 
 
-def test_nothing_measured_costs_nothing_known() -> None:
+def test_cpu_time_is_unknown_without_observations() -> None:
     assert accuracy(1, [], {}, []).cpu_ms_per_1000_tokens is None
 
 
-def test_the_error_of_ttft_is_that_of_the_send_and_the_receive_side_together() -> None:
+def test_ttft_error_is_the_send_error_plus_the_receive_error() -> None:
     truth = {"a": sent(100, 110, received_ms=1.5), "b": sent(200, 210, received_ms=1)}
     result = accuracy(2, [seen("a", 100.1, 110), seen("b", 200.2, 210)], truth, [READING])
     assert (result.ttft_error_ms.min, result.ttft_error_ms.max) == pytest.approx((0.2, 0.6))
@@ -81,13 +82,13 @@ def test_the_error_of_ttft_is_that_of_the_send_and_the_receive_side_together() -
     assert (result.receive_error_ms.min, result.receive_error_ms.max) == pytest.approx((0.1, 0.2))
 
 
-def test_without_receive_times_of_the_server_the_send_side_is_unknown() -> None:
+def test_send_error_is_unknown_without_server_receive_times() -> None:
     result = accuracy(2, [seen("a", 100.1, 110)], {"a": sent(100, 110)}, [READING])
     assert result.send_error_ms.n == 0
     assert result.ttft_error_ms.max == pytest.approx(0.1)
 
 
-def test_a_server_that_was_interrupted_while_it_wrote_is_not_our_error() -> None:
+def test_interrupted_server_write_is_not_a_client_error() -> None:
     # It wrote the first token somewhere between 100 and 108 ms.
     truth = {name: ServerTruth(name, 0, [100 * MS, 110 * MS], 108 * MS) for name in "abc"}
     result = accuracy(2, [seen("a", 107, 110), seen("b", 108.5, 110), seen("c", 99.5, 110)], truth, [READING])
@@ -95,7 +96,7 @@ def test_a_server_that_was_interrupted_while_it_wrote_is_not_our_error() -> None
     assert result.receive_error_ms.max == pytest.approx(0.5)
 
 
-def test_a_write_of_usual_length_excuses_nothing() -> None:
+def test_write_of_usual_length_excuses_no_receive_error() -> None:
     truth = {"a": ServerTruth("a", 0, [100 * MS, 110 * MS], 100 * MS + 50_000)}
     result = accuracy(2, [seen("a", 100.04, 110)], truth, [READING])
     assert result.interrupted == 0

@@ -46,7 +46,7 @@ def test_the_volume_does_not_depend_on_the_machines_speed() -> None:
     assert break_even(2.69, 4.0, 500) == pytest.approx((tokens, 2 * utilisation))
 
 
-def test_the_breakeven_of_500_million_that_is_published_for_an_h100() -> None:
+def test_break_even_of_an_h100_is_the_published_500_million() -> None:
     """Document: "Breakeven around 500M+ tokens monthly": so it is where the API costs $3.93 a million tokens."""
     tokens, utilisation = break_even(2.69, 3.93, 190)
     assert tokens == pytest.approx(500e6, rel=0.001)
@@ -84,7 +84,7 @@ def test_beyond_its_capacity_a_second_machine_is_paid() -> None:
     assert monthly_usd(found, 1e6)[1] == pytest.approx(4.0)
 
 
-def test_without_both_kinds_there_is_none() -> None:
+def test_break_even_needs_a_machine_and_an_api() -> None:
     assert break_evens([API]) == break_evens([measured("own/m", H100, output_per_s=1)]) == []
 
 
@@ -102,7 +102,7 @@ def test_machines_of_the_catalogue_can_be_read() -> None:
     assert all(each.source for each in known.values())
 
 
-def test_volumes_in_words() -> None:
+def test_token_volumes_are_written_with_units() -> None:
     assert [tokens_words(n) for n in (5e5, 999.6e6, 4.8e8, 1.2e12)] == [
         "500,000",
         "1 billion",

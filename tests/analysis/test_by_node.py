@@ -41,7 +41,7 @@ def test_each_node_has_its_requests_and_its_own_instrument() -> None:
     assert [part.invalid for part in found.nodes] == [[], []]
 
 
-def test_percentiles_are_those_of_all_requests_together() -> None:
+def test_row_percentiles_cover_the_requests_of_all_nodes() -> None:
     found = row(sent_by("a", 30) + sent_by("b", 10, ttft_ms=200), read_at("a"), read_at("b"))
     assert found.ttft_ms.p50 == 100
     assert found.ttft_ms.n == 40
@@ -62,13 +62,13 @@ def test_a_lost_node_is_invalid_and_keeps_its_requests() -> None:
     ]
 
 
-def test_a_node_that_sent_nothing_is_named_too() -> None:
+def test_node_without_requests_is_listed() -> None:
     found = row(sent_by("a"), read_at("a"), read_at("b", lost="gone"))
     assert [(part.node, part.requests, part.ttft_p50_ms) for part in found.nodes] == [("a", 10, 100), ("b", 0, None)]
 
 
 @pytest.mark.parametrize(("error_ms", "trusted"), [(20, True), (21, False)])
-def test_clocks_that_are_hardly_known_spoil_the_throughput(error_ms: float, trusted: bool) -> None:
+def test_large_clock_error_makes_the_throughput_invalid(error_ms: float, trusted: bool) -> None:
     """The steady window has 2 s, and each of its ends is known to `error_ms`."""
     both = [request(1000 + 200 * i, name=f"{node}{i}", node=node) for node in "ab" for i in range(10)]
     found = row(both, read_at("a", error_ms), read_at("b"))

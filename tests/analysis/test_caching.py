@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.analysis.made import MS, S, asked, failure, request
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import CacheSaving, ConditionFindings
@@ -70,7 +71,7 @@ def test_time_and_money_are_saved() -> None:
     assert words.endswith("and $7.85 per 1,000 requests; 90% of the input came from it, in 40 of 40 requests.")
 
 
-def test_longer_answers_are_no_cost_of_the_cache() -> None:
+def test_longer_answers_do_not_raise_the_cost_with_cache_reuse() -> None:
     saving = saving_of(requests("c", 400) + requests("c-reuse", 240, tokens=90, cached_tokens=900))
     assert saving.usd_per_request_reuse == pytest.approx(0.0019)
 
@@ -85,7 +86,7 @@ def test_a_provider_that_caches_nothing_saves_nothing() -> None:
     assert "$" not in saving.verdict
 
 
-def test_a_cache_that_nobody_speaks_of_is_seen_by_its_time() -> None:
+def test_unreported_cache_is_detected_by_its_ttft() -> None:
     saving = saving_of(both(400, 240), prices={})
     assert saving.cached_share is None
     assert (saving.usd_per_request_fresh, saving.usd_per_request_reuse) == (None, None)
@@ -93,7 +94,7 @@ def test_a_cache_that_nobody_speaks_of_is_seen_by_its_time() -> None:
     assert saving.verdict.endswith(": it may cache without reporting it.")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reuse_ms", "counts", "words"),
     [
         (
@@ -124,7 +125,7 @@ def test_a_machine_by_the_hour_is_paid_for_its_time() -> None:
     assert saving.usd_per_request_reuse == pytest.approx(0.34, rel=0.03)
 
 
-def test_what_is_not_there_or_invalid_is_not_judged() -> None:
+def test_saving_is_not_judged_without_valid_responses() -> None:
     only = [*requests("c", 400), failure(9e5, condition="c-reuse")]
     assert saving_of(only).verdict.endswith("are unknown, because one kind of prompts has no response.")
     invalid = saving_of(both(400, 240), invalid=["the client was too late"]).verdict
@@ -133,7 +134,7 @@ def test_what_is_not_there_or_invalid_is_not_judged() -> None:
     )
 
 
-def test_a_way_without_the_other_has_no_saving() -> None:
+def test_saving_needs_rows_with_and_without_cache_reuse() -> None:
     rows = condition_rows(ROWS, both(400, 240), [])
     assert cache_savings(rows[:1], both(400, 240), {}) == cache_savings(rows[1:], both(400, 240), {}) == []
 
@@ -147,7 +148,7 @@ def test_in_an_open_loop_the_wait_counts_from_when_it_was_due() -> None:
     assert (saving.fresh, saving.reuse) == ("c", "c-reuse")
 
 
-def test_the_same_observations_give_the_same_words() -> None:
+def test_same_observations_give_the_same_savings() -> None:
     observations = both(400, 380, cached_tokens=900)
     rows: list[ConditionFindings] = condition_rows(ROWS, observations, [])
     assert cache_savings(rows, observations, {}) == cache_savings(rows, observations, {})

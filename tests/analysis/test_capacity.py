@@ -3,8 +3,8 @@
 from typing import Any
 
 import msgspec
-import pytest
 from tests.analysis.made import closed_loop, failure, in_both_forms, request, row
+from tests.cases import each_case
 from tests.golden import Golden
 
 from splitsecond.benchmark.findings.capacity import batches_of, capacity_of, capacity_statements, judge
@@ -46,7 +46,7 @@ def step(
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("found", "verdict"),
     [
         (step(1, 240, 240), "holds"),
@@ -72,7 +72,7 @@ def step(
         (row(invalid=["nothing was measured."]), "invalid"),
     ],
 )
-def test_what_came_of_a_step(found: ConditionFindings, verdict: str) -> None:
+def test_step_gets_its_verdict(found: ConditionFindings, verdict: str) -> None:
     assert judge(found, batches_of(requests(found), SLO, open_loop=False), 0.95) == verdict
 
 
@@ -139,7 +139,7 @@ def test_the_bottleneck_is_the_limit_that_most_requests_missed(golden: Golden) -
     golden.check(in_both_forms(capacity_statements(found, rows)[1:2]))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("speeds", "knee"),
     [
         ({1: 100, 2: 200, 4: 400}, None),
@@ -150,7 +150,7 @@ def test_the_bottleneck_is_the_limit_that_most_requests_missed(golden: Golden) -
         ({4: 300, 5: 301}, 4),
     ],
 )
-def test_the_knee_is_where_more_load_buys_hardly_more_throughput(speeds: dict[int, float], knee: int | None) -> None:
+def test_knee_is_where_throughput_stops_growing_with_load(speeds: dict[int, float], knee: int | None) -> None:
     found = capacity_of([step(load, 90, 90, speed=speed) for load, speed in speeds.items()], [], SLO, 0.95)
     assert found is not None
     assert found.knee == knee
@@ -164,7 +164,7 @@ def test_a_step_that_the_client_could_not_drive_shows_no_knee() -> None:
     assert not any(sentence.startswith("System tokens/s") for sentence in full(capacity_statements(found, rows)))
 
 
-def test_a_load_that_was_tried_again_is_what_it_was_the_last_time() -> None:
+def test_last_try_of_a_load_decides_its_verdict() -> None:
     again = step(4, 240, 240)
     found = capacity_of([step(4, 240, 240, invalid="disturbed."), again], requests(again), SLO, 0.95)
     assert found is not None
@@ -183,7 +183,7 @@ def test_from_observations_to_sentences_with_what_it_costs(golden: Golden) -> No
     golden.check(in_both_forms(capacity_statements(found, rows)))
 
 
-def test_nothing_that_came_to_a_verdict_is_no_capacity() -> None:
+def test_capacity_is_none_without_steps() -> None:
     assert capacity_of([], [], SLO, 0.95) is None
 
 

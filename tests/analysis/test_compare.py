@@ -68,7 +68,7 @@ def test_runs_have_the_names_that_the_user_gave_them() -> None:
         compare([replace(old, name="runs/monday"), replace(old, name="copy")], [new])
 
 
-def test_the_other_way_round_it_is_better() -> None:
+def test_faster_ttft_is_judged_better() -> None:
     comparison = compare([run("old", scattered(120, 2))], [run("new", scattered(100, 1))])
     change, real, better = changed(comparison, "ttft_ms", "p50")
     assert change == pytest.approx(-0.167, abs=0.04)
@@ -106,7 +106,7 @@ def test_only_the_throughput_of_the_totals_is_tested() -> None:
     assert [t.change for t in without if t.figure == "errors"] == [None]
 
 
-def test_a_run_without_rounds_describes_its_own_seconds() -> None:
+def test_runs_with_fewer_than_five_rounds_are_not_tested() -> None:
     for rounds in (0, 1, 4):
         comparison = compare([run("old", scattered(100, 1, rounds=rounds))], [run("new", scattered(200, 2))])
         assert not changed(comparison, "ttft_ms", "p50")[1]
@@ -117,13 +117,13 @@ def test_a_run_without_rounds_describes_its_own_seconds() -> None:
         ]
 
 
-def test_short_runs_of_one_day_are_tested_by_their_rounds_together() -> None:
+def test_rounds_of_short_runs_of_one_day_are_pooled() -> None:
     before = [run(f"b{i}", scattered(100, i, rounds=3)) for i in range(2)]
     after = [run(f"a{i}", scattered(200, 5 + i, rounds=3)) for i in range(2)]
     assert changed(compare(before, after), "ttft_ms", "p50")[1]
 
 
-def test_a_run_counts_once() -> None:
+def test_run_given_twice_on_one_side_is_refused() -> None:
     one, other = run("one", scattered(100, 1)), run("other", scattered(100, 2))
     compare([one], [one])
     for sides in (([one, one], [other]), ([other], [one, one])):
@@ -153,7 +153,7 @@ def test_runs_of_several_days_are_compared_by_their_days() -> None:
 
 
 @repeated(2, 20)
-def test_a_run_compared_with_a_run_like_it_seldom_reports_a_change(repeats: int) -> None:
+def test_comparison_of_equal_runs_rarely_reports_a_change(repeats: int) -> None:
     """So many evenings, each a comparison of fifteen rows: at most one may report anything."""
     conditions = [asked(condition=f"c{i}", target=f"t{i}") for i in range(15)]
 
@@ -181,7 +181,7 @@ def test_targets_of_different_names_are_matched() -> None:
     assert matched.only_before == ["other at concurrency 8"]
 
 
-def test_a_match_with_a_name_that_both_sides_have_does_not_mix_two_targets() -> None:
+def test_match_with_a_name_on_both_sides_keeps_targets_apart() -> None:
     rows = [asked(target=name, condition=name) for name in ("a", "b")]
     observed = [o for name in ("a", "b") for o in scattered(100, 1, target=name, condition=name)]
     sides = [run("old", observed, *rows)], [run("new", observed, *rows)]
@@ -211,7 +211,7 @@ def test_rows_without_a_partner_are_named() -> None:
     assert comparison.only_after == ["a/x at 2 requests/s"]
 
 
-def test_what_else_differs_is_noted() -> None:
+def test_other_differences_between_runs_are_noted() -> None:
     old = row(input_tokens=500.0, output_tokens=100.0, token_source="usage", invalid=["too late."])
     new = row(input_tokens=500.0, output_tokens=120.0)
     new.instrument.kernel_time = False

@@ -125,12 +125,12 @@ def test_without_a_round_trip_time_the_network_is_the_providers() -> None:
     assert of(request()).phases_ms == {"dns": 0, "tcp": 0, "tls": 0, "provider": 100, "streaming": 100}
 
 
-def test_a_round_trip_longer_than_the_ttft_leaves_the_provider_nothing() -> None:
+def test_provider_time_is_0_if_the_round_trip_exceeds_ttft() -> None:
     phases = of(request(rtt_ns=500 * MS)).phases_ms
     assert (phases["network"], phases["provider"]) == (100, 0)
 
 
-def test_what_servers_say_of_their_time_is_in_ms() -> None:
+def test_times_reported_by_servers_are_in_ms() -> None:
     made = of(
         request(1000.0, server_timings={"prompt_ms": 10.0, "prompt_n": 25.0, "prompt_per_token_ms": 0.4}),
         request(1200.0, server_timings={"prompt_time": 0.02, "queue_time": 0.001}),
@@ -164,7 +164,7 @@ def test_the_instrument_reports_itself() -> None:
     ("tokens", "seconds", "expected"),
     [(999, 0.5, None), (1_000, 1, 30.0), (1_000, 1.1, None), (10_000, 10, 30.0), (100_000, 600, None)],
 )
-def test_processor_time_is_divided_by_tokens_only_where_tokens_cause_it(
+def test_cpu_time_per_token_is_given_only_if_tokens_cause_it(
     tokens: int, seconds: float, expected: float | None
 ) -> None:
     """A process that waits uses some processor time too, however few tokens there are."""
@@ -175,7 +175,7 @@ def test_processor_time_is_divided_by_tokens_only_where_tokens_cause_it(
     assert found.cpu_share == pytest.approx(tokens * 0.03 / 1000 / seconds, rel=0.01)
 
 
-def test_kernel_time_is_said_only_if_every_answer_had_it() -> None:
+def test_kernel_time_is_true_only_if_every_answer_has_it() -> None:
     assert not of(request(1000.0), request(1200.0, kernel_time=False)).instrument.kernel_time
     assert not of(failure()).instrument.kernel_time
 
@@ -202,7 +202,7 @@ def test_sharing_gaps_out_keeps_their_sum(gaps: list[int], tokens: int | None) -
     assert (per_token.mean or 0) * per_token.n == pytest.approx(sum(gaps) / MS, abs=1e-6)
 
 
-def test_goodput_is_there_when_asked_for() -> None:
+def test_goodput_is_computed_with_an_slo() -> None:
     made = condition_findings(asked(), [request(1000.0), failure(1200.0, took_ms=50)], [], parse_slo("ttft=100ms"))
     assert made.goodput is not None
     assert (made.goodput.met, made.goodput.sent) == (1, 2)
@@ -235,16 +235,14 @@ def wild(draw: st.DrawFn) -> Observation:
 
 
 @given(st.lists(wild(), max_size=8), st.none() | st.integers(1, 4))
-def test_whatever_was_observed_gives_a_row_that_can_be_written(
-    observations: list[Observation], concurrency: int | None
-) -> None:
+def test_row_of_any_observations_survives_json(observations: list[Observation], concurrency: int | None) -> None:
     made = condition_findings(asked(concurrency), observations, [], parse_slo("ttft=20ms,tps=10"))
     written = msgspec.json.encode(made)
     assert msgspec.json.decode(written, type=ConditionFindings) == made
     assert made.errors <= made.requests
 
 
-def test_a_full_loop_is_clean() -> None:
+def test_full_closed_loop_has_no_notes() -> None:
     cool = [request(3000.0 + place, role="cooldown", outcome="cancelled") for place in range(8)]
     made = of(*closed_loop(8, 10), *cool, concurrency=8)
     assert (made.invalid, made.notes) == ([], [])

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.watching import NOISES, Noise, false_drifts, rounds_until_found
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.benchmark.statistics.control_chart import (
     HOURS_KNOWN_AFTER,
@@ -38,7 +39,7 @@ def states(values: Sequence[float]) -> list[str]:
     return [each.state for each in judged([*STEADY, *values])[1][len(STEADY) :]]
 
 
-def test_what_is_usual_is_unknown_at_first_and_the_hours_of_the_day_for_two_days() -> None:
+def test_usual_level_needs_rounds_and_hours_need_two_days() -> None:
     _, found = judged([100.0] * 80)
     assert [each.state for each in found] == ["learning"] * MIN + ["usual"] * (80 - MIN)
     assert found[MIN - 1].usual is None
@@ -47,7 +48,7 @@ def test_what_is_usual_is_unknown_at_first_and_the_hours_of_the_day_for_two_days
     assert not any(early[early.index(False) :])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("values", "expected"),
     [
         ([USUAL, 101], ["usual", "usual"]),
@@ -95,7 +96,7 @@ def test_rounds_of_a_drift_are_not_usual() -> None:
     assert len({each.usual.level for each in found[75:] if each.usual}) == 1
 
 
-def test_changes_of_less_than_five_percent_are_not_unusual_and_of_less_than_two_no_drift() -> None:
+def test_small_changes_are_neither_unusual_nor_a_drift() -> None:
     steady = [100.0] * 72
     assert [each.state for each in judged([*steady, 104.9, 100, 95.5])[1][72:]] == ["usual"] * 3
     assert judged([*steady, 105.1])[1][-1].state == "unusual"
@@ -103,7 +104,7 @@ def test_changes_of_less_than_five_percent_are_not_unusual_and_of_less_than_two_
     assert judged([*steady, *[104.5] * 60])[0].drifts
 
 
-def test_only_a_change_by_more_than_half_is_a_drift_in_the_first_days() -> None:
+def test_drift_in_the_first_days_needs_a_change_above_half() -> None:
     steady = STEADY[:20]
     assert not judged([*steady, *[145.0] * 12])[0].drifts
     assert [drift.since for drift in judged([*steady, *[200.0] * 12])[0].drifts] == [20]
@@ -165,7 +166,7 @@ def failures(*counts: int, requests: int = 20) -> tuple[ControlChart[ErrorCount]
     return chart, [chart.add(at, ErrorCount(failed, requests)) for at, failed in enumerate(counts)]
 
 
-def test_more_errors_than_chance_gives_are_unusual_and_three_such_rounds_a_drift() -> None:
+def test_three_rounds_with_unusual_errors_are_a_drift() -> None:
     chart, found = failures(*[0] * 10, 1, 0, 4, *[0] * 12, 10, 12, 11)
     assert [each.state for each in found[10:13]] == ["usual", "usual", "unusual"]
     assert [each.state for each in found[25:]] == ["unusual", "unusual", "drifted"]
@@ -175,17 +176,18 @@ def test_more_errors_than_chance_gives_are_unusual_and_three_such_rounds_a_drift
     assert drift.after == pytest.approx(11 / 20)
 
 
-def test_fewer_errors_are_no_news() -> None:
+def test_fewer_errors_are_not_unusual() -> None:
     chart, found = failures(*[4] * 20, *[0] * 10)
     assert {each.side for each in found} == {0}
     assert not chart.drifts
 
 
-def test_an_error_in_every_round_is_a_drift_where_there_were_none() -> None:
+def test_error_in_every_round_after_none_is_a_drift() -> None:
     chart, _ = failures(*[0] * 60, *[1] * 14)
     assert [drift.since for drift in chart.drifts] == [60]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("varying", "most"), [(0.0, 1.0), (0.5, 3.0)])
 def test_false_drifts_of_errors(varying: float, most: float) -> None:
     """`varying`: standard deviation of the logarithm of the share, with correlation 0.8 from round to round."""
@@ -198,7 +200,7 @@ def test_false_drifts_of_errors(varying: float, most: float) -> None:
 
 
 @given(failed=st.integers(0, 30), past=st.integers(30, 400), requests=st.integers(1, 60))
-def test_the_limit_of_errors_is_that_of_an_urn(failed: int, past: int, requests: int) -> None:
+def test_error_limit_equals_that_of_an_urn_model(failed: int, past: int, requests: int) -> None:
     """Drawn ball by ball: after k failures in i draws the next fails with (a + k) / (a + b + i)."""
     a, b = failed + 0.5, past - failed + 0.5
     chances = np.zeros(requests + 1)

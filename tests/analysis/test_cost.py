@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.analysis.made import asked, failure, request, row
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.row_cost import cost_statements, with_cost
@@ -21,13 +22,13 @@ PRICES = {"a/x": PRICE}
 WHOLE: dict[str, Any] = {"input_tokens": 100_000, "output_tokens": 10_000}
 
 
-def test_a_price_of_nothing_is_free_and_a_machine_is_not() -> None:
+def test_price_without_amounts_is_free_and_a_machine_is_not() -> None:
     assert price_words(Price()) == "free"
     assert price_words(Price(per_hour_usd=2.0)) == "$2 per hour"
     assert price_words(None) == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "expected"),
     [
         ({}, 0.2 + 0.1),
@@ -42,7 +43,7 @@ def test_an_attempt_costs_its_tokens(changes: dict[str, int | None], expected: f
     assert cost_usd(request(**(WHOLE | changes)), PRICE) == (expected and pytest.approx(expected))
 
 
-def test_nobody_bills_a_refusal_and_nobody_knows_without_a_price() -> None:
+def test_refusal_is_free_and_cost_without_a_price_is_unknown() -> None:
     assert cost_usd(failure(status=429), PRICE) == 0.0
     assert cost_usd(failure(sent_ns=None), PRICE) == 0.0
     assert cost_usd(failure(status=200, kind="timeout_first_token"), PRICE) is None
@@ -56,7 +57,7 @@ def test_a_long_prompt_takes_the_tier_of_its_length() -> None:
     assert cost_usd(request(**WHOLE), price) == pytest.approx(0.2 + 0.03)
 
 
-def test_a_row_pays_for_warm_ups_too_and_its_responses_share_the_cost_of_failures() -> None:
+def test_row_cost_includes_warm_ups_and_failures() -> None:
     sent = [
         request(**WHOLE, role="warmup", name="w"),
         request(**WHOLE, name="1"),
@@ -71,7 +72,7 @@ def test_a_row_pays_for_warm_ups_too_and_its_responses_share_the_cost_of_failure
     assert (found.price, found.cost_estimated, found.notes) == (PRICE, 0, [])
 
 
-def test_an_attempt_that_was_closed_early_costs_its_prompt_and_what_came() -> None:
+def test_closed_attempt_costs_its_prompt_and_received_tokens() -> None:
     closed = request(name="2", outcome="cancelled", input_tokens=None, output_tokens=500)
     found = bill([request(**WHOLE, name="1"), closed], PRICES)
     assert found.usd == pytest.approx(0.3 + 0.2 + 0.005)
@@ -90,7 +91,7 @@ def race(price_of_b: bool) -> tuple[list[Observation], dict[str, Price]]:
     return [lost, won, served], PRICES | ({"b/x": Price(input_usd=1.0, output_usd=1.0)} if price_of_b else {})
 
 
-def test_what_the_end_of_the_run_cut_short_is_paid_for_and_makes_no_token_dearer() -> None:
+def test_cancelled_request_is_paid_but_raises_no_token_price() -> None:
     whole = [request(**WHOLE, name=name) for name in ("1", "2")]
     cut = request(name="3", outcome="cancelled", input_tokens=None, output_tokens=0)
     found, alone = (with_cost(row(), sent, PRICES, hours=1.0) for sent in ([*whole, cut], whole))
@@ -99,7 +100,7 @@ def test_what_the_end_of_the_run_cut_short_is_paid_for_and_makes_no_token_dearer
     assert found.usd_per_request == alone.usd_per_request == pytest.approx(0.3)
 
 
-def test_warm_ups_are_paid_for_and_their_short_responses_make_no_token_cheaper() -> None:
+def test_short_warm_ups_do_not_change_the_token_price() -> None:
     whole = [request(**WHOLE, name=name) for name in ("1", "2")]
     short = request(name="3", role="warmup", input_tokens=WHOLE["input_tokens"], output_tokens=1)
     for prices in (PRICES, {"a/x": Price(per_hour_usd=3.6)}):
@@ -111,7 +112,7 @@ def test_warm_ups_are_paid_for_and_their_short_responses_make_no_token_cheaper()
     assert with_cost(row(), [short], PRICES, hours=1.0).usd_per_million is None
 
 
-def test_prompts_that_nobody_counts_are_not_taken_for_those_of_another_row() -> None:
+def test_uncounted_prompts_do_not_use_counts_of_other_rows() -> None:
     counted = request(**WHOLE, name="1", target="b/x", condition="b/x@c1")
     mute = request(name="2", input_tokens=None, output_tokens=10_000)
     found = bill([counted, mute], PRICES | {"b/x": PRICE})
@@ -122,7 +123,7 @@ def test_prompts_that_nobody_counts_are_not_taken_for_those_of_another_row() -> 
     ]
 
 
-def test_a_run_pays_for_a_machine_from_its_first_request_to_the_end_of_its_last() -> None:
+def test_machine_is_paid_from_first_request_to_end_of_the_last() -> None:
     hour = 3600 * NS_PER_S
     prices = PRICES | {"h/x": Price(per_hour_usd=3.0)}
     rented = [request(target="h/x", name=str(at), start_ns=at, end_ns=at + hour) for at in (hour, 4 * hour)]
@@ -132,7 +133,7 @@ def test_a_run_pays_for_a_machine_from_its_first_request_to_the_end_of_its_last(
     assert run_cost_usd([], PRICES) is None
 
 
-def test_a_race_costs_all_of_its_attempts_and_the_call_itself_nothing() -> None:
+def test_race_costs_all_attempts_and_its_call_is_free() -> None:
     sent, prices = race(price_of_b=True)
     assert billed(sent) == sent[:2]
     found = with_cost(row(target="race(a/x, b/x)"), sent, prices, hours=1.0)
@@ -141,14 +142,14 @@ def test_a_race_costs_all_of_its_attempts_and_the_call_itself_nothing() -> None:
     assert (found.price, found.cost_estimated) == (None, 1)
 
 
-def test_an_attempt_without_a_price_is_said() -> None:
+def test_attempt_without_a_price_is_noted() -> None:
     sent, prices = race(price_of_b=False)
     found = with_cost(row(target="race(a/x, b/x)"), sent, prices, hours=1.0)
     assert found.cost_usd == pytest.approx(0.3)
     assert found.notes == ["1 attempt without a known price is not in the cost."]
 
 
-def test_an_hour_is_shared_over_the_tokens_of_an_hour() -> None:
+def test_price_per_hour_is_divided_by_the_tokens_of_an_hour() -> None:
     price = {"a/x": Price(per_hour_usd=3.6)}
     answers = [request(input_tokens=300, output_tokens=100, name=str(i)) for i in range(4)]
     found = with_cost(row(output_tokens_per_s=1000.0), answers, price, hours=0.5)
@@ -162,7 +163,7 @@ def test_an_hour_is_shared_over_the_tokens_of_an_hour() -> None:
     assert unknown.usd_per_million is None
 
 
-def test_what_the_cache_saved_is_said_or_what_filling_it_cost() -> None:
+def test_note_states_what_the_cache_saved_or_cost() -> None:
     read = with_cost(row(), [request(**WHOLE, cached_tokens=50_000)], PRICES, hours=1.0)
     assert read.notes == [
         "50% of the input, warm-ups included, came from the provider's prompt cache, which saved $0.0900."
@@ -174,7 +175,7 @@ def test_what_the_cache_saved_is_said_or_what_filling_it_cost() -> None:
     ]
 
 
-def test_responses_of_another_speed_tier_are_said_and_cost_what_it_costs() -> None:
+def test_responses_of_other_speed_tiers_cost_their_price() -> None:
     prices = {"a/x": Price(input_usd=2.0, output_usd=10.0, by_tier={"default": 0.5, "flex": 0.25})}
     served = [request(**WHOLE, tier=tier) for tier in ("fast", "default", "flex", "default")]
     found = with_cost(row(), served, prices, hours=1.0)
@@ -196,7 +197,7 @@ def test_a_run_has_the_money_of_its_rows() -> None:
     assert plain.cost_usd is None
 
 
-def test_whose_tokens_cost_least() -> None:
+def test_cheapest_target_is_named_for_each_load() -> None:
     rows = [row(target="a/x", usd_per_million=0.5), row(target="b/x", usd_per_million=0.25), row(target="c/x")]
     more = [row(target=r.target, usd_per_million=r.usd_per_million, concurrency=8) for r in rows]
     dearer = [
@@ -211,7 +212,7 @@ def test_whose_tokens_cost_least() -> None:
     assert full(cost_statements(rows[:1] + rows[2:])) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "text"),
     [
         (None, "–"),
@@ -224,11 +225,11 @@ def test_whose_tokens_cost_least() -> None:
         (-2.0, "−$2.00"),
     ],
 )
-def test_money_in_words(value: float | None, text: str) -> None:
+def test_amounts_are_written_in_dollars(value: float | None, text: str) -> None:
     assert usd(value) == text
 
 
-def test_a_price_in_words() -> None:
+def test_price_is_written_with_its_unit() -> None:
     assert price_words(PRICE) == "$2 in, $0.2 cached, $10 out per million tokens"
     assert price_words(Price(per_hour_usd=2.69)) == "$2.69 per hour"
     assert price_words(None) == ""

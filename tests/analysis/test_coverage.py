@@ -23,9 +23,7 @@ def scatter_of(repeats: int) -> float:
 @pytest.mark.parametrize(
     ("scatter", "least"), [(INDEPENDENT, 0.95), (SECONDS, 0.93), (MINUTES, 0.93), (SLOW_MINUTES, 0.93)], ids=str
 )
-def test_intervals_of_200_requests_in_six_rounds_contain_the_truth(
-    scatter: Scatter, least: float, repeats: int
-) -> None:
+def test_intervals_of_200_requests_in_6_rounds_hold_the_truth(scatter: Scatter, least: float, repeats: int) -> None:
     found = covered(scatter, repeats, (200, 6))
     assert min(found.values()) >= least - scatter_of(repeats)
 
@@ -41,17 +39,17 @@ def test_intervals_of_a_server_in_two_states(rounds: int, least: float, repeats:
 @repeated(60, 600)
 @pytest.mark.parametrize("scatter", SCATTERS[:4], ids=str)
 @pytest.mark.parametrize("layout", [(50, 6), (50, 8), (200, 6)], ids=str)
-def test_equal_targets_are_seldom_told_apart(scatter: Scatter, layout: tuple[int, int], repeats: int) -> None:
+def test_equal_targets_rarely_differ_significantly(scatter: Scatter, layout: tuple[int, int], repeats: int) -> None:
     assert found_real(scatter, repeats, layout) <= 0.06 + scatter_of(repeats)
 
 
-def test_a_difference_of_a_fifth_is_found_where_requests_are_independent() -> None:
+def test_difference_of_a_fifth_is_found_if_independent() -> None:
     assert found_real(INDEPENDENT, 300, (200, 8), slower=1.2) >= 0.78
 
 
 @repeated(6, 60)
 @pytest.mark.parametrize("scatter", [INDEPENDENT, SLOW_MINUTES, QUEUE], ids=str)
-def test_a_report_of_fifteen_rows_seldom_contains_a_false_difference(scatter: Scatter, repeats: int) -> None:
+def test_report_of_15_rows_rarely_has_a_false_difference(scatter: Scatter, repeats: int) -> None:
     assert false_reports(scatter, repeats, (50, 8)) * repeats <= max(1, 0.1 * repeats)  # .03 is expected
 
 
@@ -60,7 +58,7 @@ def test_a_report_of_fifteen_rows_finds_clear_differences() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_equal_targets_in_few_rounds_are_not_told_apart(rounds: int) -> None:
+def test_equal_targets_in_few_rounds_show_no_difference(rounds: int) -> None:
     """Four rounds show no differences between equal targets, because they show none at all."""
     chance = np.random.default_rng(5)
     for sides in zip(*(SLOW_MINUTES.rounds(chance, 20, rounds, 200 // rounds, 120.0) for _ in "ab"), strict=True):

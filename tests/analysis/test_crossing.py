@@ -48,7 +48,7 @@ def found_in(
     return crossings(condition_rows(asked, observations, []), observations)
 
 
-def test_the_soonest_target_by_length() -> None:
+def test_fastest_target_depends_on_the_output_length() -> None:
     found = found_in(list(TARGETS))
     assert [(each.first, each.then) for each in found] == [("first/m", "middle/m"), ("middle/m", "last/m")]
     assert [each.tokens for each in found] == pytest.approx([40, 200], rel=0.1)
@@ -57,7 +57,7 @@ def test_the_soonest_target_by_length() -> None:
     assert " output tokens ends sooner at first/m, a longer one at middle/m (95% interval " in sentence
 
 
-def test_a_target_that_is_never_soonest_is_passed_over() -> None:
+def test_two_targets_have_one_crossing() -> None:
     found = found_in(["first/m", "last/m"])
     assert [round(each.tokens) for each in found] == pytest.approx([93], abs=4)
 
@@ -83,7 +83,7 @@ def test_a_small_difference_is_not_sure() -> None:
     assert full(crossing_statements(found)) == []
 
 
-def test_one_that_is_better_at_both_crosses_nobody() -> None:
+def test_target_better_at_ttft_and_tps_has_no_crossing() -> None:
     TARGETS["best/m"] = (50.0, 4.0)
     try:
         assert found_in(["first/m", "best/m"]) == []
@@ -96,7 +96,7 @@ def test_too_few_requests() -> None:
     assert found.ci95 is None
 
 
-def test_targets_whose_tokens_are_counted_differently_do_not_cross() -> None:
+def test_targets_with_different_token_sources_do_not_cross() -> None:
     made = [o for name in TARGETS for o in sent(name, spread=0.02, requests=200, seed=1)]
     made = [msgspec.structs.replace(o, token_source="events") if o.target == "middle/m" else o for o in made]
     conditions = [AskedCondition(condition=name, target=name, concurrency=1) for name in TARGETS]

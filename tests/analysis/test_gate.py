@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.analysis.made import asked, renamed, request, row
+from tests.cases import each_case
 from tests.power import repeated
 
 from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
@@ -19,7 +20,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import Interval, Summary
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "parts"),
     [
         ("ttft_ms.p95 > +10%", ("ttft_ms", "p95", ">", 0.1, True)),
@@ -36,7 +37,7 @@ def test_gates_are_read(text: str, parts: tuple[str, str, str, float, bool]) -> 
     assert (made.figure, made.statistic, made.compare, made.limit, made.relative) == parts
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "says"),
     [
         ("", "not a figure, a comparison and a number"),
@@ -51,7 +52,7 @@ def test_gates_are_read(text: str, parts: tuple[str, str, str, float, bool]) -> 
         (f"ttft_ms.p95 > {'9' * 400}", "too large"),
     ],
 )
-def test_what_cannot_be_read_says_what_can(text: str, says: str) -> None:
+def test_unreadable_gate_is_refused_with_an_example(text: str, says: str) -> None:
     with pytest.raises(CallerFault, match=says) as caught:
         parse_gate(text)
     assert caught.value.kind == "bad_gate"
@@ -100,7 +101,7 @@ def test_a_gate_judges_the_nearer_bound_of_the_interval() -> None:
         ("ttft_ms.p95 > 300", (None, None), "lower"),
     ],
 )
-def test_a_gate_whose_deciding_bound_is_unknown_is_not_checked(text: str, interval: Interval, which: str) -> None:
+def test_gate_with_an_unknown_deciding_bound_is_not_checked(text: str, interval: Interval, which: str) -> None:
     """Few rounds that differ much have so small an effective n that a percentile lacks a bound."""
     rows = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": interval}))]
     (breach,) = parse_gate(text).check(rows)
@@ -115,7 +116,7 @@ def test_a_bound_that_does_not_decide_may_be_unknown() -> None:
     assert len(parse_gate("ttft_ms.p95 > 200").check(rows)) == 1
 
 
-def test_a_relative_gate_of_one_run_whose_deciding_bound_is_unknown_is_not_checked() -> None:
+def test_relative_gate_with_an_unknown_bound_is_not_checked() -> None:
     now = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": (None, 400.0)}))]
     assert parse_gate("ttft_ms.p95 > +10%").check(now, with_p95(300.0)) == [
         "a/x at concurrency 1: the interval of ttft_ms.p95 has no lower bound, so 'ttft_ms.p95 > +10%' cannot be "
@@ -144,13 +145,13 @@ def test_a_count_needs_no_baseline() -> None:
     ]
 
 
-def test_a_figure_that_nobody_measured_is_a_breach() -> None:
+def test_missing_figure_breaches_the_gate() -> None:
     assert parse_gate("ttft_ms.p95 > 300").check(with_p95(None)) == [
         "a/x at concurrency 1: ttft_ms.p95 is missing, so 'ttft_ms.p95 > 300' cannot be checked."
     ]
 
 
-def test_a_relative_gate_takes_the_change_from_what_is_usual() -> None:
+def test_relative_gate_compares_with_the_usual_value() -> None:
     gate = parse_gate("ttft_ms.p95 > +10%")
     assert gate.check(with_p95(330.0), with_p95(300.0)) == []
     assert gate.check(with_p95(336.0, 329.0, 340.0), with_p95(300.0)) == []
@@ -160,7 +161,7 @@ def test_a_relative_gate_takes_the_change_from_what_is_usual() -> None:
     assert gate.check(with_p95(100.0), with_p95(300.0)) == []
 
 
-def test_a_relative_gate_wants_a_baseline() -> None:
+def test_relative_gate_needs_a_baseline() -> None:
     with pytest.raises(CallerFault, match="needs a run to compare with"):
         parse_gate("ttft_ms.p95 > +10%").check(with_p95(1.0))
 
@@ -174,12 +175,12 @@ def test_a_relative_gate_wants_a_baseline() -> None:
         (with_p95(1.0, target="b"), with_p95(1.0), "this run lacks a row of the baseline"),
     ],
 )
-def test_what_cannot_be_compared_is_a_breach(now: list[Row], before: list[Row], says: str) -> None:
+def test_relative_gate_without_a_comparison_is_a_breach(now: list[Row], before: list[Row], says: str) -> None:
     (breach,) = parse_gate("ttft_ms.p95 > +10%").check(now, before)
     assert says in breach
 
 
-def test_a_row_that_is_new_is_not_held_against_the_baseline() -> None:
+def test_new_row_is_not_compared_with_the_baseline() -> None:
     now = with_p95(300.0) + with_p95(900.0, target="b")
     assert parse_gate("ttft_ms.p95 > +10%").check(now, with_p95(300.0)) == []
 
@@ -208,7 +209,7 @@ def gates(comparison: Comparison, *texts: str) -> list[str]:
     return check_changes([parse_gate(text) for text in texts], comparison)
 
 
-def test_a_gate_on_a_comparison_fails_where_the_change_is_certain() -> None:
+def test_gate_on_a_comparison_fails_if_the_change_is_certain() -> None:
     comparison = compared(1.2)
     (breach,) = gates(comparison, "ttft_ms.p50 > +10%")
     assert breach.startswith("t0 at concurrency 1: ttft_ms.p50 went from 100 to ")
@@ -222,13 +223,13 @@ def test_a_gate_on_a_comparison_fails_where_the_change_is_certain() -> None:
 
 
 @repeated(5, 30)
-def test_gates_seldom_fail_where_nothing_changed(repeats: int) -> None:
+def test_gates_rarely_fail_without_a_change(repeats: int) -> None:
     """Twelve of twelve comparisons of equal runs failed such a gate when it judged the percentiles themselves."""
     failed = [gates(compared(1.0, scatter=0.4, seed=seed, rows=5), "ttft_ms.p95 > +2%") for seed in range(repeats)]
     assert sum(map(bool, failed)) <= 2
 
 
-def test_a_gate_on_a_comparison_that_cannot_be_checked_is_a_breach() -> None:
+def test_uncheckable_gate_on_a_comparison_is_a_breach() -> None:
     (few,) = gates(compared(1.0, n=48), "ttft_ms.p95 > +10%")
     assert few.endswith(": ttft_ms.p95 needs 72 requests per row, so 'ttft_ms.p95 > +10%' cannot be checked.")
     (short,) = gates(compared(1.0, n=4), "tps.p50 > +10%")
@@ -296,7 +297,7 @@ def test_equivalence_is_shown_refuted_or_open() -> None:
         ("ttft_ms.p50 ±100%", "above 0 and below 100"),
     ],
 )
-def test_an_equivalence_that_cannot_be_read_says_what_can(text: str, says: str) -> None:
+def test_unreadable_equivalence_is_refused_with_an_example(text: str, says: str) -> None:
     with pytest.raises(CallerFault, match=says) as caught:
         parse_equivalence(text)
     assert "'ttft_ms.p50 ±5%'" in caught.value.hint

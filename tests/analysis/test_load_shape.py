@@ -33,14 +33,14 @@ GROQ = [level(1, 230, 290, 215), level(8, 290, 820, 180), level(32, 610, 2400, 1
 """General Compute, "LLM Token Generation Speed", June 2025."""
 
 
-def test_the_drop_that_the_document_states() -> None:
+def test_change_with_load_is_the_one_of_the_document() -> None:
     (said,) = full(load_shape_statements(load_shapes(GENERAL_COMPUTE)))
     assert said == (
         "From concurrency 1 to 8, a/x: TTFT p50 +16.7% (+12.1% to +21.4%), TPS p50 −8.1% (−11.7% to −4.3%)."
     )
 
 
-def test_a_tail_that_grows_while_the_median_does_not_is_queueing() -> None:
+def test_p95_that_grows_faster_than_p50_is_queueing() -> None:
     (found,) = load_shapes(GROQ)
     assert [step.queueing for step in found.steps] == ["yes", "yes"]
     (said,) = full(load_shape_statements([found]))

@@ -5,6 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 from tests.analysis.made import row
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.precision import Precision, Unmet, in_words, parse_precision, unmet
 from splitsecond.core.errors import CallerFault
@@ -24,8 +25,8 @@ def test_a_precision_names_figures_or_means_the_main_ones(text: str, wanted: dic
     assert parse_precision(text).wanted == wanted
 
 
-@pytest.mark.parametrize("text", ["", "five", "0%", "100%", "-1%", "ttft=5%", "ttft_ms.p42=5%", "ttft_ms.p50="])
-def test_what_is_no_precision_is_refused_with_an_example(text: str) -> None:
+@each_case("text", ["", "five", "0%", "100%", "-1%", "ttft=5%", "ttft_ms.p42=5%", "ttft_ms.p50="])
+def test_unreadable_precision_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(CallerFault, match=r"expected a share such as 5%"):
         parse_precision(text)
 
@@ -40,7 +41,7 @@ def test_a_figure_is_judged_by_half_of_its_interval() -> None:
     assert math.isinf(open_ended.reached)
 
 
-def test_a_row_without_any_value_is_not_measured_for_ever() -> None:
+def test_row_without_values_needs_no_more_rounds() -> None:
     assert unmet(row(), Precision({"ttft_ms.p50": 0.05})) == []
 
 

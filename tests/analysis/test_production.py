@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.analysis.made import MS, failure, request
+from tests.cases import each_case
 
 from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.money.cost import cost_usd
@@ -43,7 +44,7 @@ def answer(total: float, *, tokens: int = 100, target: str = "a/x") -> Observati
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tps", "found"),
     [(1000, 1), (100, 1), (99.9, 2), (70, 2), (69.9, 3), (50, 3), (49.9, 4), (30, 4), (29.9, 5), (0.1, 5)],
 )
@@ -68,7 +69,7 @@ def raced(n: int, *, prompts: float) -> tuple[list[Observation], list[float]]:
     return attempts, own.tolist()
 
 
-def test_losers_of_races_leave_ttft_between_bounds() -> None:
+def test_closed_losers_give_ttft_bounds() -> None:
     attempts, waits = raced(4000, prompts=0.6)
     (speed,) = served(*attempts)
     p50, p95 = np.quantile(waits, [0.5, 0.95])
@@ -84,7 +85,7 @@ def test_losers_of_races_leave_ttft_between_bounds() -> None:
     assert f"p95 is {low95:,.0f} ms or more" in sentence
 
 
-def test_few_closed_attempts_leave_ttft_certain() -> None:
+def test_few_closed_attempts_cause_no_ttft_uncertainty() -> None:
     attempts = [request(ttft_ms=100 + number / 100) for number in range(1000)]
     (speed,) = served(*attempts)
     assert speed.ttft_bounds == {}
@@ -101,14 +102,14 @@ def test_total_tps_counts_from_the_arrival_of_the_call() -> None:
 
 
 @pytest.mark.parametrize("without", [{"output_tokens": None}, {"output_tokens": 0}])
-def test_no_count_no_speed(without: dict[str, int | None]) -> None:
+def test_no_speed_without_a_token_count(without: dict[str, int | None]) -> None:
     uncounted = replace(request(), **without)
     assert uncounted.total_tps is None
     (speed,) = served(uncounted)
     assert (speed.grade, speed.total_tps.n, speed.answered) == (None, 0, 1)
 
 
-def test_only_whole_answers_have_a_speed_and_the_rest_is_counted() -> None:
+def test_only_complete_responses_have_a_speed() -> None:
     closed = request(ttft_ms=100, outcome="cancelled")
     broken = failure(kind="http_429")
     unexplained = replace(broken, fault=None)
@@ -120,7 +121,7 @@ def test_only_whole_answers_have_a_speed_and_the_rest_is_counted() -> None:
     assert speed.faults == {"http_429": 9}
 
 
-def test_a_grade_takes_so_many_answers() -> None:
+def test_grade_needs_a_minimum_of_responses() -> None:
     few, enough = served(*[answer(80)] * 499, least=500), served(*[answer(80)] * 500, least=500)
     assert (few[0].grade, few[0].grades, few[0].needs) == (None, (), 500)
     assert (enough[0].grade, enough[0].grades, enough[0].needs) == (2, (2,), 0)
@@ -157,7 +158,7 @@ def test_rows_by_model_and_provider() -> None:
     assert {speed.name: speed.requests for speed in served(*asked, by="provider")} == {"groq": 2, "cerebras": 1}
 
 
-def test_cost_in_its_own_mix() -> None:
+def test_cost_uses_the_mix_of_input_and_output() -> None:
     price = Price(input_usd=1.0, output_usd=4.0)
     (speed,) = served(*[answer(80, tokens=100)] * 10, price=price)  # 100 tokens in, 100 out
     assert speed.cost_usd == pytest.approx(10 * 500e-6)
@@ -166,7 +167,7 @@ def test_cost_in_its_own_mix() -> None:
     assert served(answer(80))[0].unpriced == 1
 
 
-def test_costs_are_those_of_single_attempts() -> None:
+def test_summed_costs_equal_those_of_single_attempts() -> None:
     long = Tier(above_tokens=1000, input_usd=2.0, output_usd=8.0)
     longer = Tier(above_tokens=5000, input_usd=3.0, output_usd=9.0, cached_usd=0.1)
     tiered = Price(
@@ -222,7 +223,7 @@ def over_days(*medians: float) -> ProductionSpeed:
     return traffic.speeds(1)[0]
 
 
-def test_a_drift_is_told_by_days() -> None:
+def test_drift_is_judged_by_days() -> None:
     slowed = over_days(80, 82, 79, 81, 80, 78, 80, 60, 62, 59, 61, 60, 58, 60).drift
     assert slowed is not None
     assert slowed.real
@@ -296,7 +297,7 @@ def test_targets_with_answers_of_other_lengths_are_not_compared() -> None:
     assert said in full(speed_statements(speeds, [found]))
 
 
-def test_too_few_hours_are_not_compared() -> None:
+def test_targets_with_too_few_common_hours_are_not_compared() -> None:
     traffic = ProductionTraffic(lambda _: None)
     for target, tps in {"a/gpt": 120, "b/gpt": 60}.items():
         traffic.add(AttemptColumns.of([(NOON, answer(tps, target=target))] * 100))
@@ -334,7 +335,7 @@ def autoregressive(random: np.random.Generator, n: int, correlation: float, scat
     return found
 
 
-def test_the_same_servers_with_other_lengths_are_not_told_apart() -> None:
+def test_equal_servers_with_other_lengths_do_not_differ() -> None:
     """Truth: both have the same speed. Answers of 600 and 250 tokens give them 43 and 31 total tokens/s."""
     real = 0
     for seed in range(20):
@@ -347,7 +348,7 @@ def test_the_same_servers_with_other_lengths_are_not_told_apart() -> None:
     assert real <= 3
 
 
-def test_a_faster_server_is_found_whatever_its_lengths() -> None:
+def test_faster_server_is_found_in_spite_of_shorter_answers() -> None:
     """Truth: 90 against 60 tokens/s after the first; the faster one writes shorter answers, and looks slower."""
     traffic = mixed(np.random.default_rng(1), {"a/gpt": (600, 60), "b/gpt": (150, 90)})
     speeds = traffic.speeds()
@@ -358,7 +359,7 @@ def test_a_faster_server_is_found_whatever_its_lengths() -> None:
     assert "gpt at a/gpt is slower than at b/gpt" in " ".join(full(speed_statements(speeds, [found])))
 
 
-def test_intervals_hold_with_hours_that_resemble_each_other() -> None:
+def test_intervals_hold_with_autocorrelated_hours() -> None:
     """Coverage of the median with hours of 20% scatter and a correlation of 0.8 between them; 95% is promised."""
     (known,) = mixed(np.random.default_rng(99), {"a/gpt": (300, 60)}, days=2000).speeds()
     truth = known.total_tps.p50 or 0
@@ -391,6 +392,6 @@ def test_unchanged_targets_have_no_drift() -> None:
     assert found > 60  # without the adjustment every other report names one
 
 
-@pytest.mark.parametrize(("days", "hours"), [(0.1, 1), (1, 1), (1.5, 6), (5.9, 6), (6, 24), (60, 24), (90, 168)])
+@each_case(("days", "hours"), [(0.1, 1), (1, 1), (1.5, 6), (5.9, 6), (6, 24), (60, 24), (90, 168)])
 def test_periods(days: float, hours: int) -> None:
     assert period_hours(days * 86_400) == hours

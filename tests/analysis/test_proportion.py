@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.log.statistics.proportion import DOUBT, Batches, bounds, decided, fatal, fewest
 
@@ -18,7 +19,7 @@ from splitsecond.log.statistics.proportion import DOUBT, Batches, bounds, decide
         (8, 10, 0.3883, 0.9845),  # the 1% and 99% points of Beta(8, 3) and Beta(9, 2)
     ],
 )
-def test_bounds_are_those_of_clopper_and_pearson(met: int, sent: int, low: float, high: float) -> None:
+def test_bounds_equal_those_of_clopper_and_pearson(met: int, sent: int, low: float, high: float) -> None:
     assert bounds(met, sent) == pytest.approx((low, high), abs=5e-5)
 
 
@@ -45,7 +46,7 @@ def test_the_same_requests_decide_less_if_batches_differ() -> None:
     assert unlike.bounds[0] < alike.bounds[0] < 0.98 < alike.bounds[1] < unlike.bounds[1]
 
 
-def test_fewer_batches_than_five_decide_nothing() -> None:
+def test_fewer_than_five_batches_are_undecided() -> None:
     found = Batches([500] * 4, [500] * 4)
     assert (found.decided(0.95), found.bounds) == ("undecided", (0.0, 1.0))
 
@@ -56,7 +57,7 @@ def test_parts_of_rounds_show_only_that_a_share_is_below() -> None:
     assert Batches([300] * 5, sent, rounds=False).decided(0.95) == "below"
 
 
-def test_batches_that_share_slow_moments_are_rarely_decided_wrongly() -> None:
+def test_correlated_batches_are_rarely_decided_wrongly() -> None:
     """Each batch has its own share, around the required one. Independent requests would decide more often."""
     chance, repeats = Random(5), 1000
     wrong = surely = 0
@@ -69,7 +70,7 @@ def test_batches_that_share_slow_moments_are_rarely_decided_wrongly() -> None:
     assert surely > 0.15 * repeats
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("met", "sent", "decision"),
     [
         (0, 0, "undecided"),
@@ -81,7 +82,7 @@ def test_batches_that_share_slow_moments_are_rarely_decided_wrongly() -> None:
         (0, 1, "undecided"),
     ],
 )
-def test_what_is_sure_of_95_percent(met: int, sent: int, decision: str) -> None:
+def test_share_is_decided_against_95_percent(met: int, sent: int, decision: str) -> None:
     assert decided(met, sent, 0.95) == decision
 
 
@@ -96,14 +97,14 @@ def test_a_decision_is_where_the_bound_lies(sent: int, share: float, data: st.Da
 
 
 @given(st.integers(1, 300), st.floats(0.5, 0.999))
-def test_so_many_misses_decide_whatever_the_others_do(sent: int, share: float) -> None:
+def test_fatal_number_of_misses_decides_below(sent: int, share: float) -> None:
     missed = fatal(sent, share)
     if missed < sent:
         assert decided(sent - missed, sent, share) == "below"
     assert all(decided(sent - fewer, sent, share) != "below" for fewer in range(missed))
 
 
-def test_a_share_that_is_just_what_was_asked_for_is_rarely_said_to_be_more_or_less() -> None:
+def test_share_equal_to_its_limit_is_rarely_decided() -> None:
     chance, rounds = Random(3), 2000
     found = [decided(sum(chance.random() < 0.95 for _ in range(200)), 200, 0.95) for _ in range(rounds)]
     for wrong in ("above", "below"):

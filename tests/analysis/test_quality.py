@@ -1,6 +1,7 @@
 """Scores of models by the user, sizes by their names, and requirements by the catalogue."""
 
 import pytest
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.quality import Quality, Requirements, parse_quality
 from splitsecond.core.catalog.provider import provider
@@ -22,7 +23,7 @@ def test_scores_of_a_target_or_of_a_model() -> None:
     assert found.score("openai/gpt-4o") is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("target", "billions"),
     [
         ("groq/llama-3.1-8b-instant", 8),
@@ -39,13 +40,13 @@ def test_sizes_are_given_or_in_the_name(target: str, billions: float | None) -> 
 
 
 @pytest.mark.parametrize("text", ["scores = 3", "[scores]\nx = 'good'", "[scores", "[score]\nx = 1"])
-def test_a_file_that_cannot_be_read(text: str) -> None:
+def test_unreadable_quality_file_is_refused(text: str) -> None:
     with pytest.raises(CallerFault, match=r"quality.toml: ") as refused:
         parse_quality(text, "quality.toml")
     assert refused.value.kind == "bad_quality"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("required", "target", "why"),
     [
         (Requirements(needs=["images"]), "groq/openai/gpt-oss-120b", "the catalogue says that it takes no images"),
@@ -61,5 +62,5 @@ def test_a_file_that_cannot_be_read(text: str) -> None:
         (Requirements(least_quality=61, quality=Quality(scores={"gpt-4o": 61})), "openai/gpt-4o", ""),
     ],
 )
-def test_what_a_target_lacks(required: Requirements, target: str, why: str) -> None:
+def test_refusal_names_what_the_target_lacks(required: Requirements, target: str, why: str) -> None:
     assert required.refusal(target, provider(target.partition("/")[0]), 131_072) == why

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.analysis.made import closed_loop, failure, renamed, request, row
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import AskedCondition, Recommendation
@@ -47,7 +48,7 @@ def kept(recommendation: Recommendation) -> dict[str, str]:
     return {c.target: c.keeps for c in recommendation.candidates}
 
 
-def test_the_fastest_and_the_cheapest_of_those_in_time() -> None:
+def test_fastest_and_cheapest_target_within_the_limit_are_named() -> None:
     found = one("voice", speeds({"cheap/m": 250, "quick/m": 120, "slow/m": 800}))
     assert kept(found) == {"quick/m": "yes", "cheap/m": "yes", "slow/m": "no"}
     assert (found.fastest, found.cheapest) == ("quick/m", "cheap/m")
@@ -58,7 +59,7 @@ def test_the_fastest_and_the_cheapest_of_those_in_time() -> None:
     assert miss.startswith("slow/m misses the limit of 300 ms by 1")
 
 
-def test_a_target_that_may_be_in_time_is_not_recommended_but_said_to_be_close() -> None:
+def test_target_close_to_the_limit_is_not_recommended() -> None:
     found = one("voice", speeds({"close/m": 289.5}, requests=120))
     (close,) = found.candidates
     low = close.ci95[0]
@@ -81,7 +82,7 @@ def test_a_batch_without_prices_is_decided_by_throughput() -> None:
 
 
 @pytest.mark.parametrize("counted", ["usage", "events"])
-def test_speeds_are_ranked_only_between_targets_whose_tokens_are_counted_alike(counted: str) -> None:
+def test_speeds_are_ranked_only_with_equal_token_sources(counted: str) -> None:
     """The tokens of the fastest target are counted by events, and how many tokens an event has is unknown."""
     found = speeds({"a/m": 300, "b/m": 320, "quick/m": 100})
     for speed in found:
@@ -99,8 +100,8 @@ def test_speeds_are_ranked_only_between_targets_whose_tokens_are_counted_alike(c
     assert (rating.keeps, rating.why) == ("unsure", "its tokens are counted by events, those of others by usage")
 
 
-@pytest.mark.parametrize("use", USES)
-def test_what_is_recommended_is_a_policy(use: str) -> None:
+@each_case("use", USES)
+def test_recommendation_is_a_valid_policy(use: str) -> None:
     for priced in ({"quick/m": 10.0, "cheap/m": 20.0}, {"a/m": 10.0, "b/m": 20.0}, {"a/m": 10.0}):
         found = one(use, speeds(priced))
         expression = parse(found.policy)
@@ -108,27 +109,27 @@ def test_what_is_recommended_is_a_policy(use: str) -> None:
         build(expression, lambda name: FakeService(target=name))
 
 
-def test_few_requests_leave_it_open() -> None:
+def test_few_requests_make_the_verdict_unsure() -> None:
     found = one("voice", speeds({"a/m": 200}, requests=20))
     assert kept(found) == {"a/m": "unsure"}
     assert found.candidates[0].why == "only 20 requests: its TTFT p95 may be worse"
     assert found.fastest == "a/m"
 
 
-def test_one_that_is_sure_stands_before_one_that_is_not() -> None:
+def test_sure_target_is_ranked_before_an_unsure_one() -> None:
     found = one("voice", [*speeds({"sure/m": 200}), *speeds({"unsure/m": 100}, requests=20)])
     assert (found.fastest, list(kept(found).values())) == ("sure/m", ["yes", "unsure"])
     assert found.policy == '"sure/m"'
 
 
-def test_who_fails_often_is_not_recommended_however_fast() -> None:
+def test_fast_target_that_fails_often_is_not_recommended() -> None:
     found = one("voice", speeds({"a/m": 100}, failures={"a/m": 40}))
     assert kept(found) == {"a/m": "no"}
     assert found.candidates[0].why == "9.09% of its requests failed"
     assert (found.fastest, found.cheapest, found.policy) == ("", "", "")
 
 
-def test_nobody_waits_for_a_batch() -> None:
+def test_batch_ignores_latency() -> None:
     found = one("batch", speeds({"quick/m": 100, "cheap/m": 12_000}))
     assert [(c.target, c.keeps) for c in found.candidates] == [("cheap/m", "yes"), ("quick/m", "yes")]
     assert (found.fastest, found.cheapest) == ("cheap/m", "cheap/m")
@@ -158,7 +159,7 @@ def of_run(use: str, prices: dict[str, Price] | None = None, invalid: str = "") 
     return found
 
 
-def test_a_run_says_up_to_which_load_a_limit_is_met() -> None:
+def test_run_states_the_highest_load_within_the_limit() -> None:
     found = of_run("voice")
     assert [(c.target, c.load, c.up_to) for c in found.candidates] == [
         ("first/m", "concurrency 1", "concurrency 8"),
@@ -180,7 +181,7 @@ def test_an_agent_makes_ten_calls_of_200_tokens() -> None:
     assert found == pytest.approx({"tokens/m": 10 * (250 + 200 * 5), "first/m": 10 * (100 + 200 * 40)})
 
 
-def test_a_batch_is_ranked_where_a_dollar_buys_most() -> None:
+def test_batch_is_ranked_at_the_load_with_most_tokens_per_dollar() -> None:
     hourly = {"first/m": Price(per_hour_usd=2), "tokens/m": Price(input_usd=9, output_usd=9)}
     found = of_run("batch", hourly)
     assert [(c.target, c.load) for c in found.candidates] == [
@@ -190,7 +191,7 @@ def test_a_batch_is_ranked_where_a_dollar_buys_most() -> None:
     assert found.candidates[0].tokens_per_usd == pytest.approx((found.candidates[0].tokens_per_s or 0) * 3600 / 2)
 
 
-def test_invalid_rows_and_cache_reuse_prove_nothing() -> None:
+def test_invalid_and_cache_reuse_rows_are_no_evidence() -> None:
     assert [c.target for c in of_run("voice", invalid="first/m").candidates] == ["tokens/m"]
     assert evidence_of_run([row(requests=9, cache_reuse=True)]) == []
 

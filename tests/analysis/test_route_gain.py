@@ -68,7 +68,7 @@ def test_without_prices_the_gain_is_of_speed_alone() -> None:
     assert "cost" not in full(route_gain_statements(found))[0]
 
 
-def test_a_run_without_a_policy_has_none() -> None:
+def test_run_without_a_policy_has_no_route_gain() -> None:
     asked = [AskedCondition(condition="a/m@c1", target="a/m", concurrency=1)]
     observations = answers("a/m", ttft_ms=100)
     assert route_gains(condition_rows(asked, observations, []), observations) == []

@@ -8,7 +8,7 @@ from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.core.timing.instrument import InstrumentReading
 
 
-def test_each_condition_gets_its_own() -> None:
+def test_each_condition_gets_its_own_requests_and_readings() -> None:
     alone = renamed(closed_loop(1, 10), "one", "a/x")
     many = renamed(closed_loop(8, 10), "eight", "a/x")
     stray = renamed([request()], "unasked", "a/x")

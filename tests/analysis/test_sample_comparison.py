@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.cases import each_case
 
 from splitsecond.log.statistics.sample_comparison import (
     LEFT_OVER,
@@ -38,15 +39,15 @@ def logs(of: FigureSample) -> Floats:
     return np.array([np.log(np.median(of.values[of.rounds == r])) for r in np.unique(of.rounds)])
 
 
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 14, 99, 200])
-def test_students_t_is_that_of_scipy(freedom: int) -> None:
+@each_case("freedom", [1, 2, 3, 4, 7, 14, 99, 200])
+def test_students_t_equals_that_of_scipy(freedom: int) -> None:
     for t in (0.0, 0.3, 1.0, 2.5, 7.0):
         assert t_doubt(t, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), abs=1e-12)
     for doubt in (0.4, 0.05, 0.001):
         assert t_quantile(doubt, freedom) == pytest.approx(stats.t.isf(doubt / 2, freedom), rel=1e-6)
 
 
-def test_students_t_of_many_values_is_that_of_scipy() -> None:
+def test_students_t_of_arrays_equals_that_of_scipy() -> None:
     t, freedom = np.array([0.0, 1.0, 2.5, 40.0, np.inf, 2.5]), np.array([1, 4, 7, 200, 8, 500])
     assert t_doubts(t, freedom) == pytest.approx(2 * stats.t.sf(t, np.minimum(freedom, 200)), abs=1e-12)
 
@@ -62,7 +63,7 @@ def test_pairs_are_tested_as_by_scipy() -> None:
     assert found.ratio == pytest.approx(np.median(b.values) / np.median(a.values))
 
 
-def test_separate_runs_are_tested_as_by_scipy_with_whole_degrees_of_freedom() -> None:
+def test_separate_runs_are_tested_like_welchs_t_of_scipy() -> None:
     a, b = sample(1, rounds=5), sample(2, rounds=9, scale=115.0)
     found, expected = of_medians(a, b, paired=False), stats.ttest_ind(logs(b), logs(a), equal_var=False)
     assert found.freedom == int(expected.df)
@@ -70,7 +71,7 @@ def test_separate_runs_are_tested_as_by_scipy_with_whole_degrees_of_freedom() ->
     assert found.p_value == pytest.approx(2 * stats.t.sf(statistic, int(expected.df)), rel=1e-9)
 
 
-def test_pairing_removes_what_both_sides_share() -> None:
+def test_pairing_removes_scatter_common_to_both_sides() -> None:
     slow_minutes = np.repeat(np.random.default_rng(5).lognormal(sigma=0.5, size=8), 10)
     a, b = sample(1), sample(2, scale=112.0)
     a, b = (FigureSample(s.values * slow_minutes, s.rounds, True) for s in (a, b))
@@ -123,7 +124,7 @@ def test_failed_requests_count_as_slowest() -> None:
     assert of_medians(whole, failed).second == pytest.approx(of_medians(whole, other).second)
 
 
-def test_a_median_among_failed_requests_has_no_ratio_but_a_verdict() -> None:
+def test_median_among_failed_requests_has_a_verdict_but_no_ratio() -> None:
     other = sample(2, size=20)
     failed = FigureSample(np.where(np.arange(160) % 20 < 14, np.inf, other.values), other.rounds, True)
     found = of_medians(sample(1, size=20), failed)
@@ -144,7 +145,7 @@ def test_zero_has_no_ratio() -> None:
     assert (found.ratio, found.ci95, found.p_value) == (None, None, None)
 
 
-def test_what_could_have_been_seen_is_seen_four_times_in_five() -> None:
+def test_detectable_difference_is_found_in_80_percent() -> None:
     """The smallest difference that is promised, and the number of rounds for a smaller one."""
     pilot = [of_medians(sample(2 * i), sample(2 * i + 1)) for i in range(200)]
     error = float(np.sqrt(np.mean([found.error**2 for found in pilot])))
@@ -170,7 +171,7 @@ def two_runs(first: Floats, second: Floats) -> SampleComparison:
     return compare_blocks(*sides, paired=False, percentiles=(1.0, float(np.exp(second.mean() - first.mean()))))
 
 
-def test_a_server_in_two_states_looks_different_only_where_its_report_has_no_such_servers() -> None:
+def test_two_state_server_differs_unless_others_are_like_it() -> None:
     """All rounds of one run are slow and all of the other fast: rare for one row, expected for one of many."""
     chance = np.random.default_rng(4)
     own = 0.05 * chance.standard_normal((122, 5))
@@ -189,7 +190,7 @@ def test_a_server_in_two_states_looks_different_only_where_its_report_has_no_suc
     assert among_like.error > apart.error  # gates compute with it
 
 
-def test_rounds_that_never_differ_are_compared_without_a_number_overflowing() -> None:
+def test_comparison_of_constant_rounds_does_not_overflow() -> None:
     found = holm({0: two_runs(np.zeros(5), np.ones(5)), 1: two_runs(np.zeros(5), np.zeros(5))})
     assert [found[0].real, found[1].real] == [True, False]
     wild = two_runs(np.array([0.0, 600.0]), np.array([0.0, -600.0]))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.benchmark.statistics.search import PRECISION, RATE_PRECISION, Edges, Search, Verdict, edges
 
@@ -24,7 +25,7 @@ def tried(search: Search, server: Server, most: int = 300) -> list[float]:
     return loads
 
 
-def bears(capacity: float, unsure_to: float = 0) -> Server:
+def up_to(capacity: float, unsure_to: float = 0) -> Server:
     """Return a server that meets its limits up to `capacity`; beyond, up to `unsure_to`, it is undecided."""
 
     def server(load: float, first_try: bool) -> Verdict:
@@ -35,7 +36,7 @@ def bears(capacity: float, unsure_to: float = 0) -> Server:
     return server
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("capacity", "loads", "found"),
     [
         (6, [1, 2, 4, 8, 6, 7, 6], Edges(6, 7, [])),
@@ -46,57 +47,57 @@ def bears(capacity: float, unsure_to: float = 0) -> Server:
         (41, [1, 2, 4, 8, 16, 32, 64, 45, 38, 41, 41], Edges(41, 45, [])),
     ],
 )
-def test_it_doubles_and_then_closes_in(capacity: int, loads: list[float], found: Edges) -> None:
+def test_search_doubles_the_load_and_then_bisects(capacity: int, loads: list[float], found: Edges) -> None:
     search = Search(1, 64, whole=True)
-    assert tried(search, bears(capacity)) == loads
+    assert tried(search, up_to(capacity)) == loads
     assert edges(search.verdicts) == found
 
 
-def test_what_stays_undecided_is_closed_in_from_below() -> None:
+def test_undecided_loads_are_bisected_from_below() -> None:
     search = Search(1, 256, whole=True)
-    assert tried(search, bears(20, unsure_to=24)) == [1, 2, 4, 8, 16, 32, 23, 19, 21, 20, 20]
+    assert tried(search, up_to(20, unsure_to=24)) == [1, 2, 4, 8, 16, 32, 23, 19, 21, 20, 20]
     assert edges(search.verdicts) == Edges(20, 32, [21, 23])
 
 
-def test_undecided_from_the_first_on() -> None:
+def test_first_load_undecided_gives_no_capacity() -> None:
     search = Search(4, 64, whole=True)
-    assert tried(search, bears(2, unsure_to=5)) == [4, 8]
+    assert tried(search, up_to(2, unsure_to=5)) == [4, 8]
     assert edges(search.verdicts) == Edges(None, 8, [4])
 
 
-def test_a_server_that_broke_is_left_alone() -> None:
+def test_search_ends_when_the_server_breaks() -> None:
     search = Search(1, 64, whole=True)
     assert tried(search, lambda load, first_try: "breaks" if load > 5 else "promising") == [1, 2, 4, 8]
     assert edges(search.verdicts) == Edges(None, 8, [1, 2, 4])
 
 
-def test_what_the_client_could_not_drive_is_tried_once_more_and_then_closed_in_on() -> None:
+def test_invalid_load_is_tried_twice_and_then_bisected() -> None:
     search = Search(1, 64, whole=True)
     assert tried(search, lambda load, first_try: "invalid" if load > 5 else "holds") == [1, 2, 4, 8, 8, 6, 6, 5]
     assert edges(search.verdicts) == Edges(5, 6, [])
 
 
-def test_a_disturbance_that_passes_costs_one_more_step() -> None:
+def test_transient_invalid_step_costs_one_more_step() -> None:
     disturbed = iter([True, *[False] * 20])
 
     def server(load: float, first_try: bool) -> Verdict:
-        return "invalid" if load == 4 and next(disturbed) else bears(9)(load, first_try)
+        return "invalid" if load == 4 and next(disturbed) else up_to(9)(load, first_try)
 
     search = Search(1, 64, whole=True)
     assert tried(search, server) == [1, 2, 4, 4, 8, 16, 11, 9, 10, 9]
     assert edges(search.verdicts) == Edges(9, 10, [])
 
 
-def test_what_cannot_be_made_sure_is_undecided_and_not_asked_for_ever() -> None:
+def test_search_ends_although_every_load_stays_promising() -> None:
     search = Search(1, 8, whole=True)
     assert tried(search, lambda load, first_try: "promising") == [1, 2, 4, 8, 8, 6, 7, 7, 6, 5, 5, 4, 3, 3, 2, 1]
     assert edges(search.verdicts).holds is None
 
 
-def test_a_promising_load_that_does_not_keep_its_promise() -> None:
+def test_promising_load_that_fails_later_is_not_the_capacity() -> None:
     """The few requests at 4 and 8 meet the limits by chance; with more requests they do not."""
     search = Search(1, 64, whole=True)
-    loads = tried(search, lambda load, first_try: "promising" if first_try and load <= 8 else bears(3)(load, first_try))
+    loads = tried(search, lambda load, first_try: "promising" if first_try and load <= 8 else up_to(3)(load, first_try))
     assert loads == [1, 2, 4, 8, 16, 11, 9, 8, 6, 7, 7, 6, 5, 5, 4, 3, 3]
     assert edges(search.verdicts) == Edges(3, 4, [])
 
@@ -109,12 +110,12 @@ def test_a_promising_load_that_does_not_keep_its_promise() -> None:
     whole=st.booleans(),
     precision=st.floats(0.02, 0.5),
 )
-def test_whatever_the_truth_it_ends_within_precision(
+def test_search_ends_within_precision_for_any_capacity(
     first: int, last: int, capacity: float, unsure: float, whole: bool, precision: float
 ) -> None:
     last = max(first, last)
     search = Search(first, last, whole=whole, precision=precision)
-    loads = tried(search, bears(capacity, unsure * capacity))
+    loads = tried(search, up_to(capacity, unsure * capacity))
     found = edges(search.verdicts)
 
     narrow = math.ceil(math.log2(math.log(2) / math.log1p(precision))) + 1  # halvings of one doubling
@@ -142,19 +143,19 @@ def _narrow(low: float, high: float, precision: float, whole: bool) -> bool:
 
 @example(["promising", "invalid"])
 @given(st.lists(st.sampled_from(["holds", "promising", "undecided", "fails", "invalid", "breaks"]), min_size=1))
-def test_whatever_it_is_told_it_ends(said: list[Verdict]) -> None:
+def test_search_ends_for_any_verdicts(said: list[Verdict]) -> None:
     words = itertools.cycle(said)
     tried(Search(1, 256, whole=True), lambda load, first_try: next(words))
     # At most 130 loads, a step of about 5% apart, and each can be tried four times.
     tried(Search(0.5, 100, whole=False), lambda load, first_try: next(words), most=520)
 
 
-def test_the_stated_precision() -> None:
+def test_precision_is_10_percent_and_5_percent_for_rates() -> None:
     assert (PRECISION, RATE_PRECISION) == (0.1, 0.05)
 
 
 @pytest.mark.parametrize("capacity", [1, 3, 13, 100, 256])
-def test_the_loads_that_are_left_bound_those_that_follow(capacity: int) -> None:
+def test_loads_left_is_an_upper_bound_of_remaining_steps(capacity: int) -> None:
     """With a server that decides each load at once. One more load confirms the heaviest."""
     search = Search(1, 256, whole=True)
     left = []

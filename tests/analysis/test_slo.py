@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.analysis.made import MS, failure, request
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.core.errors import CallerFault
@@ -23,7 +24,7 @@ def test_limits_are_read_in_ms(text: str, limits: dict[str, float]) -> None:
     assert parse_slo(text).limits == pytest.approx(limits)
 
 
-@pytest.mark.parametrize("use", USES)
+@each_case("use", USES)
 def test_a_use_has_its_own_limit(use: str) -> None:
     assert parse_slo(use) == Slo(limits=USES[use].limits, use=use)
 
@@ -43,7 +44,7 @@ def test_requests_that_meet_a_use(use: str, slow: dict[str, Any] | None, quick: 
     assert slow is None or not slo.met_by(request(**slow), open_loop=False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "says"),
     [
         ("", "neither a limit nor a use"),
@@ -58,14 +59,14 @@ def test_requests_that_meet_a_use(use: str, slow: dict[str, Any] | None, quick: 
         ("ttft=1s,", "neither a limit nor a use"),
     ],
 )
-def test_what_cannot_be_read_says_what_can(text: str, says: str) -> None:
+def test_unreadable_slo_is_refused_with_an_example(text: str, says: str) -> None:
     with pytest.raises(CallerFault, match=says) as caught:
         parse_slo(text)
     assert caught.value.kind == "bad_slo"
     assert "ttft=300ms" in caught.value.hint
 
 
-def test_a_request_must_keep_every_limit() -> None:
+def test_request_must_meet_every_limit() -> None:
     # TTFT 100 ms, E2E 200 ms, 100 tokens/s.
     kept = parse_slo("ttft=100ms,e2e=200ms,tps=100,tpot=10ms")
     assert kept.met_by(request(), open_loop=False)
@@ -74,7 +75,7 @@ def test_a_request_must_keep_every_limit() -> None:
     assert not kept.met_by(failure(), open_loop=False)
 
 
-def test_an_answer_of_one_token_has_no_speed_to_miss_a_limit_with() -> None:
+def test_one_token_response_meets_speed_limits() -> None:
     one = request(tokens=1)
     assert parse_slo("tpot=10ms,tps=100").met_by(one, open_loop=False)
     assert not parse_slo("tpot=10ms,ttft=50ms").met_by(one, open_loop=False)
@@ -114,6 +115,6 @@ def test_the_share_within_the_limits_has_an_interval_by_rounds() -> None:
     assert 0.9 < low < high == 1.0
 
 
-def test_goodput_of_nothing() -> None:
+def test_goodput_without_requests_is_0() -> None:
     made = parse_slo("voice").goodput([], None, open_loop=False)
     assert (made.met, made.sent, made.fraction, made.per_s) == (0, 0, 0.0, None)

@@ -42,7 +42,7 @@ def test_figures_of_value() -> None:
     assert "groq/m has the highest cost-adjusted TPS: 1,000" in " ".join(full(speed_and_price_statements(found)))
 
 
-def test_the_frontier_is_what_no_other_beats_on_both() -> None:
+def test_frontier_targets_are_beaten_by_no_other_on_both() -> None:
     found = speed_and_price([GROQ, TOGETHER, OPUS])
     assert found is not None
     assert {p.target: p.frontier for p in found.targets} == {"groq/m": "yes", "together/m": "yes", "opus/m": "no"}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.analysis.made import failure, request
+from tests.cases import each_case
 
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.money.closed_early import BillingRule
@@ -92,9 +93,7 @@ def test_an_attempt_costs_the_price_of_the_tier_that_served_it() -> None:
 @pytest.mark.parametrize(
     ("stops", "usd", "high"), [(True, 0.0022, 0.0022), (False, 0.004, 0.022), (None, 0.0022, 0.022)]
 )
-def test_an_attempt_that_was_closed_early_costs_what_its_providers_rule_says(
-    stops: bool | None, usd: float, high: float
-) -> None:
+def test_closed_attempt_costs_by_its_providers_billing_rule(stops: bool | None, usd: float, high: float) -> None:
     """10 tokens had arrived; the winner has 100, and the longest answer of the target 1,000."""
     longest = [attempt("b/y", tokens=(1000, 1000))]
     lost = attempt("b/y", tokens=(1000, 10), role="loser", outcome="cancelled", token_source="events")
@@ -107,7 +106,7 @@ def test_an_attempt_that_was_closed_early_costs_what_its_providers_rule_says(
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("by", "names"),
     [
         ("target", {"a/x": 3, "b/y": 1}),
@@ -118,7 +117,7 @@ def test_an_attempt_that_was_closed_early_costs_what_its_providers_rule_says(
         ("day", {"2026-11-01": 1, "2026-11-02": 1, "2026-11-03": 1}),
     ],
 )
-def test_calls_by_what_they_were(by: By, names: dict[str, int]) -> None:
+def test_calls_are_grouped_by_each_property(by: By, names: dict[str, int]) -> None:
     rows, total = spent([attempt(), attempt("b/y", role="loser")], [attempt()], [attempt()], by=by)
     assert {name: row.calls for name, row in rows.items()} == names
     assert sum(row.usd for row in rows.values()) == pytest.approx(total.usd)
@@ -126,7 +125,7 @@ def test_calls_by_what_they_were(by: By, names: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 5])
-def test_a_call_whose_attempts_are_in_two_blocks_is_one(blocks: int) -> None:
+def test_call_with_attempts_in_two_blocks_is_counted_once(blocks: int) -> None:
     lost = attempt("b/y", tokens=(None, 10), role="loser", outcome="cancelled", token_source="events")
     rows, total = spent([attempt()], [attempt(), lost], [lost, attempt(), attempt("b/y")], blocks=blocks)
     assert (total.calls, total.attempts, total.estimated) == (3, 6, 2)
@@ -134,7 +133,7 @@ def test_a_call_whose_attempts_are_in_two_blocks_is_one(blocks: int) -> None:
     assert rows["b/y"].usd == pytest.approx(2 * 0.0022 + 0.004)  # the prompt of the other attempt
 
 
-def test_a_call_of_which_an_attempt_is_missing_is_counted() -> None:
+def test_call_with_a_missing_attempt_is_counted() -> None:
     columns = AttemptColumns.of([(NOON, attempt()), (NOON, attempt("b/y"))])
     ledger = SpendingLedger(PRICES.get, UsualLengths())
     ledger.add(columns.taken(np.array([0])))
@@ -143,7 +142,7 @@ def test_a_call_of_which_an_attempt_is_missing_is_counted() -> None:
     assert total.usd == pytest.approx(0.002)
 
 
-def test_what_is_not_said_is_estimated_and_counted() -> None:
+def test_missing_token_counts_are_estimated() -> None:
     left = attempt(tokens=(None, None), outcome="cancelled")
     rows, _ = spent([attempt(tokens=(1000, 100))], [attempt(tokens=(3000, 100))], [left])
     assert (rows["a/x"].estimated, rows["a/x"].unpriced) == (1, 0)
@@ -152,13 +151,13 @@ def test_what_is_not_said_is_estimated_and_counted() -> None:
     assert (rows["a/x"].unpriced, rows["a/x"].usd_per_call) == (1, None)
 
 
-def test_refusals_cost_nothing_and_the_unknown_is_in_no_sum() -> None:
+def test_refusals_cost_nothing_and_unknown_costs_are_in_no_sum() -> None:
     refused = failure(kind="http_429", target="a/x", status=429, role="loser")
     rows, total = spent([refused, attempt("c/z")])
     assert (rows["a/x"].usd, rows["c/z"].usd, total.unpriced) == (0.0, 0.0, 1)
 
 
-def test_what_caches_saved() -> None:
+def test_cache_saving_is_reads_minus_writes() -> None:
     read = attempt(cached_tokens=900)
     written = attempt(cache_write_tokens=900)
     _, total = spent([read])
@@ -176,5 +175,5 @@ def test_a_machine_costs_its_hours_once() -> None:
     assert ledger.rows(DAY_S)[0].rented_usd == pytest.approx(72.0)
 
 
-def test_a_month_at_this_pace() -> None:
+def test_cost_per_month_extrapolates_the_period() -> None:
     assert per_month(1.0, DAY_S) == pytest.approx(30.0)

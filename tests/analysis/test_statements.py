@@ -136,7 +136,7 @@ def test_the_same_observations_give_the_same_sentences() -> None:
     assert said_of(("a", 100, 10), ("b", 104, 10)) == said_of(("a", 100, 10), ("b", 104, 10))
 
 
-def test_one_target_is_first_on_nothing() -> None:
+def test_single_target_gets_no_ranking() -> None:
     assert said_of(("a", 100, 10)) == []
 
 
@@ -153,7 +153,7 @@ def test_an_open_loop_is_ranked_from_due() -> None:
     assert said[0].startswith("At 3 requests/s, a is first on TTFT from due: p50 100 ms, b 102")
 
 
-def test_batching_is_told_at_the_highest_level() -> None:
+def test_batching_is_stated_at_the_highest_concurrency() -> None:
     rows = [
         row(concurrency=8, batching_efficiency=6.0),
         row(concurrency=32, batching_efficiency=11.5),
@@ -166,7 +166,7 @@ def test_batching_is_told_at_the_highest_level() -> None:
     ]
 
 
-def test_batching_is_not_told_against_an_invalid_row() -> None:
+def test_batching_is_not_stated_against_an_invalid_row() -> None:
     rows = [row(batching_efficiency=1.0, invalid=["late."]), row(concurrency=8, batching_efficiency=6.0)]
     assert full(statements(rows, [])) == ["Not compared, because INVALID: a/x at concurrency 1."]
 
@@ -184,7 +184,7 @@ def test_the_built_in_engine_is_ranked_only_against_itself() -> None:
     ]
 
 
-def test_goodput_is_told_best_first() -> None:
+def test_goodput_is_listed_best_first() -> None:
     def judged(target: str, met: int) -> Goodput:
         return Goodput(
             limits={"ttft": 300.0, "tps": 50.0}, met=met, sent=50, fraction=met / 50, per_s=None, ci95=(0.1, 1.0)
@@ -196,7 +196,7 @@ def test_goodput_is_told_best_first() -> None:
     ]
 
 
-def test_errors_and_invalid_rows_are_told_and_take_no_part() -> None:
+def test_errors_and_invalid_rows_are_stated_but_not_compared() -> None:
     observations = scattered("a", "a", 100, 10, 1)
     observations.append(failure(observations[29].end_ns / MS, condition="a", target="a", round=6))
     rows = condition_rows([asked(condition="a", target="a"), asked(condition="b", target="b")], observations, [])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.analysis.made import MS, S, closed_loop, failure, request
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.throughput import per_second
 from splitsecond.benchmark.statistics.steady import (
@@ -49,7 +50,7 @@ def loads(draw: st.DrawFn) -> list[Observation]:
 
 
 @given(loads())
-def test_the_curve_integrates_to_the_time_under_way_and_ends_at_none(observations: list[Observation]) -> None:
+def test_in_flight_curve_sums_to_request_time_and_ends_at_0(observations: list[Observation]) -> None:
     curve = in_flight(observations, open_loop=True)
     assert int((curve.level[:-1] * np.diff(curve.at)).sum()) == sum(o.end_ns - (o.sent_ns or 0) for o in observations)
     assert curve.level[-1] == 0
@@ -57,9 +58,7 @@ def test_the_curve_integrates_to_the_time_under_way_and_ends_at_none(observation
 
 
 @given(loads(), st.integers(1, 4))
-def test_steady_windows_lie_inside_the_whole_and_open_and_close_at_the_asked_level(
-    observations: list[Observation], concurrency: int
-) -> None:
+def test_steady_windows_lie_inside_the_whole_load(observations: list[Observation], concurrency: int) -> None:
     load = measured_load(observations, concurrency)
     for begin, end in zip(load.steady.begin, load.steady.end, strict=True):
         assert begin < end
@@ -72,7 +71,7 @@ def test_steady_windows_lie_inside_the_whole_and_open_and_close_at_the_asked_lev
 
 
 @given(loads(), st.integers(1, 4))
-def test_no_more_tokens_arrive_in_a_window_than_there_are(observations: list[Observation], concurrency: int) -> None:
+def test_window_has_at_most_the_tokens_of_all_requests(observations: list[Observation], concurrency: int) -> None:
     load = measured_load(observations, concurrency)
     measured = [o for o in observations if o.role == "measured"]
     everything = sum(o.output_tokens or 0 for o in observations)
@@ -82,14 +81,14 @@ def test_no_more_tokens_arrive_in_a_window_than_there_are(observations: list[Obs
 
 
 @given(loads(), st.integers(0, 4000))
-def test_tokens_of_two_windows_that_meet_add_up(observations: list[Observation], at: int) -> None:
+def test_tokens_of_adjacent_windows_add_up(observations: list[Observation], at: int) -> None:
     parts = windows((0, at + 1), (at + 1, 6000))
     halves = tokens_in(observations, windows((0, at + 1))) + tokens_in(observations, windows((at + 1, 6000)))
     assert halves == pytest.approx(tokens_in(observations, parts))
     assert halves == pytest.approx(tokens_in(observations, windows((0, 6000))))
 
 
-def test_a_closed_loop_is_steady_from_when_it_is_full_to_when_it_empties() -> None:
+def test_closed_loop_is_steady_while_it_is_full() -> None:
     # Four places join 1 ms apart from 1000; each request lasts 200 ms and is followed at once.
     load = measured_load(closed_loop(4, 3), 4)
     assert in_ms(load.steady) == [(1003.0, 1600.0)]
@@ -106,7 +105,7 @@ def test_throughput_of_a_full_loop_is_the_sum_of_its_streams() -> None:
     )
 
 
-def test_one_place_out_of_twenty_may_be_empty() -> None:
+def test_load_is_steady_at_95_percent_of_the_concurrency() -> None:
     observations = closed_loop(19, 4)
     assert measured_load(observations, 20).steady.length_ns > 0
     assert measured_load(observations, 21).steady.length_ns == 0
@@ -119,13 +118,13 @@ def test_short_dips_are_part_of_the_window_and_show_in_its_mean() -> None:
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(1000 / 1040)
 
 
-def test_each_round_has_its_own_window_and_a_pause_inside_a_round_counts() -> None:
+def test_each_round_has_a_window_that_includes_its_pauses() -> None:
     load = measured_load([request(1000.0, round=1), request(5000.0, round=1), request(9000.0, round=2)], 1)
     assert in_ms(load.steady) == in_ms(load.whole) == [(1000.0, 5200.0), (9000.0, 9200.0)]
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(600 / 4400)
 
 
-def test_connecting_is_part_of_a_closed_loop_and_not_a_pause_in_it() -> None:
+def test_connect_time_counts_as_in_flight_in_a_closed_loop() -> None:
     """A server that closes each connection: 100 ms to connect, 200 ms for 11 tokens, so 11 tokens in 300 ms."""
     turns = [
         request(1100.0 + 300 * i, start_ns=round((1000 + 300 * i) * MS), tcp_ns=100 * MS, round=1) for i in range(10)
@@ -136,7 +135,7 @@ def test_connecting_is_part_of_a_closed_loop_and_not_a_pause_in_it() -> None:
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(1.0)
 
 
-def test_cool_downs_keep_the_window_open_until_the_last_measured_request_has_ended() -> None:
+def test_cool_downs_extend_the_window_to_the_last_request() -> None:
     measured = [request(1000.0), request(1100.0)]
     assert in_ms(measured_load(measured, 2).steady) == [(1100.0, 1200.0)]
     assert in_ms(measured_load([*measured, request(1200.0, role="cooldown", outcome="cancelled")], 2).steady) == [
@@ -185,16 +184,16 @@ def test_one_open_request_has_no_steady_window() -> None:
     assert measured_load([request()], None).steady.length_ns == 0
 
 
-def test_a_request_never_sent_counts_from_when_it_came_in() -> None:
+def test_unsent_request_counts_from_its_start() -> None:
     never = failure(1000.0, sent_ns=None, took_ms=50)
     assert in_ms(measured_load([never], 1).whole) == [(1000.0, 1050.0)]
 
 
-def test_an_end_before_the_beginning_is_no_time_under_way() -> None:
+def test_request_ending_before_its_start_has_no_time_in_flight() -> None:
     assert in_flight([failure(1000.0, end_ns=0)], open_loop=True).level.tolist() == [0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "expected"),
     [
         ({"output_tokens": 3}, [1, 1, 1]),
@@ -219,7 +218,7 @@ def test_answers_without_events_bring_no_tokens() -> None:
     assert event_tokens(failure()).tolist() == []
 
 
-def test_events_count_where_nobody_says_how_many_tokens() -> None:
+def test_events_count_as_tokens_without_token_counts() -> None:
     assert tokens_in([request(output_tokens=None, tokens=7)], windows((0, 5000))) == 7
 
 

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 from tests.analysis.censored import censored_summary
+from tests.cases import each_case
 
 from splitsecond.log.statistics.summary import (
     FigureSample,
@@ -27,7 +28,7 @@ QUANTILES = st.floats(0, 1)
 
 
 @given(VALUES, QUANTILES)
-def test_percentiles_are_those_of_numpy_and_never_past_the_ends(values: list[float], q: float) -> None:
+def test_percentiles_equal_numpys_and_stay_in_range(values: list[float], q: float) -> None:
     ordered = np.sort(np.array(values))
     got = percentile(ordered, q)
     assert ordered[0] <= got <= ordered[-1]
@@ -35,7 +36,7 @@ def test_percentiles_are_those_of_numpy_and_never_past_the_ends(values: list[flo
 
 
 @given(VALUES)
-def test_where_higher_is_better_the_percentiles_are_the_mirror_image(values: list[float]) -> None:
+def test_percentiles_are_mirrored_if_higher_is_better(values: list[float]) -> None:
     fast, slow = summary_of(values, higher_is_better=True), summary_of([-v for v in values])
     for name in ("p50", "p95", "p99"):
         assert getattr(fast, name) == pytest.approx(-getattr(slow, name), rel=1e-6, abs=1e-3)
@@ -60,8 +61,8 @@ def test_the_ranks_of_the_tables(n: int, q: float, ranks: tuple[int, int | None]
     assert rank_interval(n, q) == ranks
 
 
-@pytest.mark.parametrize("n", [10, 50, 300])
-@pytest.mark.parametrize("q", [0.5, 0.95])
+@each_case("n", [10, 50, 300])
+@each_case("q", [0.5, 0.95])
 def test_intervals_cover_at_least_as_often_as_they_say(n: int, q: float) -> None:
     random = np.random.default_rng(7)
     truth = -math.log(1 - q)
@@ -140,7 +141,7 @@ def test_rounds_that_differ_are_worth_fewer_requests() -> None:
     assert high is None or high > 1.97
 
 
-def test_failed_requests_take_the_slow_end() -> None:
+def test_failed_requests_count_as_slowest() -> None:
     made = summary_of(in_rounds([*map(float, range(1, 91)), *[math.inf] * 10], 10))
     assert (made.n, made.failed, made.max, made.mean) == (100, 10, 90.0, 45.5)
     assert (made.p50, made.p95, made.p99) == (50.5, None, None)
@@ -155,7 +156,7 @@ def test_a_percentile_needs_more_requests_in_few_rounds() -> None:
     assert ("p95" in in_five[144], "p95" in in_five[145]) == (True, False)
 
 
-def test_the_interval_of_the_mean_over_rounds_is_that_of_scipy() -> None:
+def test_interval_of_the_mean_over_rounds_equals_that_of_scipy() -> None:
     values = np.random.default_rng(3).exponential(size=80) * np.repeat(np.arange(1, 9), 10)
     low, high = summary_of(in_rounds(values, 8)).ci95["mean"]
     means = values.reshape(8, 10).mean(axis=1)
@@ -179,7 +180,7 @@ def test_autocorrelation_by_hand() -> None:
 # Censored values.
 
 
-def test_the_curve_and_its_interval_are_those_of_scipy() -> None:
+def test_kaplan_meier_curve_and_interval_equal_those_of_scipy() -> None:
     random = np.random.default_rng(9)
     times, closed_at = random.exponential(100, 60), random.exponential(150, 60)
     seen, closed = np.minimum(times, closed_at), closed_at < times
@@ -202,7 +203,7 @@ def test_without_censored_values_it_is_the_plain_summary() -> None:
     assert censored_summary([], []) == summary_of([])
 
 
-def test_a_textbook_curve() -> None:
+def test_kaplan_meier_median_equals_the_textbook_value() -> None:
     # Freireich's patients with 6-MP (1963), as in every textbook: the median remission is 23 weeks, S(10) = 0.753.
     weeks = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
     going_on = [0, 0, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1]
@@ -212,7 +213,7 @@ def test_a_textbook_curve() -> None:
     assert (found.mean, found.max, found.min) == (None, None, 6.0)
 
 
-def test_leaving_the_closed_out_would_flatter() -> None:
+def test_censored_values_keep_the_median_unbiased() -> None:
     random = np.random.default_rng(5)
     truth = random.exponential(100.0, 20_000)
     deadline = 120.0
@@ -221,7 +222,7 @@ def test_leaving_the_closed_out_would_flatter() -> None:
     assert censored_summary(seen, closed).p50 == pytest.approx(100 * np.log(2), rel=0.03)
 
 
-def test_the_interval_holds_the_truth_nineteen_times_in_twenty() -> None:
+def test_censored_interval_covers_the_truth_in_95_percent() -> None:
     random = np.random.default_rng(6)
     held = 0
     for _ in range(200):
@@ -235,7 +236,7 @@ _PAIRS = st.lists(st.tuples(st.floats(0.001, 1e6), st.booleans()), min_size=1, m
 
 
 @given(_PAIRS.filter(lambda pairs: any(closed for _, closed in pairs)))
-def test_any_values_give_percentiles_in_order_among_those_seen(pairs: list[tuple[float, bool]]) -> None:
+def test_censored_percentiles_are_ordered_and_within_the_values(pairs: list[tuple[float, bool]]) -> None:
     values, closed = [value for value, _ in pairs], [late for _, late in pairs]
     found = censored_summary(values, closed)
     known = [value for value in (found.p50, found.p95, found.p99) if value is not None]
@@ -268,7 +269,7 @@ def interval_by_groups(values: list[float], censored: list[bool], q: float) -> t
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=40))
 @example([*[(2, False)] * 10, (1, False)])  # all of the last ones end at once
-def test_intervals_with_equal_times_are_those_of_the_textbook(pairs: list[tuple[int, bool]]) -> None:
+def test_intervals_with_ties_equal_those_of_the_textbook(pairs: list[tuple[int, bool]]) -> None:
     values, censored = [float(value) for value, _ in pairs], [*(late for _, late in pairs[1:]), True]
     found = censored_summary(values, censored)
     for name, q in (("p50", 0.5), ("p95", 0.95)):

@@ -40,7 +40,7 @@ def test_a_long_prompt_adds_to_ttft() -> None:
     ]
 
 
-def test_one_workload_changes_nothing() -> None:
+def test_single_workload_has_no_changes() -> None:
     assert workload_changes([row(requests=9), row(concurrency=8, requests=9)]) == []
     assert workload_changes([SHORT]) == []
 
@@ -50,7 +50,7 @@ def test_workloads_with_rates_of_their_own() -> None:
     assert found.ttft_ms == 900
 
 
-def test_rows_of_different_workloads_are_not_ranked_against_each_other() -> None:
+def test_rows_of_different_workloads_are_not_ranked_together() -> None:
     assert level(LONG) == "at concurrency 1 on workload 50k"
     assert full(statements([SHORT, LONG], [])) == []
     assert [each.condition for each in lightest_rows([SHORT, LONG])] == ["a/x#512@c1"]

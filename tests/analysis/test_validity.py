@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.analysis.made import MS, S, asked, closed_loop, failure, request
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.condition import condition_findings
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
@@ -46,14 +47,12 @@ def test_without_kernel_time_lag_is_error(lag_ms: int, trusted: bool) -> None:
         )
 
 
-def test_with_kernel_time_lag_alone_is_no_error() -> None:
+def test_lag_with_kernel_time_is_not_an_error() -> None:
     assert judged(turns(lag_max_ns=90 * MS)).invalid == []
 
 
 @pytest.mark.parametrize(("merged_ms", "trusted"), [(2, True), (3, False)])
-def test_a_first_token_that_was_read_with_later_ones_is_an_error_of_what_it_was_dated_back(
-    merged_ms: int, trusted: bool
-) -> None:
+def test_merged_first_token_error_is_its_dating_back(merged_ms: int, trusted: bool) -> None:
     made = judged(turns(first_merged_ns=merged_ms * MS))
     assert (made.invalid == []) is trusted
     assert (made.instrument.first_tokens_merged, made.instrument.first_merged_max_ms) == (10, merged_ms)
@@ -62,7 +61,7 @@ def test_a_first_token_that_was_read_with_later_ones_is_an_error_of_what_it_was_
     ]
 
 
-def test_an_error_of_a_millisecond_is_allowed_however_short_the_ttft() -> None:
+def test_ttft_error_of_1_ms_is_always_allowed() -> None:
     assert judged(turns(ttft_ms=10, first_merged_ns=1 * MS)).invalid == []
     assert judged(turns(ttft_ms=10, first_merged_ns=round(1.1 * MS))).invalid != []
 
@@ -76,13 +75,13 @@ def test_each_percentile_is_judged_by_its_own_error() -> None:
     assert not any("TTFT" in reason for reason in judged(turns(8) + fast).invalid)
 
 
-def test_an_error_is_held_against_the_time_that_tps_is_taken_over() -> None:
+def test_tps_error_is_relative_to_the_streaming_time() -> None:
     made = judged(turns(ttft_ms=1000, gap_ms=1, kernel_time=False, lag_max_ns=3 * MS))
     assert len(made.invalid) == 1
     assert "so p50 of TPS may be wrong by 30%" in made.invalid[0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "exposed_ms"),
     [
         ({"kernel_time": False}, 20),
@@ -99,7 +98,7 @@ def test_a_lag_is_exposed_unless_the_kernel_saw_each_token_apart(changes: dict[s
     assert exposed_lag_ns(request(**{"lag_max_ns": 20 * MS, **changes})) == exposed_ms * MS
 
 
-def test_dispatch_is_late_by_what_connecting_does_not_explain() -> None:
+def test_dispatch_lateness_excludes_connect_time() -> None:
     late = request(1000.0, due_ns=950 * MS, dns_ns=5 * MS, tcp_ns=10 * MS, tls_ns=15 * MS)
     assert dispatch_late_ns(late) == 20 * MS
     assert dispatch_late_ns(request(1000.0)) is None
@@ -119,7 +118,7 @@ def test_an_open_loop_must_send_on_time(late_ms: int, trusted: bool) -> None:
 
 
 @pytest.mark.parametrize(("count", "trusted"), [(500, False), (200, True)])
-def test_lateness_of_the_last_few_percent_spoils_the_p99_if_there_are_enough_for_one(count: int, trusted: bool) -> None:
+def test_late_dispatch_of_few_requests_invalidates_only_p99(count: int, trusted: bool) -> None:
     """One request of 25 leaves 4 s late: p50 and p95 are right, and p99 is 4 s too high where it is known."""
     late_ns = [4 * S if i % 25 == 7 else 0 for i in range(count)]
     sent = [request(5000.0 + 300 * i, due_ns=round((5000 + 300 * i) * MS) - late_ns[i]) for i in range(count)]
@@ -146,7 +145,7 @@ def test_a_rate_that_was_not_reached(apart_ms: int, trusted: bool) -> None:
     assert any("the rate was not reached" in reason for reason in made.invalid) is not trusted
 
 
-def test_a_rate_that_wanted_all_at_once() -> None:
+def test_rate_with_all_requests_due_at_once_is_not_reached() -> None:
     made = judged([request(1000.0 + i, due_ns=1000 * MS) for i in range(3)], condition=asked(None))
     assert made.invalid == [
         "the rate was not reached: sending the requests took longer than planned (0.002 s, planned 0 s). "
@@ -174,7 +173,7 @@ def test_a_few_bursts_are_a_note() -> None:
     assert made.notes == ["2 of 10 responses arrived in one burst."]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("made", "at_once"),
     [
         (request(), False),
@@ -193,11 +192,11 @@ def test_a_few_bursts_are_a_note() -> None:
         ),
     ],
 )
-def test_what_came_at_once(made: Observation, at_once: bool) -> None:
+def test_bursts_are_detected(made: Observation, at_once: bool) -> None:
     assert came_at_once(made) is at_once
 
 
-def test_short_answers_say_nothing_about_bursts() -> None:
+def test_short_responses_are_not_bursts() -> None:
     assert judged(turns(tokens=3, gap_ms=0)).invalid == []
 
 
@@ -213,7 +212,7 @@ def test_waiting_for_a_processor_is_noted(wait_ms: int, trusted: bool) -> None:
     assert (made.notes == []) is trusted
 
 
-def test_a_client_that_stood_still_while_requests_were_in_flight_is_not_trusted() -> None:
+def test_frozen_client_invalidates_requests_in_flight() -> None:
     def read(begin_s: float, end_s: float) -> ConditionFindings:
         frozen = [(round(begin_s * S), round(end_s * S))]
         return judged(turns(), InstrumentReading(condition="c", begin_ns=0, end_ns=90 * S, frozen=frozen))
@@ -241,7 +240,7 @@ def rounds(growth: Sequence[float], count: int = 50) -> list[Observation]:
     ]
 
 
-def test_a_round_in_which_ttft_grows_each_time_is_not_stationary() -> None:
+def test_growing_ttft_in_each_round_is_not_stationary() -> None:
     made = judged(rounds([1.5, 1.6, 1.4, 1.5, 1.5]), condition=asked(None, rate=2))
     assert made.invalid[0].startswith("not stationary: from the first half of a round to the second")
     assert "TTFT from due changed by 49" in " ".join(made.invalid) or "in flight" in made.invalid[0]
@@ -252,13 +251,13 @@ def test_small_or_irregular_changes_are_no_trend(growth: list[float]) -> None:
     assert judged(rounds(growth), condition=asked(None, rate=2)).invalid == []
 
 
-def test_fewer_than_five_rounds_describe_their_own_seconds() -> None:
+def test_fewer_than_five_rounds_are_noted() -> None:
     two = [request(1000.0 + 200 * i, round=1 + i // 5) for i in range(10)]
     assert only_note(judged(two)).startswith("measured in 2 rounds: the intervals describe this short time")
     assert judged([request(1000.0 + 200 * i, round=1 + i // 2) for i in range(10)]).notes == []
 
 
-def test_requests_that_ended_without_the_load_around_them_are_noted() -> None:
+def test_requests_that_ended_outside_the_full_load_are_noted() -> None:
     assert only_note(judged(closed_loop(4, 3), condition=asked(4))).startswith("3 of 12 requests ended when the load")
     cool = [request(1600.0 + place, role="cooldown", outcome="cancelled") for place in range(4)]
     assert judged([*closed_loop(4, 3), *cool], condition=asked(4)).notes == []
@@ -276,7 +275,7 @@ def test_counting_events_is_noted() -> None:
     assert "The provider" not in said
 
 
-def test_counting_events_says_where_the_counts_should_have_been() -> None:
+def test_event_counts_note_where_the_usage_was_expected() -> None:
     said = only_note(judged(turns(token_source="events"), condition=asked(usage="choices")))
     assert "The provider is known to send them inside choices[0] of the last chunk" in said
 
@@ -301,7 +300,7 @@ def test_answers_of_another_length_are_noted(wanted: int | None, noted: bool) ->
     assert made.notes == (["responses had 11 tokens (median) instead of the requested 12."] if noted else [])
 
 
-def test_unknown_lengths_are_not_held_against_what_was_asked() -> None:
+def test_unknown_output_lengths_cause_no_note() -> None:
     assert judged(turns(output_tokens=None), condition=asked(output_tokens=500)).notes == []
 
 
@@ -327,7 +326,7 @@ def test_requests_sent_again_are_noted() -> None:
 
 
 @pytest.mark.parametrize(("merged_ms", "trusted"), [(2, True), (3, False)])
-def test_a_last_token_that_can_have_come_earlier_is_an_error_of_tps(merged_ms: int, trusted: bool) -> None:
+def test_merged_last_token_is_an_error_of_tps(merged_ms: int, trusted: bool) -> None:
     made = judged(turns(sparse=True, last_merged_ns=merged_ms * MS))
     assert (made.invalid == []) is trusted
     assert (made.instrument.last_tokens_merged, made.instrument.last_merged_max_ms) == (10, merged_ms)
@@ -349,12 +348,12 @@ def test_sparse_reads_with_exact_last_tokens_cost_only_the_itl() -> None:
     assert made.tps.p50 == judged(turns()).tps.p50
 
 
-def test_itl_is_that_of_the_requests_that_were_read_promptly() -> None:
+def test_itl_excludes_sparsely_read_requests() -> None:
     mixed = [*turns(5, sparse=True, gap_ms=50), *turns(5)]
     assert judged(mixed).itl_ms.p50 == 10
 
 
-def test_a_stream_that_was_read_sparsely_is_no_burst() -> None:
+def test_sparsely_read_stream_is_not_a_burst() -> None:
     late = request(ttft_ms=5000, gap_ms=1, tokens=80, lag_max_ns=90 * MS)
     at = [late.token_at[-1]] * 40 + [late.token_at[-1]] * 40
     at[0] = late.token_at[0]

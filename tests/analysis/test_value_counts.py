@@ -47,7 +47,7 @@ def test_closed_values_are_summarised_as_before() -> None:
 
 
 @pytest.mark.parametrize("share_closed", [0.0, 0.2])
-def test_percentiles_with_batches_are_those_of_the_values(share_closed: float) -> None:
+def test_percentiles_with_batches_equal_those_of_the_values(share_closed: float) -> None:
     values, closed = some(5000), np.random.default_rng(2).random(5000) < share_closed
     batches = np.arange(5000) % 10
     each = counted(values, batches, closed)
@@ -61,7 +61,7 @@ def test_percentiles_with_batches_are_those_of_the_values(share_closed: float) -
     assert low < (found.p50 or 0) < high
 
 
-def test_independent_batches_cost_little_and_different_ones_widen_the_interval() -> None:
+def test_different_batches_widen_the_interval() -> None:
     values, batches = some(6000), np.arange(6000) % 12
     levels = np.exp(np.random.default_rng(3).normal(0, 0.2, 12))
 
@@ -108,9 +108,7 @@ def test_values_that_are_not_numbers_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("pending", [1, 7, 1000])
-def test_counts_are_those_of_all_values_in_whatever_parts_they_come(
-    pending: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_do_not_depend_on_the_parts_of_the_input(pending: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(value_counts, "PENDING", pending)
     random = np.random.default_rng(2)
     values, cells, closed = (random.integers(0, most, 300) for most in (9, 4, 2))

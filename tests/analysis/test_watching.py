@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.analysis.made import row
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import parse_gate
@@ -43,14 +44,14 @@ def words(found: dict[str, list[RoundNews]], condition: str = "c") -> str:
 
 
 def test_the_first_rounds_are_counted() -> None:
-    _, told = watched(usual(60))
-    assert words(told[0]) == "learning what is usual: round 1 of 8."
-    assert words(told[MIN - 1]).endswith("round 8 of 8.")
-    assert {words(each) for each in told[MIN:48]} == {"as usual, by the wide limits of the first days."}
-    assert words(told[-1]) == "as usual."
+    _, rounds_news = watched(usual(60))
+    assert words(rounds_news[0]) == "learning what is usual: round 1 of 8."
+    assert words(rounds_news[MIN - 1]).endswith("round 8 of 8.")
+    assert {words(each) for each in rounds_news[MIN:48]} == {"as usual, by the wide limits of the first days."}
+    assert words(rounds_news[-1]) == "as usual."
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("last", "said", "good"),
     [
         ([measured(400)], "TTFT p50 is unusual: 400 ms, usually 185 to 216.", False),
@@ -62,27 +63,27 @@ def test_the_first_rounds_are_counted() -> None:
     ],
     ids=["slow start", "quick start", "slow", "quick", "errors", "usual"],
 )
-def test_what_a_round_is_against_the_past(last: list[ConditionFindings], said: str, good: bool | None) -> None:
-    _, told = watched([*usual(), last])
-    (news,) = told[-1]["c"]
+def test_round_is_judged_against_the_past(last: list[ConditionFindings], said: str, good: bool | None) -> None:
+    _, rounds_news = watched([*usual(), last])
+    (news,) = rounds_news[-1]["c"]
     assert (news.text, news.good) == (said, good)
 
 
-def test_a_drift_is_told_while_it_lasts_and_when_it_ends() -> None:
+def test_drift_is_stated_while_it_lasts_and_when_it_ends() -> None:
     rounds = [*usual(70), *[[measured(300)]] * 5, *[[measured(200)]] * 3]
-    history, told = watched(rounds)
-    for found in told[70:72]:
+    history, rounds_news = watched(rounds)
+    for found in rounds_news[70:72]:
         assert words(found).startswith("TTFT p50 is unusual: 300 ms")
-    for found in told[72:75]:
+    for found in rounds_news[72:75]:
         (news,) = found["c"]
         assert news.text.startswith("TTFT p50 has drifted since 2026-11-22 22:00, from 200 ms to 300 ms (+")
         assert news.good is False
-    assert words(told[-1]) == (
+    assert words(rounds_news[-1]) == (
         "TTFT p50 drifted on 2026-11-22 22:00, from 200 ms to 300 ms (+49.9%), and came back on 2026-11-23 03:00."
     )
     everything = history.findings(3600)
     (statement,) = everything.statements
-    assert statement == f"a/x at concurrency 1: {words(told[-1]).removesuffix('.')}, for the worse."
+    assert statement == f"a/x at concurrency 1: {words(rounds_news[-1]).removesuffix('.')}, for the worse."
     ttft, tps, errors = everything.lines
     assert [line.figure for line in everything.lines] == ["ttft_ms", "tps", "errors"]
     assert [point.state for point in ttft.points[69:77]] == ["usual", *["drifted"] * 5, *["usual"] * 2]
@@ -94,20 +95,20 @@ def test_a_drift_is_told_while_it_lasts_and_when_it_ends() -> None:
 
 
 def test_faster_is_a_drift_for_the_better() -> None:
-    history, told = watched([*usual(70), *[[measured(tps=120)]] * 3])
-    assert told[-1]["c"][0].good is True
+    history, rounds_news = watched([*usual(70), *[[measured(tps=120)]] * 3])
+    assert rounds_news[-1]["c"][0].good is True
     assert history.findings(60).statements[0].endswith("from 80 tokens/s to 120 tokens/s (+50%), for the better.")
 
 
-def test_a_drift_that_stays_is_what_is_usual() -> None:
-    history, told = watched([*usual(60), *[[measured(300 * jitter)] for jitter in JITTER * 5]])
-    settled = next(n for n, found in enumerate(told) if "is usual from now on" in words(found))
+def test_lasting_drift_becomes_the_usual_level() -> None:
+    history, rounds_news = watched([*usual(60), *[[measured(300 * jitter)] for jitter in JITTER * 5]])
+    settled = next(n for n, found in enumerate(rounds_news) if "is usual from now on" in words(found))
     assert settled == 60 + 2 + 24, "24 rounds after the round that showed it"
-    assert {words(found) for found in told[settled + 1 :]} == {"as usual."}
+    assert {words(found) for found in rounds_news[settled + 1 :]} == {"as usual."}
     assert "and stayed there, for the worse." in history.findings(60).statements[0]
 
 
-def test_drifts_under_way_are_told_first_then_the_last_ones() -> None:
+def test_current_drifts_are_listed_before_past_ones() -> None:
     rounds = [
         *usual(70),
         *[[measured(300)]] * 3,
@@ -128,13 +129,13 @@ def test_each_target_and_load_is_judged_by_its_own_past() -> None:
     def both(ttft_ms: float, other_ms: float) -> list[ConditionFindings]:
         return [measured(ttft_ms), measured(other_ms, target="b/y", condition="d", concurrency=8)]
 
-    history, told = watched([*[both(200 * j, 900 * j) for j in JITTER * 6], both(200, 200)])
-    assert words(told[-1]) == "as usual."
-    assert words(told[-1], "d").startswith("TTFT p50 is unusual: 200 ms")
+    history, rounds_news = watched([*[both(200 * j, 900 * j) for j in JITTER * 6], both(200, 200)])
+    assert words(rounds_news[-1]) == "as usual."
+    assert words(rounds_news[-1], "d").startswith("TTFT p50 is unusual: 200 ms")
     assert [line.name for line in history.findings(60).lines[::3]] == ["a/x at concurrency 1", "b/y at concurrency 8"]
 
 
-def test_what_cannot_be_trusted_is_judged_by_nothing_and_counts_for_nothing() -> None:
+def test_untrusted_rounds_are_neither_judged_nor_remembered() -> None:
     history = WatchHistory()
     for n, each in enumerate(usual(10)):
         history.add(WatchRound(at=moment(n), rows=each))
@@ -151,12 +152,12 @@ def test_what_cannot_be_trusted_is_judged_by_nothing_and_counts_for_nothing() ->
 
 
 def test_requests_that_all_failed_leave_only_their_errors() -> None:
-    history, told = watched([*usual(10), *[[measured(None, None, errors=20)]] * 3])
-    assert words(told[-1]) == "error share has drifted since 2026-11-20 10:00, from 0% to 100%."
+    history, rounds_news = watched([*usual(10), *[[measured(None, None, errors=20)]] * 3])
+    assert words(rounds_news[-1]) == "error share has drifted since 2026-11-20 10:00, from 0% to 100%."
     assert [len(line.points) for line in history.findings(60).lines] == [10, 10, 13]
 
 
-def test_a_run_is_a_round() -> None:
+def test_round_is_made_from_a_run() -> None:
     run = Run(id="r", began=moment(0), began_ns=1, finished=True, conditions=[measured()], invalid=["a remark"])
     assert WatchRound.of(run) == WatchRound(at=moment(0), rows=run.conditions, failed="", finished=True)
     failed = Run(id="r", began=moment(0), began_ns=1, conditions=[row()], invalid=["no network"])
@@ -165,7 +166,7 @@ def test_a_run_is_a_round() -> None:
     )
 
 
-def test_a_gate_compares_with_what_is_usual() -> None:
+def test_gate_compares_with_the_usual_level() -> None:
     history, _ = watched(usual(10))
     last = [measured(260, cost_usd=1.0), measured(260, target="b/new", condition="d")]
     base = history.usual(last)
@@ -177,7 +178,7 @@ def test_a_gate_compares_with_what_is_usual() -> None:
     assert not parse_gate("ttft_ms.p95 > +40%").check(last, base)
 
 
-def test_nothing_is_usual_before_there_are_rounds_enough() -> None:
+def test_no_usual_level_before_enough_rounds() -> None:
     assert watched(usual(MIN - 1))[0].usual([measured()]) == []
     assert WatchHistory().usual([measured()]) == []
     empty = WatchHistory().findings(60)

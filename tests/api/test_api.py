@@ -155,7 +155,7 @@ def test_a_cancelled_run_keeps_what_was_measured(
     assert 0 < kept["quick"].requests < 5000
 
 
-def test_a_reached_cost_is_raised_and_the_run_is_kept(quick: ss.Server, tmp_path: Path) -> None:
+def test_reached_cost_limit_raises_and_keeps_the_run(quick: ss.Server, tmp_path: Path) -> None:
     price = ss.Price(input_usd=0.0, output_usd=1000.0)
     with pytest.raises(ss.Fault, match="the limit is") as raised:
         sync.bench(
@@ -300,7 +300,7 @@ def test_a_policy_of_a_user(quick: ss.Server) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_functions_that_are_no_policies() -> None:
+def test_functions_that_are_not_policies_are_refused() -> None:
     async def race(call: ss.Call, a: ss.Service) -> ss.Reply:
         return await a(call)
 
@@ -319,7 +319,7 @@ HEAVY = ("numpy", "msgspec", "asyncio", "rich", "typer", "uvloop", "splitsecond.
 
 
 @pytest.mark.system
-def test_importing_it_loads_nothing() -> None:
+def test_import_loads_no_heavy_module() -> None:
     look = f"import splitsecond, sys; print([name for name in {HEAVY} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)
     assert ended.stdout == "[]\n"

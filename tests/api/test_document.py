@@ -15,6 +15,8 @@ from tests.quick import with_quick_profiles
 
 from splitsecond.routing.construction.user_policies import REGISTERED
 
+pytestmark = pytest.mark.system
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "python.md"
 
 

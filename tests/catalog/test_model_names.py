@@ -1,6 +1,6 @@
 """One model under the names of many providers, its maker, and the company that runs it."""
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.catalog.model_names import identify, model_name
 
@@ -142,13 +142,13 @@ ONE_MODEL = {
 """Names as providers write them (their model lists), by the regular name."""
 
 
-@pytest.mark.parametrize("model", ONE_MODEL)
+@each_case("model", ONE_MODEL)
 def test_one_model_has_one_name(model: str) -> None:
     assert {name: identify(name).model for name in ONE_MODEL[model]} == dict.fromkeys(ONE_MODEL[model], model)
 
 
-@pytest.mark.parametrize(
-    ("first", "other"),
+@each_case(
+    "first, other",
     [
         ("openai/gpt-4o", "openai/gpt-4o-mini"),
         ("openai/gpt-4o", "openai/gpt-4o-2024-05-13"),
@@ -171,14 +171,14 @@ def test_two_models_have_two_names(first: str, other: str) -> None:
     assert identify(first).model != identify(other).model
 
 
-@pytest.mark.parametrize("model", sorted({name for names in ONE_MODEL.values() for name in names} | set(ONE_MODEL)))
+@each_case("model", sorted({name for names in ONE_MODEL.values() for name in names} | set(ONE_MODEL)))
 def test_a_regular_name_stays(model: str) -> None:
     regular = model_name(model.partition("/")[2] or model)
     assert model_name(regular) == regular
 
 
-@pytest.mark.parametrize(
-    ("target", "maker", "host", "hosting", "region"),
+@each_case(
+    "target, maker, host, hosting, region",
     [
         ("openai/gpt-4o", "OpenAI", "OpenAI", "run by the maker", ""),
         ("azure/gpt-4o", "OpenAI", "Microsoft", "run by another company", ""),

@@ -7,6 +7,7 @@ import pytest
 from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
 from genai_prices.types import ClauseEquals, ConditionalPrice, ModelInfo, ModelPrice, Provider, TimeOfDateConstraint
+from tests.cases import each_case
 
 from splitsecond.core import clock
 from splitsecond.core.catalog import price_list
@@ -31,8 +32,8 @@ TIERED = Price(
 )
 
 
-@pytest.mark.parametrize(
-    ("price", "input_tokens", "output_tokens", "cached", "written", "cost"),
+@each_case(
+    "price, input_tokens, output_tokens, cached, written, cost",
     [
         (PLAIN, 1_000_000, 0, 0, 0, 2.0),
         (PLAIN, 0, 1_000_000, 0, 0, 10.0),
@@ -45,7 +46,7 @@ TIERED = Price(
         (PLAIN, 10, 0, 20, 0, 20 * 2e-6),
     ],
 )
-def test_each_kind_of_token_costs_its_own(
+def test_each_kind_of_token_has_its_own_price(
     price: Price, input_tokens: int, output_tokens: int, cached: int, written: int, cost: float
 ) -> None:
     assert price.cost_usd(
@@ -53,8 +54,8 @@ def test_each_kind_of_token_costs_its_own(
     ) == pytest.approx(cost)
 
 
-@pytest.mark.parametrize(
-    ("provider", "model"),
+@each_case(
+    "provider, model",
     [
         ("anthropic", "claude-haiku-4-5"),
         ("anthropic", "claude-sonnet-4-5"),
@@ -67,8 +68,8 @@ def test_each_kind_of_token_costs_its_own(
         ("deepseek", "deepseek-chat"),
     ],
 )
-@pytest.mark.parametrize("input_tokens", [1_000, 150_000, 300_000])
-def test_our_bill_is_that_of_the_list_s_own_library(provider: str, model: str, input_tokens: int) -> None:
+@each_case("input_tokens", [1_000, 150_000, 300_000])
+def test_cost_equals_that_of_genai_prices(provider: str, model: str, input_tokens: int) -> None:
     at = datetime(2026, 11, 20, 3, 30, tzinfo=UTC)
     cached, written, output_tokens = input_tokens // 2, input_tokens // 10, 700
     with clock.using(clock.now_ns, lambda: int(at.timestamp()) * clock.NS_PER_S):
@@ -85,7 +86,7 @@ def test_our_bill_is_that_of_the_list_s_own_library(provider: str, model: str, i
     assert ours == pytest.approx(float(theirs))
 
 
-def test_the_list_says_what_it_is_and_how_new() -> None:
+def test_listed_price_states_its_source_and_date() -> None:
     found = price("groq/llama-3.3-70b-versatile")
     assert found is not None
     assert found.source.startswith("genai-prices ")
@@ -130,7 +131,7 @@ def test_a_region_has_its_provider_s_price() -> None:
     assert price("azure-eu/gpt-4o") == price("azure/gpt-4o") is not None
 
 
-def test_nobody_knows_the_price_of_a_server_of_one_s_own() -> None:
+def test_unlisted_targets_have_no_price() -> None:
     targets = ["sim/groq", "127.0.0.1:8000/mine", "groq/no-such-model", "vllm/mine", "odd"]
     assert prices(targets) == dict.fromkeys(targets)
 
@@ -206,7 +207,7 @@ def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
     ],
 )
 @pytest.mark.system
-def test_what_may_be_meant_by_a_model_that_is_not_served(target: str, day: str, nearest: str | None) -> None:
+def test_unserved_model_gets_its_nearest_replacement(target: str, day: str, nearest: str | None) -> None:
     found, near = replacements(target)
     assert (found, next(iter(near), None)) == (day, nearest)
     learnt = lookup_in_child([], [owner for owner in [target.partition("/")[0]] if owner != "sim"]).models

@@ -4,6 +4,7 @@ import re
 
 import msgspec
 import pytest
+from tests.cases import each_case
 
 from splitsecond.core.catalog import price_list
 from splitsecond.core.catalog.provider import (
@@ -22,7 +23,7 @@ from splitsecond.core.wire.reasoning import style_for
 ADDRESS = re.compile(r"https://\S+|http://localhost:\d+\S*|\{[A-Z_]+_ENDPOINT(_[A-Z]+)?\}/\S+")
 
 
-@pytest.mark.parametrize("name", names())
+@each_case("name", names())
 def test_every_file_is_a_provider(name: str) -> None:
     found = provider(name)
     assert found.name == name
@@ -35,14 +36,14 @@ def test_every_file_is_a_provider(name: str) -> None:
     assert found.checked == "" or re.fullmatch(r"20\d\d-\d\d-\d\d", found.checked)
 
 
-@pytest.mark.parametrize("name", names())
-def test_nobody_begins_with_a_model_that_is_to_be_taken_down(name: str) -> None:
+@each_case("name", names())
+def test_default_model_is_not_retired(name: str) -> None:
     found = provider(name)
     assert found.model(found.default_model).retired == ""
 
 
-@pytest.mark.parametrize("name", names())
-def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
+@each_case("name", names())
+def test_facts_about_models_have_a_source_and_a_date(name: str) -> None:
     for model in provider(name).models.values():
         for speed in model.speeds:
             assert speed.source
@@ -72,7 +73,7 @@ def test_whatever_is_said_of_a_model_says_where_it_is_from(name: str) -> None:
         ("gemini/gemini-2.5-flash-lite", ["140 ms, 240 tok/s"]),
     ],
 )
-def test_published_speeds_in_words(target: str, words: list[str]) -> None:
+def test_published_speeds_have_summaries(target: str, words: list[str]) -> None:
     name, model = split_target(target)
     assert [speed.summary for speed in provider(name).model(model).speeds] == words
 
@@ -94,14 +95,14 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
         ("grok", "xai or groq"),
     ],
 )
-def test_who_asks_for_the_maker_or_the_model_is_told_the_provider(word: str, meant: str) -> None:
+def test_name_of_a_maker_or_model_suggests_its_provider(word: str, meant: str) -> None:
     with pytest.raises(CallerFault) as refused:
         provider(word)
     assert refused.value.hint.startswith(f"Did you mean {meant}")
 
 
-@pytest.mark.parametrize("name", names())
-def test_no_provider_and_no_region_is_foreign(name: str) -> None:
+@each_case("name", names())
+def test_providers_and_regions_are_not_foreign(name: str) -> None:
     assert not any(map(is_foreign, [name, f"{name}:x", *(f"{name}-{region}" for region in provider(name).regions)]))
 
 
@@ -112,7 +113,7 @@ def test_a_foreign_name_is_unknown(name: str) -> None:
         provider(name)
 
 
-def test_a_region_has_an_address_and_perhaps_a_key_of_its_own() -> None:
+def test_region_has_its_own_address_and_may_have_its_own_key() -> None:
     found = provider("qwen-cn")
     assert (found.name, found.region, found.base_url) == (
         "qwen-cn",
@@ -124,7 +125,7 @@ def test_a_region_has_an_address_and_perhaps_a_key_of_its_own() -> None:
     assert found.models == provider("qwen").models
 
 
-def test_a_region_after_a_colon_may_be_any_that_the_pattern_gives() -> None:
+def test_region_after_a_colon_fills_the_address_pattern() -> None:
     azure = provider("azure:east-us2")
     assert (azure.name, azure.region) == ("azure:east-us2", "east-us2")
     assert azure.base_url == "{AZURE_OPENAI_ENDPOINT_EAST_US2}/openai/v1"
@@ -140,13 +141,13 @@ def test_a_region_after_a_colon_that_does_not_exist(name: str) -> None:
     assert refused.value.kind == "unknown_provider"
 
 
-def test_the_longest_name_owns_a_region() -> None:
+def test_region_belongs_to_the_longest_provider_name() -> None:
     assert provider("vertex-claude").region == ""
     assert provider("vertex-claude-us-east5").base_url.endswith("/locations/us-east5/publishers/anthropic")
     assert provider("vertex-us-east5").base_url.endswith("/locations/us-east5/publishers/google")
 
 
-def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
+def test_unknown_region_suggests_existing_ones() -> None:
     with pytest.raises(CallerFault, match=r"has no region 'cm'.*Did you mean qwen-cn") as refused:
         provider("qwen-cm")
     assert refused.value.kind == "unknown_provider"
@@ -158,8 +159,8 @@ def test_a_region_that_does_not_exist_is_answered_with_those_that_do() -> None:
         provider("openai-respones")
 
 
-@pytest.mark.parametrize("name", names())
-def test_what_the_catalogue_cannot_check_is_known_elsewhere(name: str) -> None:
+@each_case("name", names())
+def test_quirks_api_formats_and_price_lists_of_providers_exist(name: str) -> None:
     found = provider(name)
     msgspec.convert(found.quirks, Quirks)
     assert found.api_format in API_FORMATS
@@ -200,8 +201,8 @@ def test_the_key_that_is_present_is_named_and_not_shown() -> None:
     assert cohere.key_variable({}) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "model", "field", "efforts"),
+@each_case(
+    "name, model, field, efforts",
     [
         ("openai", "gpt-5-mini", "reasoning_effort", ("minimal", "low", "medium", "high")),
         ("openai", "gpt-5.1-codex", "reasoning_effort", ("none", "low", "medium", "high")),
@@ -218,7 +219,7 @@ def test_the_key_that_is_present_is_named_and_not_shown() -> None:
         ("vllm", "any", "reasoning_effort", ()),
     ],
 )
-def test_how_a_model_is_told_how_far_to_think(
+def test_model_has_its_reasoning_effort_field(
     name: str, model: str, field: str | None, efforts: tuple[str, ...]
 ) -> None:
     way = style_for(msgspec.convert(provider(name).quirks, Quirks).thinking, model)
@@ -234,8 +235,8 @@ def test_whether_closing_an_answer_stops_the_bill() -> None:
     assert provider("openrouter").closing_stops_billing is None
 
 
-@pytest.mark.parametrize(
-    ("name", "quirk", "value"),
+@each_case(
+    "name, quirk, value",
     [
         ("openai", "usage", "own_chunk"),
         ("groq", "usage", "x_groq"),
@@ -251,5 +252,5 @@ def test_whether_closing_an_answer_stops_the_bill() -> None:
         ("azure", "max_tokens_field", "max_completion_tokens"),
     ],
 )
-def test_how_providers_differ(name: str, quirk: str, value: object) -> None:
+def test_providers_have_these_quirks(name: str, quirk: str, value: object) -> None:
     assert provider(name).quirks[quirk] == value

@@ -114,7 +114,7 @@ def test_the_price_of_a_long_prompt_is_checked_too(added: Callable[[str], Provid
         added(f'title = "X"\nbase_url = "https://x"\n[models.m.price]\ntiers = [{{ {rates} }}]\n')
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_file_that_is_not_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "providers").mkdir()
     (tmp_path / "providers" / "mine.toml").write_bytes(b"title = '\xff'")
     monkeypatch.setattr(resources, "files", lambda _: tmp_path)

@@ -6,6 +6,7 @@ The tables are written here as they were published, and read by code that has no
 import math
 
 import pytest
+from tests.cases import each_case
 
 from splitsecond.core.catalog.model import Figure, PublishedCost, PublishedSpeed
 from splitsecond.core.catalog.provider import names, provider, split_target
@@ -130,7 +131,7 @@ def _published(target: str, source: str) -> list[PublishedSpeed]:
     return [speed for speed in provider(name).model(model).speeds if speed.source.startswith(source)]
 
 
-@pytest.mark.parametrize("row", _rows(BY_LOAD), ids=" ".join)
+@each_case("row", _rows(BY_LOAD), ids=" ".join)
 def test_the_speed_under_each_load_with_its_tail(row: list[str]) -> None:
     concurrency, ttft, tps, ttft_p95, tps_p95 = (_number(cell) for cell in (row[0], *row[2:]))
     (speed,) = [each for each in _published(SERVED_70B[row[1]], COMPUTE) if each.concurrency == concurrency]
@@ -138,8 +139,8 @@ def test_the_speed_under_each_load_with_its_tail(row: list[str]) -> None:
     assert (speed.ttft_ms, speed.tps, speed.ttft_p95_ms, speed.tps_p95) == (ttft, tps, ttft_p95, tps_p95)
 
 
-@pytest.mark.parametrize("row", _rows(BY_MODEL), ids=" ".join)
-def test_the_speed_of_each_model_and_the_context_window_that_was_said(row: list[str]) -> None:
+@each_case("row", _rows(BY_MODEL), ids=" ".join)
+def test_speed_and_context_window_equal_the_article(row: list[str]) -> None:
     target, ttft, tps, context = row
     (speed,) = _published(target, CRAZYROUTER)
     tokens = int(context[:-1]) * {"K": 1_000, "M": 1_000_000}[context[-1]]
@@ -149,8 +150,8 @@ def test_the_speed_of_each_model_and_the_context_window_that_was_said(row: list[
     assert provider(name).model(model).context_tokens or name == "deepseek"  # of which the public list has it
 
 
-@pytest.mark.parametrize("row", _rows(LIVE), ids=" ".join)
-def test_the_range_that_was_seen_with_its_price(row: list[str]) -> None:
+@each_case("row", _rows(LIVE), ids=" ".join)
+def test_speed_range_and_price_equal_the_article(row: list[str]) -> None:
     target, ttft, tps, batch, usd = row
     (speed,) = [each for each in _published(target, ARTICLE) if each.tps == _figure(tps)]
     assert speed.date == "2026-03"
@@ -179,26 +180,26 @@ def test_a_machine_that_was_bought() -> None:
     assert costs[0].summary == "$0.002 a million, $1500 once"
 
 
-@pytest.mark.parametrize(("target", "grade"), GRADES.items(), ids=list(GRADES))
+@each_case("target, grade", GRADES.items(), ids=list(GRADES))
 def test_the_speed_in_production(target: str, grade: tuple[float, float]) -> None:
     (speed,) = _published(target, STRAIVE)
     assert (speed.date, speed.total_tps) == ("2024-09-01", grade)
 
 
-@pytest.mark.parametrize(("name", "said"), FAR_AWAY.items(), ids=list(FAR_AWAY))
-def test_what_the_way_adds(name: str, said: tuple[str, dict[str, tuple[float, float]]]) -> None:
+@each_case("name, said", FAR_AWAY.items(), ids=list(FAR_AWAY))
+def test_network_distance_equals_the_article(name: str, said: tuple[str, dict[str, tuple[float, float]]]) -> None:
     (distance,) = provider(name).distances
     assert (distance.source, distance.date) == (CRAZYROUTER, "2026-04")
     assert (distance.best, distance.added_ms) == said
 
 
-def test_nothing_stands_in_the_catalogue_that_no_table_has() -> None:
+def test_catalogue_quotes_only_figures_of_the_tables() -> None:
     quoted = sum(len(model.speeds) for name in names() for model in provider(name).models.values())
     assert quoted == len(_rows(BY_LOAD)) + len(_rows(BY_MODEL)) + len(_rows(LIVE)) + len(GRADES)
     assert {name for name in names() if provider(name).distances} == set(FAR_AWAY)
 
 
-def test_in_words() -> None:
+def test_published_figures_have_summaries() -> None:
     (far,) = provider("openai").distances
     assert far.summary == "best from US East; EU +50–200 ms, Asia +100–300 ms"
     (turbo,) = _published("openai/gpt-4-turbo", ARTICLE)

@@ -1,6 +1,7 @@
 """Speed tiers as data: names, prices, and the price of the tier that served a request."""
 
 import pytest
+from tests.cases import each_case
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.catalog.price import Price, Tier
@@ -46,9 +47,9 @@ def test_a_model_without_a_published_factor_has_no_price() -> None:
     assert tier_price(STANDARD, "other", "", TIERS, ("standard",)) == STANDARD
 
 
-@pytest.mark.parametrize("name", ["", "fast", "flex"])
-@pytest.mark.parametrize(("served", "usd"), [("standard", 5.0), ("fast", 10.0), ("quick", 10.0), ("flex", 2.5)])
-def test_the_price_is_that_of_the_tier_that_served(name: str, served: str, usd: float) -> None:
+@each_case("name", ["", "fast", "flex"])
+@each_case("served, usd", [("standard", 5.0), ("fast", 10.0), ("quick", 10.0), ("flex", 2.5)])
+def test_cost_uses_the_tier_that_served(name: str, served: str, usd: float) -> None:
     standard = STANDARD.scaled(1.0)
     found = tier_price(Price(input_usd=1.0, output_usd=4.0), "m-2", name, TIERS, ("standard",))
     assert found is not None
@@ -56,7 +57,7 @@ def test_the_price_is_that_of_the_tier_that_served(name: str, served: str, usd: 
     assert standard == STANDARD
 
 
-def test_an_answer_that_does_not_say_its_tier_costs_what_was_asked_for() -> None:
+def test_response_without_a_tier_costs_the_requested_tier() -> None:
     fast = in_tier("fast")
     assert fast.cost_usd(input_tokens=50, output_tokens=0) == pytest.approx(100e-6)
     assert fast.cost_usd(input_tokens=50, output_tokens=0, tier="a new word") == pytest.approx(100e-6)
@@ -98,8 +99,8 @@ def test_the_price_list_knows_the_standard_price() -> None:
     assert price("openai/o3@fast") is None
 
 
-@pytest.mark.parametrize("name", names())
-def test_the_data_of_tiers_are_whole(name: str) -> None:
+@each_case("name", names())
+def test_speed_tiers_have_complete_data(name: str) -> None:
     found = provider(name)
     for tier in found.tiers.values():
         assert tier.value in tier.granted

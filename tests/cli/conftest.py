@@ -1,11 +1,14 @@
 """The command line as a user has it, in a folder of its own; one run of a quick provider to look at."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
+import typer.testing
 from msgspec import Struct
 from typer.testing import CliRunner
 
@@ -40,10 +43,15 @@ class Ended(Struct):
 
 Split = Callable[..., Ended]
 
+_command = functools.cache(typer.main.get_command)
+"""Making the commands takes as long as most of them run."""
+
 
 def run_splitsecond(*arguments: object) -> Ended:
     """Run `splitsecond` in this process. An error that a user would see as a traceback is raised."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="splitsecond")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", _command)
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="splitsecond")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ended(result.exit_code, result.stdout, result.stderr)

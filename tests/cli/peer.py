@@ -16,7 +16,7 @@ CHUNK = '{"choices": [{"index": 0, "delta": {"content": "word "}}]}'
 STOP = '{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}'
 
 
-class Asked(Struct):
+class ReceivedRequest(Struct):
     """One request: its headers, its decoded body, and which one it is, from 0."""
 
     headers: dict[str, str]
@@ -36,7 +36,7 @@ def answer(status: int, body: str, content_type: str = "application/json") -> by
 
 
 def stream(
-    asked: Asked,
+    asked: ReceivedRequest,
     *,
     tokens: int | None = None,
     usage: bool = True,
@@ -62,8 +62,8 @@ class Peer:
     `asked` are the requests it got. "" as the answer: the connection stays open, and nothing comes.
     """
 
-    def __init__(self, say: Callable[[Asked], bytes], tls: SSLContext | None = None) -> None:
-        self.asked: list[Asked] = []
+    def __init__(self, say: Callable[[ReceivedRequest], bytes], tls: SSLContext | None = None) -> None:
+        self.asked: list[ReceivedRequest] = []
         self.port = 0
         self._say = say
         self._tls = tls
@@ -108,7 +108,7 @@ class Peer:
                 writer.close()
                 return
             body = await reader.readexactly(int(headers["content-length"]))
-            asked = Asked(headers, json.loads(body), len(self.asked))
+            asked = ReceivedRequest(headers, json.loads(body), len(self.asked))
             self.asked.append(asked)
             if said := self._say(asked):
                 writer.write(said)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.cli.conftest import Split
 from tests.golden import Golden
 from tests.processes import Process
@@ -29,8 +30,8 @@ COMMANDS = ("bench", "watch", "demo", "compare", "report", "doctor", "simulate")
 HEAVY = ("numpy", "jinja2", "uvloop", "httptools", "msgspec", "rich.live", "asyncio")
 
 
-@pytest.mark.parametrize("flag", ["--help", "-h"])
-@pytest.mark.parametrize("command", COMMANDS)
+@each_case("flag", ["--help", "-h"])
+@each_case("command", COMMANDS)
 def test_every_command_has_help(split: Split, command: str, flag: str) -> None:
     ended = split(command, flag)
     assert ended.code == 0
@@ -45,8 +46,8 @@ def test_the_text_of_help(split: Split, command: str, golden: Golden, monkeypatc
     golden.check("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
-@pytest.mark.parametrize("command", NAMES)
+@each_case("columns", [60, 80, 120])
+@each_case("command", NAMES)
 def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Text fills the lines, examples can be copied, and no Python type is shown."""
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -92,14 +93,14 @@ def test_the_completion_of_another_shell(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 @pytest.mark.system
-def test_help_needs_nothing_that_is_slow_to_import() -> None:
+def test_help_imports_no_heavy_module() -> None:
     look = f"import splitsecond.cli.app, sys; print([name for name in {HEAVY} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)
     assert ended.stdout == "[]\n"
 
 
 @pytest.mark.system
-def test_a_gateway_that_simulates_nothing_does_not_load_the_simulator() -> None:
+def test_gateway_without_simulated_targets_loads_no_simulator() -> None:
     look = (
         "import sys; from splitsecond.cli.commands.serve import check_profiles;"
         "from splitsecond.routing.configuration.reading import read;"
@@ -109,7 +110,7 @@ def test_a_gateway_that_simulates_nothing_does_not_load_the_simulator() -> None:
     assert ended.stdout == "False\n"
 
 
-def test_whose_fault_it_is_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fault_type_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     def failing(fault: BaseException) -> int:
         def command() -> None:
             raise fault
@@ -128,7 +129,7 @@ def test_whose_fault_it_is_decides_the_exit_code(capsys: pytest.CaptureFixture[s
     ]
 
 
-def test_bytes_that_are_no_text_are_refused(
+def test_arguments_that_are_not_utf8_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["splitsecond", "bench", "groq/\udcff"])
@@ -140,12 +141,12 @@ def test_bytes_that_are_no_text_are_refused(
 
 @pytest.mark.system
 @pytest.mark.parametrize("arguments", ["--help", "bench --help", "models", "providers --json -", "serve --schema"])
-def test_a_reader_that_leaves_is_no_failure(arguments: str) -> None:
+def test_closed_output_pipe_is_not_a_failure(arguments: str) -> None:
     ends_well_without_reader(*arguments.split())
 
 
 @pytest.mark.system
-def test_a_reader_that_leaves_does_not_hide_a_result(kept_run: Path, tmp_path: Path) -> None:
+def test_closed_output_pipe_does_not_hide_the_result(kept_run: Path, tmp_path: Path) -> None:
     ends_well_without_reader("compare", str(kept_run), str(kept_run), "--json", "-")
     copy = shutil.copytree(kept_run, tmp_path / "run")
     ends_well_without_reader("report", str(copy))
@@ -168,7 +169,7 @@ def test_help_names_a_command(split: Split) -> None:
     assert "No such command 'benhc'" in unknown.words
 
 
-@pytest.mark.parametrize("command", NAMES)
+@each_case("command", NAMES)
 def test_every_command_has_an_example(split: Split, command: str) -> None:
     about = split(command, "--help").out.split("╭")[0]
     assert any(line.strip().startswith(f"splitsecond {command}") for line in about.splitlines())

@@ -22,6 +22,8 @@ NOWHERE = ("--host", "192.0.2.1")
 """An address where nothing can listen, so that a file which can be read ends a command, too."""
 FILE = "FILE"
 """The place of the file in a command."""
+CONFIGURATION = "providers: {own: {base_url: 'http://127.0.0.1:1/v1'}}\nroutes: {a: {policy: own/m}}\n"
+"""Without a simulated target, whose process a fast test must not start."""
 PROVIDER = "groq/llama-3.1-70b-versatile"
 READERS: dict[str, tuple[str, tuple[object, ...]]] = {
     "prompts": ("prompts.jsonl", (*SOMEWHERE, "--prompts", FILE)),
@@ -106,13 +108,15 @@ CASES = [
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(("reader", "make"), CASES)
-def test_a_file_that_cannot_be_read_is_named(split: Split, reader: str, make: Callable[[Path], object]) -> None:
+def test_unreadable_file_is_named(split: Split, reader: str, make: Callable[[Path], object]) -> None:
     name, command = READERS[reader]
     path = Path(name)
     path.parent.mkdir(exist_ok=True)
     make(path)
     Path("good.csv").write_text("time,model,duration_s\n2026-01-01,a/b,1\n")
-    Path("good.yaml").write_text("providers: {own: {base_url: 'http://127.0.0.1:1/v1'}}\n")
+    Path("good.yaml").write_text(
+        "providers: {own: {base_url: 'http://127.0.0.1:1/v1'}}\nroutes: {a: {policy: own/m}}\n"
+    )
     Path("good.jsonl").write_text('{"custom_id": "1", "body": {"model": "unknown", "messages": []}}\n')
     has_content = path.is_file() and path.stat().st_size > 0
     ended = split(*(str(each).replace(FILE, name) for each in command))
@@ -231,7 +235,7 @@ def test_settings_of_a_run_that_make_no_sense_are_refused(
     assert words in ended.complaint
 
 
-def test_an_environment_of_another_form_is_no_hindrance(split: Split, run: Path) -> None:
+def test_report_accepts_an_environment_of_another_form(split: Split, run: Path) -> None:
     found = json.loads((run / RUN).read_text())
     found["environment"] = {"servers": True, "gpus": [{}]}
     (run / RUN).write_text(json.dumps(found))

@@ -12,6 +12,8 @@ from splitsecond.benchmark.runs.batch import BatchSession
 from splitsecond.routing.batch.run import BatchOutcome
 from splitsecond.simulator.process import RunningProvider
 
+pytestmark = pytest.mark.system
+
 CONFIGURATION = """
 providers:
   quick: {{base_url: "{url}", price: {{input_usd: 1, output_usd: 2}}}}
@@ -87,7 +89,7 @@ def test_the_cost_includes_attempts_that_were_closed(split: Split, requests: str
     assert f"The cost of {found['estimated']} attempts is estimated: closed early" in ended.err
 
 
-def test_what_was_stopped_goes_on(split: Split, requests: str) -> None:
+def test_stopped_batch_continues_with_the_same_command(split: Split, requests: str) -> None:
     stopped = split("batch", requests, "-c", "2", "--max-cost", "0.0001")
     assert stopped.code == 1
     assert "the limit is $0.000100. The same command continues from here." in stopped.out
@@ -101,7 +103,7 @@ def test_what_was_stopped_goes_on(split: Split, requests: str) -> None:
     assert split("batch", requests).out.startswith("0 of 30 requests answered")
 
 
-def test_a_signal_ends_it_and_what_was_answered_is_kept(
+def test_signal_ends_the_batch_and_keeps_its_responses(
     split: Split, requests: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = BatchSession._put
@@ -121,7 +123,7 @@ def test_a_signal_ends_it_and_what_was_answered_is_kept(
     assert len(answers()) == 30
 
 
-def test_what_fails_for_good_is_kept_apart(split: Split, requests: str) -> None:
+def test_permanently_refused_requests_go_to_their_own_file(split: Split, requests: str) -> None:
     with Path(requests).open("a") as file:
         file.write('\n{"custom_id":"bad","body":{"model":"gone/m","messages":[]}}\n')
     ended = split("batch", requests, "-c", "16")
@@ -146,14 +148,14 @@ def test_what_fails_for_good_is_kept_apart(split: Split, requests: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("requests")
-def test_wrong_use_is_said_before_anything_is_sent(split: Split, arguments: list[str], words: str) -> None:
+def test_wrong_use_is_reported_before_any_request(split: Split, arguments: list[str], words: str) -> None:
     ended = split("batch", *arguments)
     assert ended.code == 2
     assert words in ended.err
     assert "Traceback" not in ended.err
 
 
-def test_a_refused_key_stops_it_in_whole_sentences(split: Split, requests: str) -> None:
+def test_refused_key_stops_the_batch_with_its_reason(split: Split, requests: str) -> None:
     configured = Path("splitsecond.yaml").read_text()
     refusing = configured.replace("price: {", "headers: {x-splitsecond-fault: '401'}, price: {")
     Path("splitsecond.yaml").write_text(refusing)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Split
-from tests.cli.peer import Asked, Peer, stream
+from tests.cli.peer import Peer, ReceivedRequest, stream
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
@@ -90,7 +90,7 @@ def test_the_folder_of_a_run(kept_run: Path) -> None:
 
 
 @pytest.mark.parametrize(("api_format", "path"), [("anthropic", "/v1"), ("responses", "/v1"), ("gemini", "/v1beta")])
-def test_a_target_of_another_api_format_is_measured_by_the_same_counts(
+def test_targets_of_all_api_formats_get_the_same_token_counts(
     split: Split, simulated: RunningProvider, api_format: str, path: str
 ) -> None:
     at = ("--base-url", simulated.origin + path, "--model", simulated.model, "--api-format", api_format)
@@ -103,9 +103,7 @@ def test_a_target_of_another_api_format_is_measured_by_the_same_counts(
 
 
 @pytest.mark.system
-def test_without_counts_a_provider_of_the_catalogue_is_said_to_send_them(
-    split: Split, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_usage_note_says_where_the_provider_sends_it(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer(lambda asked: stream(asked, tokens=20, usage=False)) as peer:
         monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", peer.base_url.removesuffix("/v1"))
         monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
@@ -116,9 +114,7 @@ def test_without_counts_a_provider_of_the_catalogue_is_said_to_send_them(
 
 
 @pytest.mark.system
-def test_simulated_targets_are_started_and_their_folder_is_named_after_the_run(
-    split: Split, quick_profile: Path, tmp_path: Path
-) -> None:
+def test_simulated_targets_run_in_a_folder_with_the_run_id(split: Split, quick_profile: Path, tmp_path: Path) -> None:
     ended = split(
         "bench", f"sim/{quick_profile}", "sim/steady", "-c", 2, "-n", 2, *FEW, "--json", "-", "--side-by-side"
     )
@@ -203,7 +199,7 @@ def test_arrivals_from_a_trace(split: Split, endpoint: list[str], tmp_path: Path
 
 
 @pytest.mark.system
-def test_prompts_from_a_file_with_the_body_that_was_asked_for(split: Split, tmp_path: Path) -> None:
+def test_prompts_from_a_file_get_the_fields_of_body(split: Split, tmp_path: Path) -> None:
     lines = [{"messages": [{"role": "user", "content": text}], "top_p": 0.5} for text in ("one", "two")]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
     more = ("--prompts", "prompts.jsonl", "--ignore-eos", "--body", '{"temperature": 0}')
@@ -225,12 +221,12 @@ def test_prompts_from_a_file_with_the_body_that_was_asked_for(split: Split, tmp_
     ids=["SIGINT", "SIGTERM", "SIGTERM in the background"],
 )
 @pytest.mark.system
-def test_a_signal_keeps_every_finished_observation_and_leaves_no_process(
+def test_signal_keeps_observations_and_ends_all_processes(
     tmp_path: Path, how: signal.Signals, ignored: list[signal.Signals]
 ) -> None:
     answered, enough = 20, threading.Event()
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         if asked.number < answered:
             return stream(asked)
         enough.set()
@@ -260,10 +256,10 @@ def test_a_signal_keeps_every_finished_observation_and_leaves_no_process(
 
 
 @pytest.mark.system
-def test_ctrl_c_before_any_load_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_before_any_load_writes_no_file(tmp_path: Path) -> None:
     began = threading.Event()
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         began.set()
         return b""
 
@@ -278,10 +274,10 @@ def test_ctrl_c_before_any_load_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_when_the_bench_is_killed_its_workers_leave(tmp_path: Path) -> None:
+def test_workers_end_when_the_bench_is_killed(tmp_path: Path) -> None:
     began = threading.Event()
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         began.set()
         return b""
 
@@ -294,7 +290,7 @@ def test_when_the_bench_is_killed_its_workers_leave(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_a_worker_that_is_killed_costs_what_it_had_not_said(
+def test_killed_worker_loses_only_unreported_observations(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids: list[int] = []
@@ -305,7 +301,7 @@ def test_a_worker_that_is_killed_costs_what_it_had_not_said(
         pids.append(process.pid)
         return process
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         if asked.number < 20:
             return stream(asked)
         os.kill(pids[0], signal.SIGKILL)
@@ -324,7 +320,7 @@ def test_a_worker_that_is_killed_costs_what_it_had_not_said(
 
 
 @pytest.mark.parametrize("failures", [1, 1000], ids=["for a moment", "for good"])
-def test_a_disk_that_fills_up_stops_the_run_and_what_was_measured_is_shown(
+def test_full_disk_stops_the_run_and_shows_its_rows(
     split: Split, endpoint: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     calls, add, ids = 0, RunFolder.add, set[str]()
@@ -349,7 +345,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_what_was_measured_is_shown(
 
 
 @pytest.mark.parametrize("failing", ["run.json", "report.html"])
-def test_a_result_that_cannot_be_written_is_said_and_costs_nothing_else(
+def test_unwritable_result_is_reported_and_the_rest_is_kept(
     split: Split, endpoint: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     write = RunFolder.write

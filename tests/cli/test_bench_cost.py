@@ -3,8 +3,10 @@
 import pytest
 from tests.cli.conftest import Split
 
+pytestmark = pytest.mark.system
 
-def test_bench_says_what_it_costs_and_keeps_it(split: Split, endpoint: list[str]) -> None:
+
+def test_bench_announces_and_stores_its_cost(split: Split, endpoint: list[str]) -> None:
     options = ["-c", 1, "-n", 6, "--warmup", 0, "--output-tokens", 20, "--input-tokens", 64, "--no-html"]
     ended = split("bench", *endpoint, *options, "--price", "100,200", "--json", "out.json", "--out", "run")
     assert ended.code == 0
@@ -16,13 +18,13 @@ def test_bench_says_what_it_costs_and_keeps_it(split: Split, endpoint: list[str]
     assert row["usd_per_million"] == pytest.approx(1e6 * row["cost_usd"] / 6 / sum(tokens), rel=0.02)
 
 
-def test_bench_refuses_a_limit_that_is_none(split: Split, endpoint: list[str]) -> None:
+def test_bench_refuses_a_negative_cost_limit(split: Split, endpoint: list[str]) -> None:
     ended = split("bench", *endpoint, "--max-cost", "-1")
     assert ended.code == 2
     assert "--max-cost: got -1.0, expected US dollars, 0 or more" in ended.complaint
 
 
-def test_bench_stops_where_enough_was_spent_and_keeps_what_was_measured(split: Split, endpoint: list[str]) -> None:
+def test_bench_stops_at_the_cost_limit_and_keeps_its_rows(split: Split, endpoint: list[str]) -> None:
     """The requests leave the length of the answers to the provider, which gives 20 tokens."""
     options = [
         "-c",

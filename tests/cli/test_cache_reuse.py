@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 from tests.cli.conftest import Ended, Split, run_splitsecond
-from tests.cli.peer import Asked, Peer, stream
+from tests.cli.peer import Peer, ReceivedRequest, stream
 
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.money.caching import cache_savings
 from splitsecond.core.catalog.price import Price
 from splitsecond.log.store.folder import read_observations
 from splitsecond.simulator.process import RunningProvider, run_simulator
+
+pytestmark = pytest.mark.system
 
 SAVES = 0.6
 """The share of the TTFT that a prompt which is cached in full saves at the simulated provider."""
@@ -72,7 +74,7 @@ def verdict_of(folder: Path) -> str:
     return saving.verdict
 
 
-def test_the_saving_that_is_found_holds_the_true_one(kept: Path) -> None:
+def test_interval_of_the_saving_contains_the_truth(kept: Path) -> None:
     (saving,) = found_in(kept)["cache_savings"]
     truth = -SAVES * saving["cached_share"]
     median = saving["ttft"][0]
@@ -82,7 +84,7 @@ def test_the_saving_that_is_found_holds_the_true_one(kept: Path) -> None:
     assert 0.8 < saving["cached_share"] < 1
 
 
-def test_the_money_that_is_found_is_that_of_the_input(kept: Path) -> None:
+def test_cost_saving_is_that_of_the_cached_input(kept: Path) -> None:
     found = found_in(kept)
     (saving,) = found["cache_savings"]
     fresh, reuse = found["conditions"]
@@ -95,7 +97,7 @@ def test_the_money_that_is_found_is_that_of_the_input(kept: Path) -> None:
     assert "This run costs about $" in kept.with_name("words").read_text()
 
 
-def test_it_is_said_in_a_sentence_and_in_a_table(kept: Path) -> None:
+def test_saving_is_in_a_sentence_and_in_a_table(kept: Path) -> None:
     found, words = found_in(kept), kept.with_name("words").read_text()
     assert found["statements"][0] == found["cache_savings"][0]["verdict"]
     printed = " ".join(found["short_statements"][0].split())
@@ -108,7 +110,7 @@ def test_it_is_said_in_a_sentence_and_in_a_table(kept: Path) -> None:
     assert "What prompt caching saves" in (kept / "report.html").read_text()
 
 
-def test_each_row_says_which_way_it_was_asked(kept: Path) -> None:
+def test_each_row_states_whether_it_reused_the_cache(kept: Path) -> None:
     rows = found_in(kept)["conditions"]
     assert [(row["condition"], row["cache_reuse"]) for row in rows] == [("a/x@c6", False), ("a/x@c6-reuse", True)]
     assert [(row["requests"], row["errors"]) for row in rows] == [(24, 0)] * 2
@@ -123,7 +125,7 @@ def test_the_same_findings_come_out_of_the_observations(kept: Path, split: Split
     assert split("report", run, "--no-html", "--json", "-").json == before
 
 
-def test_a_comparison_and_its_gates_keep_the_two_ways_apart(kept: Path, split: Split) -> None:
+def test_comparison_keeps_rows_with_cache_reuse_apart(kept: Path, split: Split) -> None:
     ended = split("compare", kept, kept, "--json", "-", "--fail-if", "ttft_ms.p50 > +1%")
     assert ended.code == 0
     assert [changed["cache_reuse"] for changed in ended.json["conditions"]] == [False, True]
@@ -134,19 +136,21 @@ def test_a_comparison_and_its_gates_keep_the_two_ways_apart(kept: Path, split: S
     assert "a/x at concurrency 6: cached_tokens is" in missed.words
 
 
-def test_a_run_of_before_with_one_way_only_is_read_as_what_it_was(kept: Path, split: Split, tmp_path: Path) -> None:
+def test_older_run_with_only_cache_reuse_is_read(kept: Path, split: Split, tmp_path: Path) -> None:
     run = Path(shutil.copytree(kept, tmp_path / "run"))
-    told = found_in(kept)
-    del told["cache_savings"]
-    told["asked"]["conditions"] = told["asked"]["conditions"][1:]
-    told["conditions"] = [{k: v for k, v in row.items() if k != "cache_reuse"} for row in told["conditions"][1:]]
-    (run / "run.json").write_text(json.dumps(told))
+    changed_run = found_in(kept)
+    del changed_run["cache_savings"]
+    changed_run["asked"]["conditions"] = changed_run["asked"]["conditions"][1:]
+    changed_run["conditions"] = [
+        {k: v for k, v in row.items() if k != "cache_reuse"} for row in changed_run["conditions"][1:]
+    ]
+    (run / "run.json").write_text(json.dumps(changed_run))
     ended = split("report", run, "--no-html", "--json", "-")
     assert [(row["condition"], row["cache_reuse"]) for row in ended.json["conditions"]] == [("a/x@c6-reuse", True)]
     assert ended.json["cache_savings"] == []
 
 
-def test_a_provider_that_caches_nothing(providers: list[RunningProvider], tmp_path: Path) -> None:
+def test_provider_without_a_cache_gets_no_saving(providers: list[RunningProvider], tmp_path: Path) -> None:
     ended = bench(providers[1], "--out", tmp_path / "run", "--no-html", "--json", "-")
     (saving,) = ended.json["cache_savings"]
     assert (saving["hits"], saving["cached_share"], saving["usd_per_request_fresh"]) == (0, None, None)
@@ -155,7 +159,7 @@ def test_a_provider_that_caches_nothing(providers: list[RunningProvider], tmp_pa
     assert any("although all share a beginning" in note for note in ended.json["conditions"][1]["notes"])
 
 
-def test_where_a_prompt_must_be_marked_it_is(providers: list[RunningProvider], tmp_path: Path) -> None:
+def test_anthropic_prompts_are_marked_for_caching(providers: list[RunningProvider], tmp_path: Path) -> None:
     ended = bench(
         providers[0], "--api-format", "anthropic", "--price", "10,20,1,12.5", "--out", tmp_path / "run", "--no-html",
         "--json", "-",
@@ -166,7 +170,7 @@ def test_where_a_prompt_must_be_marked_it_is(providers: list[RunningProvider], t
 
 
 @pytest.mark.system
-def test_the_two_ways_send_the_same_but_for_how_it_begins(split: Split) -> None:
+def test_cache_reuse_changes_only_the_beginning_of_prompts(split: Split) -> None:
     with Peer(lambda asked: stream(asked, cached=48)) as peer:
         ended = split(
             "bench", "--base-url", peer.base_url, "--model", "m", "--cache", "reuse", "-c", 1, "-n", 4, "--warmup", 0,
@@ -183,7 +187,7 @@ def test_the_two_ways_send_the_same_but_for_how_it_begins(split: Split) -> None:
 
 
 @pytest.mark.system
-def test_the_prompts_are_long_enough_to_be_cached_where_nobody_says_how_long(split: Split) -> None:
+def test_default_prompts_with_cache_reuse_are_long_enough(split: Split) -> None:
     with Peer(stream) as peer:
         at = ("--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 1, "--output-tokens", 2, "--no-html")
         reuse, fresh = (split("bench", *at, *more, "--json", "-") for more in (("--cache", "reuse"), ()))
@@ -194,7 +198,7 @@ def test_the_prompts_are_long_enough_to_be_cached_where_nobody_says_how_long(spl
 
 
 @pytest.mark.system
-def test_prompts_of_a_file_share_what_they_share(split: Split, tmp_path: Path) -> None:
+def test_prompts_of_a_file_share_their_beginning_with_reuse(split: Split, tmp_path: Path) -> None:
     lines = [[{"role": "user", "content": text}] for text in ("one", "two")]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
@@ -209,6 +213,6 @@ def test_prompts_of_a_file_share_what_they_share(split: Split, tmp_path: Path) -
     assert sorted(len({beginning for beginning, _ in half}) for half in (texts[:5], texts[5:])) == [1, 5]
 
 
-def text_of(asked: Asked) -> tuple[str, str]:
+def text_of(asked: ReceivedRequest) -> tuple[str, str]:
     beginning, _, rest = asked.body["messages"][0]["content"].partition(".\n")
     return beginning, rest

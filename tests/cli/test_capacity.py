@@ -11,8 +11,9 @@ from subprocess import PIPE
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.cli.conftest import Split, run_splitsecond
-from tests.cli.peer import Asked, Peer, answer, stream
+from tests.cli.peer import Peer, ReceivedRequest, answer, stream
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
@@ -65,7 +66,7 @@ def read(folder: Path) -> Any:
     return json.loads((folder / "run.json").read_text())
 
 
-def test_what_is_found_is_the_slots(kept: Path) -> None:
+def test_capacity_equals_the_slots_of_the_server(kept: Path) -> None:
     """Slots end one after another, so one waiting request waits 50 ms and often meets the limit; two waiting ones miss
     it. A very busy machine can only make it less, or undecided."""
     run = read(kept)
@@ -115,7 +116,7 @@ def test_report_finds_the_same_again_and_judges_by_other_limits(kept: Path, tmp_
 def test_a_server_that_breaks_ends_the_search_at_once(tmp_path: Path) -> None:
     asked_before = 4  # the length of the prompts is measured with a few
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         return stream(asked) if asked.number < asked_before else answer(500, '{"error": {"message": "out of memory"}}')
 
     with Peer(say) as peer:
@@ -128,11 +129,11 @@ def test_a_server_that_breaks_ends_the_search_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_ctrl_c_keeps_the_steps_that_have_come_to_a_verdict(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_steps_with_a_verdict(tmp_path: Path) -> None:
     """This provider sends each answer in one piece, which says nothing of a stream: the first load is tried again."""
     answered, enough = 24, threading.Event()
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         if asked.number < answered:
             return stream(asked)
         enough.set()
@@ -166,7 +167,7 @@ def test_an_open_loop_is_searched_by_rate(engine: RunningProvider, tmp_path: Pat
     assert ended.code == 1
 
 
-def test_who_is_paid_by_the_token_must_say_how_much_may_be_spent(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_paid_by_the_token_needs_a_cost_limit(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "k")
     ended = split("capacity", "groq/openai/gpt-oss-120b")
     assert ended.code == 2
@@ -179,7 +180,7 @@ def test_who_is_paid_by_the_token_must_say_how_much_may_be_spent(split: Split, m
 SOMEWHERE = ("capacity", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "words"),
     [
         (("capacity",), "no target given"),
@@ -202,7 +203,9 @@ SOMEWHERE = ("capacity", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
     ],
     ids=lambda each: " ".join(map(str, each)) if isinstance(each, tuple) else "",
 )
-def test_wrong_use_gets_one_sentence(split: Split, tmp_path: Path, arguments: tuple[object, ...], words: str) -> None:
+def test_wrong_use_is_reported_in_one_sentence(
+    split: Split, tmp_path: Path, arguments: tuple[object, ...], words: str
+) -> None:
     ended = split(*arguments)
     assert ended.code == 2
     assert words in ended.complaint

@@ -45,7 +45,7 @@ CALL_USD = (60 * 1 + 40 * 0.5 + 20 * 5) / 1e6
 
 
 @pytest.mark.usefixtures("log")
-def test_by_target(split: Split) -> None:
+def test_cost_by_target(split: Split) -> None:
     ended = split("cost", "--days", "1", "--json", "-")
     assert ended.code == 0
     assert ended.json["schema"] == "splitsecond.cost/1"
@@ -68,7 +68,7 @@ def test_by_target(split: Split) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_a_log_alone_knows_no_prices_of_ones_own(split: Split) -> None:
+def test_configured_prices_need_the_configuration(split: Split) -> None:
     alone = split("cost", "--log", "gateway.db")
     assert "name it with --config." in alone.words
     whole = split("cost", "--log", "gateway.db", "--config", "splitsecond.yaml")
@@ -77,7 +77,7 @@ def test_a_log_alone_knows_no_prices_of_ones_own(split: Split) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_by_client(split: Split) -> None:
+def test_cost_by_client(split: Split) -> None:
     rows = split("cost", "--by", "client", "--json", "-").json["rows"]
     assert {row["name"]: row["calls"] for row in rows} == {"team": 2, "other": 1}
 
@@ -133,7 +133,7 @@ def test_the_page_of_other_rows_has_no_plot(split: Split, tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("log")
-def test_a_picture_that_cannot_be_drawn(split: Split) -> None:
+def test_png_that_cannot_be_drawn_is_refused(split: Split) -> None:
     ended = split("cost", "--png", "cost.png")
     assert (ended.code, "fewer than two targets have a speed and a price" in ended.err) == (2, True)
     assert "quick/m" in ended.out  # the table is printed all the same
@@ -155,7 +155,7 @@ SELECT target, count(DISTINCT call), count(*), sum(input_tokens), sum(output_tok
 """Each attempt has 60 fresh and 40 cached input tokens."""
 
 
-def test_figures_are_those_of_sql_by_hand(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_equal_those_of_handwritten_sql(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls with one to three attempts, in blocks of a few rows, some of which have no packed numbers."""
     monkeypatch.setattr(columns, "ROWS", 7)
     Path("splitsecond.yaml").write_text(CONFIGURATION.format(folder=tmp_path))

@@ -29,7 +29,7 @@ def test_a_target_of_another_api_format(split: Split, simulated: RunningProvider
     assert [seen["finish_reason"] for seen in ended.json["targets"][0]["observations"]] == ["max_tokens"] * 2
 
 
-def test_the_key_goes_where_the_api_format_wants_it(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_sent_in_the_header_of_the_api_format(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "my-secret-key")
     refusal = answer(401, '{"type": "error", "error": {"type": "authentication_error", "message": "no"}}')
     with Peer(lambda asked: refusal) as peer:
@@ -43,7 +43,7 @@ def test_the_key_goes_where_the_api_format_wants_it(split: Split, monkeypatch: p
 
 
 @pytest.mark.system
-def test_targets_that_do_not_work_say_why_beside_those_that_do(split: Split) -> None:
+def test_failing_targets_report_why_beside_working_ones(split: Split) -> None:
     with Peer(lambda asked: answer(404, '{"error": {"message": "no model m"}}')) as peer:
         ended = split("doctor", "sim/groq", "groq/x", "nope/x", "--base-url", peer.base_url, "--model", "m")
     assert ended.code == 1
@@ -54,7 +54,7 @@ def test_targets_that_do_not_work_say_why_beside_those_that_do(split: Split) -> 
 
 
 @pytest.mark.system
-def test_the_instrument_against_a_server_that_keeps_the_truth(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_measures_the_error_of_the_instrument(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = self_check.measure_instrument([4], rounds=1, tokens=5)
     assert [(level.streams, level.requests) for level in measured] == [(4, 8)]
     assert measured[0].token_error_ms.n == 8 * 5
@@ -65,7 +65,7 @@ def test_the_instrument_against_a_server_that_keeps_the_truth(split: Split, monk
 
 
 @pytest.mark.parametrize("refusal", ["", "this process lacks the capability CAP_NET_RAW"])
-def test_whether_the_packet_clock_is_available_and_how_to_allow_it(
+def test_doctor_reports_the_packet_clock_and_how_to_allow_it(
     split: Split, monkeypatch: pytest.MonkeyPatch, refusal: str
 ) -> None:
     monkeypatch.setattr(packets, "packet_clock_refusal", lambda: refusal)

@@ -28,7 +28,7 @@ routes:
 """
 
 
-def test_without_a_gateway_it_says_what_a_new_one_would_do(split: Split, tmp_path: Path) -> None:
+def test_explain_without_a_gateway_simulates_a_new_one(split: Split, tmp_path: Path) -> None:
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
     ended = split("explain", "safe", "--json", "-")
     assert ended.code == 0
@@ -56,7 +56,7 @@ def test_a_policy_of_the_user(split: Split) -> None:
     assert "unknown policy mine" in split("explain", "own").complaint
 
 
-def test_what_a_target_costs(split: Split) -> None:
+def test_explain_shows_the_price_of_a_target(split: Split) -> None:
     Path("splitsecond.yaml").write_text("""
 providers:
   rented: {base_url: "http://127.0.0.1:9/v1", price: {per_hour_usd: 2.69}}
@@ -83,7 +83,7 @@ def test_the_ttft_of_lost_races_is_a_lower_bound() -> None:
 
 
 @pytest.mark.system
-def test_a_running_gateway_says_what_it_has_seen(split: Split, tmp_path: Path) -> None:
+def test_explain_uses_the_target_states_of_a_running_gateway(split: Split, tmp_path: Path) -> None:
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
     with gateway(tmp_path) as process:
         url = ready(process)
@@ -102,7 +102,7 @@ def test_a_running_gateway_says_what_it_has_seen(split: Split, tmp_path: Path) -
         assert "unknown model 'nothing'" in split("explain", "nothing", "--url", url).complaint
 
 
-def test_what_cannot_be_explained(split: Split, tmp_path: Path) -> None:
+def test_unknown_routes_and_targets_are_reported(split: Split, tmp_path: Path) -> None:
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
     said = split("explain", "save").complaint
     assert "there is no route 'save' in splitsecond.yaml. Did you mean safe? Routes: safe, hard." in said
@@ -112,7 +112,7 @@ def test_what_cannot_be_explained(split: Split, tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_a_gateway_for_others_wants_a_key_for_all_routes(
+def test_gateway_with_keys_needs_a_key_for_all_routes(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEB_KEY", KEY)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 from tests.cli.conftest import Ended, Split
-from tests.cli.peer import Asked, Peer, answer, stream
+from tests.cli.peer import Peer, ReceivedRequest, answer, stream
 
 from splitsecond.log.store.folder import read_observations
 
@@ -62,8 +62,8 @@ def bench(split: Split, peer: Peer, *more: object) -> Ended:
         ),
     ],
 )
-def test_what_the_first_request_shows_ends_the_run(
-    split: Split, tmp_path: Path, say: Callable[[Asked], bytes], code: int, words: tuple[str, ...]
+def test_permanent_fault_of_the_first_request_ends_the_run(
+    split: Split, tmp_path: Path, say: Callable[[ReceivedRequest], bytes], code: int, words: tuple[str, ...]
 ) -> None:
     with Peer(say) as peer:
         ended = bench(split, peer)
@@ -74,7 +74,7 @@ def test_what_the_first_request_shows_ends_the_run(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_listens(split: Split, tmp_path: Path) -> None:
+def test_refused_connection_ends_the_run(split: Split, tmp_path: Path) -> None:
     ended = split("bench", "--base-url", "http://127.0.0.1:1/v1", "--model", "m", *FEW)
     assert (ended.code, ended.out) == (1, "")
     assert "127.0.0.1:1/m: cannot connect to http://127.0.0.1:1" in ended.complaint
@@ -83,7 +83,7 @@ def test_nobody_listens(split: Split, tmp_path: Path) -> None:
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-def test_silence(split: Split) -> None:
+def test_silent_target_ends_the_run_after_the_timeout(split: Split) -> None:
     with Peer(lambda asked: b"") as peer:
         ended = bench(split, peer, "--timeout", 1)
     assert (ended.code, ended.out) == (1, "")
@@ -91,7 +91,7 @@ def test_silence(split: Split) -> None:
     assert "a longer timeout" in ended.complaint
 
 
-def test_a_certificate_that_nobody_trusts(split: Split) -> None:
+def test_untrusted_certificate_ends_the_run(split: Split) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     with Peer(stream, tls=context) as peer:
@@ -125,7 +125,7 @@ def test_one_wrong_target_of_two_ends_the_run_before_any_load(split: Split) -> N
     assert ended.complaint.startswith("splitsecond: peer: HTTP 404")
 
 
-def test_a_target_that_cannot_be_reached_keeps_its_row_beside_one_that_can(split: Split, quick_profile: Path) -> None:
+def test_unreachable_target_keeps_its_row(split: Split, quick_profile: Path) -> None:
     nobody = ("--base-url", "http://127.0.0.1:1/v1", "--model", "m")
     ended = split("bench", f"sim/{quick_profile}", *nobody, *FEW, "--json", "-")
     assert ended.code == 1
@@ -136,8 +136,8 @@ def test_a_target_that_cannot_be_reached_keeps_its_row_beside_one_that_can(split
     assert "refused: cannot connect to http://127.0.0.1:1" in ended.words
 
 
-def test_half_of_the_requests_are_too_many_and_none_is_sent_again(split: Split, tmp_path: Path) -> None:
-    def say(asked: Asked) -> bytes:
+def test_429_responses_are_counted_and_not_retried(split: Split, tmp_path: Path) -> None:
+    def say(asked: ReceivedRequest) -> bytes:
         return answer(429, '{"error": {"message": "slow down"}}') if asked.number % 2 else stream(asked)
 
     with Peer(say) as peer:
@@ -155,7 +155,7 @@ def test_half_of_the_requests_are_too_many_and_none_is_sent_again(split: Split, 
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_provider_that_is_busy_from_the_first_request_on_is_measured_being_busy(split: Split, status: int) -> None:
+def test_always_busy_provider_is_measured(split: Split, status: int) -> None:
     with Peer(lambda asked: answer(status, "")) as peer:
         ended = bench(split, peer, "--json", "-")
     assert ended.code == 1
@@ -166,7 +166,7 @@ def test_a_provider_that_is_busy_from_the_first_request_on_is_measured_being_bus
 def test_a_key_is_sent_and_never_repeated(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEER_KEY", KEY)
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         assert asked.headers["authorization"] == f"Bearer {KEY}"
         wrong = f'{{"error": {{"message": "key {KEY} is out of credit"}}}}'
         in_band = answer(200, f"data: {wrong}\n\n", "text/event-stream")
@@ -206,7 +206,7 @@ def test_a_key_in_a_header_is_not_stored(split: Split, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
 @pytest.mark.parametrize("odd", [10**15, 10**400, -1, "12"], ids=["large", "huge", "negative", "text"])
-def test_absurd_usage_is_replaced_and_said(split: Split, name: str, odd: object) -> None:
+def test_absurd_usage_is_replaced_by_an_estimate_and_noted(split: Split, name: str, odd: object) -> None:
     with Peer(lambda asked: stream(asked, counts={name: odd})) as peer:
         ended = bench(split, peer, "--price", "1,1", "--json", "-")
     assert ended.code == 0
@@ -219,7 +219,7 @@ def test_absurd_usage_is_replaced_and_said(split: Split, name: str, odd: object)
     assert split("report", "run", "--no-html").code == 0
 
 
-def test_without_usage_tokens_are_events_and_the_prompt_is_estimated(split: Split) -> None:
+def test_missing_usage_counts_events_and_estimates_the_prompt(split: Split) -> None:
     with Peer(lambda asked: stream(asked, usage=False)) as peer:
         ended = bench(split, peer, "--json", "-")
     assert ended.code == 0
@@ -228,7 +228,7 @@ def test_without_usage_tokens_are_events_and_the_prompt_is_estimated(split: Spli
     assert "input length not verified: the endpoint reports no usage; estimated at" in ended.words
 
 
-def test_a_provider_that_ignores_the_limit_is_said_to(split: Split) -> None:
+def test_note_names_a_provider_that_ignores_max_tokens(split: Split) -> None:
     with Peer(lambda asked: stream(asked, tokens=30)) as peer:
         ended = bench(split, peer, "--json", "-")
     (row,) = ended.json["conditions"]

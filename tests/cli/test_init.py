@@ -102,7 +102,7 @@ def test_servers_come_before_providers_with_a_key(
     assert settings.spec("local-8080/mine").base_url == "http://127.0.0.1:8080/v1"
 
 
-def test_an_existing_configuration_is_kept_without_force_and_the_key_always(split: Split, tmp_path: Path) -> None:
+def test_init_keeps_the_configuration_without_force(split: Split, tmp_path: Path) -> None:
     assert split("init", "--yes").code == 0
     key = (tmp_path / "splitsecond.key").read_text()
     (tmp_path / "splitsecond.yaml").write_text("mine: 1\n")
@@ -176,7 +176,7 @@ def test_openrouters_list(split: Split, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["openai/gpt-4o\nmeta/llama\n", '["openai/gpt-4o", "meta/llama"]'])
-def test_a_mere_list_of_openrouters_models(split: Split, tmp_path: Path, text: str) -> None:
+def test_plain_list_of_openrouter_models_becomes_a_fallback(split: Split, tmp_path: Path, text: str) -> None:
     (tmp_path / "models.txt").write_text(text)
     ended = split("init", "--from", "models.txt")
     assert ended.code == 0, ended.err
@@ -188,7 +188,7 @@ def test_a_mere_list_of_openrouters_models(split: Split, tmp_path: Path, text: s
     "text",
     ["", "a: [", "- 1", "other: 1", "model_list: 1", "model_list: []", "model_list: [{model_name: 1}]", "models: [1]"],
 )
-def test_a_file_that_cannot_be_carried_over_is_named(split: Split, tmp_path: Path, text: str) -> None:
+def test_file_that_cannot_be_converted_is_named(split: Split, tmp_path: Path, text: str) -> None:
     (tmp_path / "a.yaml").write_text(text)
     ended = split("init", "--from", "a.yaml")
     assert ended.code == 2
@@ -217,7 +217,7 @@ def test_a_server_is_found_by_its_list_of_models(listing: int, monkeypatch: pyte
 
 
 @pytest.mark.system
-def test_two_commands_start_a_gateway_that_answers_the_official_client(tmp_path: Path, system: None) -> None:
+def test_two_commands_start_a_working_gateway(tmp_path: Path, system: None) -> None:
     command = [sys.executable, "-m", "splitsecond.cli"]
     code = "from splitsecond.routing.configuration import discovery; discovery.find_servers = list\n"
     code += "from splitsecond.cli.app import app; app(['init', '--yes'])"  # other tests may serve at those ports

@@ -38,14 +38,16 @@ async def signalled(number: int) -> None:
 
 @BOTH
 @pytest.mark.parametrize("loop_factory", [None, uvloop.new_event_loop])
-def test_a_signal_cancels_what_runs(number: int, loop_factory: type[asyncio.AbstractEventLoop] | None) -> None:
+def test_signal_cancels_the_running_coroutine(
+    number: int, loop_factory: type[asyncio.AbstractEventLoop] | None
+) -> None:
     with Interruption() as stop, pytest.raises(Interrupted) as raised:
         stop.run(signalled(number), loop_factory=loop_factory)
     assert (raised.value.code, stop.code) == (128 + number, 128 + number)
 
 
 @BOTH
-def test_what_ends_in_time_is_not_lost(number: int) -> None:
+def test_coroutine_that_ends_in_time_keeps_its_result(number: int) -> None:
     async def ends() -> str:
         signal.raise_signal(number)
         return "all of it"
@@ -59,7 +61,7 @@ def test_what_ends_in_time_is_not_lost(number: int) -> None:
             stop.run(ends())
 
 
-def test_a_cancellation_of_other_origin_passes() -> None:
+def test_cancellation_without_a_signal_is_passed_on() -> None:
     async def cancelled() -> None:
         raise asyncio.CancelledError
 
@@ -67,7 +69,7 @@ def test_a_cancellation_of_other_origin_passes() -> None:
         stop.run(cancelled())
 
 
-def test_the_first_signal_may_be_eased_and_the_second_cancels() -> None:
+def test_first_signal_calls_back_and_the_second_cancels() -> None:
     heard: list[str] = []
 
     async def twice() -> None:
@@ -81,7 +83,7 @@ def test_the_first_signal_may_be_eased_and_the_second_cancels() -> None:
         stop.run(twice(), first=lambda: heard.append("first"))
 
 
-def test_handlers_are_put_back_and_an_ignored_ctrl_c_stays_ignored() -> None:
+def test_handlers_are_restored_and_ignored_ctrl_c_stays_ignored() -> None:
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     with Interruption():
         pass

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from tests.cases import each_case
 from tests.cli.conftest import Split
 
 from splitsecond.benchmark.runs.targets import advised
@@ -21,9 +22,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_keys")
-def test_every_provider_is_listed_with_the_name_of_its_key_and_never_the_key(
-    split: Split, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_providers_list_names_of_keys_but_no_keys(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret")
     ended = split("providers", "--json", "-")
     assert "gsk-very-secret" not in ended.out
@@ -38,7 +37,7 @@ def test_every_provider_is_listed_with_the_name_of_its_key_and_never_the_key(
 
 
 @pytest.mark.usefixtures("no_keys")
-def test_a_key_that_is_not_enough_says_what_is_missing(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_without_its_endpoint_names_the_missing_variable(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
     monkeypatch.setenv("VERTEX_ACCESS_TOKEN", "t")
     monkeypatch.setenv("COLUMNS", "300")
@@ -117,7 +116,7 @@ def test_a_wide_screen_shows_how_providers_differ(
     assert "…" not in "".join(table)
 
 
-def test_models_of_a_provider_have_price_context_and_published_speed(split: Split) -> None:
+def test_models_have_price_context_and_published_speed(split: Split) -> None:
     found = {entry["target"]: entry for entry in split("models", "groq", "--json", "-").json}
     model = found["groq/llama-3.1-70b-versatile"]
     assert model["price"]["source"].startswith("genai-prices ")
@@ -146,13 +145,13 @@ def test_models_as_a_table_with_sources_once(split: Split, monkeypatch: pytest.M
     assert "gone since 2025-03-20" in words
 
 
-def test_without_a_word_the_models_with_a_published_speed(split: Split) -> None:
+def test_models_without_arguments_have_a_published_speed(split: Split) -> None:
     entries = split("models", "--json", "-").json
     assert all(entry["published"] for entry in entries)
     assert {"openai/gpt-5-mini", "runpod/mistralai/Mistral-7B-Instruct-v0.2"} <= {entry["target"] for entry in entries}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "among", "all_of"),
     [
         (["groq/llama3"], {"groq/llama-3.3-70b-versatile", "groq/llama3-70b-8192"}, "groq/"),
@@ -187,13 +186,13 @@ def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[s
         ("qwen-cm", "has no region 'cm', and no known model has it in its name. Did you mean qwen-cn"),
     ],
 )
-def test_a_model_nobody_knows_is_answered_with_the_nearest_name(asked: str, said: str, split: Split) -> None:
+def test_unknown_model_suggests_the_nearest_name(asked: str, said: str, split: Split) -> None:
     ended = split("models", asked)
     assert ended.code == 2
     assert said in ended.complaint
 
 
-def test_a_provider_of_which_no_model_is_known(split: Split) -> None:
+def test_provider_without_listed_models_accepts_every_model(split: Split) -> None:
     assert "The catalogue lists no model of vllm, but every model can be called." in split("models", "vllm").words
 
 
@@ -215,7 +214,7 @@ def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeyp
     assert any(line.startswith(" anthropic/claude-3-5-sonnet-20240620 ") for line in table)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("target", "kind", "message", "near"),
     [
         (
@@ -243,21 +242,19 @@ def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeyp
         ("127.0.0.1:8000/mine", "http_404", "got status 404", "Check the name."),
     ],
 )
-def test_a_model_that_the_provider_refuses_is_answered_with_the_nearest(
-    target: str, kind: str, message: str, near: str
-) -> None:
+def test_hint_suggests_the_nearest_model_for_a_refused_one(target: str, kind: str, message: str, near: str) -> None:
     fault = ProviderFault(message, kind=kind, phase="head", target=target, hint="Check the name.")
     assert advised(fault).hint.startswith(near)
 
 
-def test_who_is_not_found_is_told_where_was_looked() -> None:
+def test_hint_for_404_names_the_address() -> None:
     spec = TargetSpec(name="azure/mine", base_url="https://a.example/openai/v1/openai/v1", model="mine")
     fault = ProviderFault("got status 404", kind="http_404", phase="head", target="azure/mine", hint="Check the name.")
     assert advised(fault, spec).hint.endswith("Check the name. The address was https://a.example/openai/v1/openai/v1.")
 
 
 @pytest.mark.parametrize(("set_here", "named"), [((), "B_KEY"), (("OTHER",), "B_KEY"), (("C_KEY",), "C_KEY")])
-def test_a_key_that_the_provider_refuses_is_named_by_its_variable(
+def test_hint_for_a_refused_key_names_its_variable(
     set_here: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in set_here:

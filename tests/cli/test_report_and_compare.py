@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Split
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def run(kept_run: Path, tmp_path: Path) -> Path:
@@ -28,7 +30,7 @@ def test_the_same_findings_come_out_of_the_observations(split: Split, run: Path)
     assert "Concurrency 4" in ended.err
 
 
-def test_under_other_limits(split: Split, run: Path) -> None:
+def test_report_judges_by_other_limits(split: Split, run: Path) -> None:
     ended = split("report", "run/run.json", "--slo", "ttft=1ms", "--no-html", "--json", "-")
     assert [row["goodput"]["met"] for row in ended.json["conditions"]] == [0, 0]
 
@@ -92,7 +94,7 @@ def test_two_runs_compared(split: Split, run: Path, kept_run: Path) -> None:
     assert "Passed: none of ttft_ms.p50 > +10%, errors > 0." in ended.err
 
 
-def test_a_gate_that_is_missed(split: Split, run: Path, kept_run: Path) -> None:
+def test_breached_gate_sets_the_exit_code(split: Split, run: Path, kept_run: Path) -> None:
     ended = split("compare", kept_run, run, "--fail-if", "ttft_ms.p50 > 1", "--fail-if", "errors > 0")
     assert ended.code == 1
     assert ended.words.count("FAILED: quick at concurrency") == 2

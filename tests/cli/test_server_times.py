@@ -15,7 +15,7 @@ GAPS = 19
 
 
 @pytest.mark.parametrize(("form", "api_format"), [("groq", "openai"), ("", "ollama")])
-def test_theirs_stands_beside_ours(split: Split, tmp_path: Path, form: str, api_format: str) -> None:
+def test_server_times_are_shown_beside_measured_ones(split: Split, tmp_path: Path, form: str, api_format: str) -> None:
     (tmp_path / "says.toml").write_text(f'server_timings = "{form}"\n{QUICK}')
     with run_simulator(str(tmp_path / "says.toml")) as (simulated,):
         base_url = simulated.origin if api_format == "ollama" else simulated.base_url

@@ -62,18 +62,18 @@ def test_recording_and_replay_are_passed_on(app: typer.Typer, monkeypatch: pytes
         (["mock", "--replies", "absent.jsonl"], "bad_reply"),
     ],
 )
-def test_wrong_use_is_a_callers_fault(app: typer.Typer, given: list[str], kind: str) -> None:
+def test_wrong_use_is_a_caller_fault(app: typer.Typer, given: list[str], kind: str) -> None:
     ended = CliRunner().invoke(app, given)
     assert isinstance(ended.exception, CallerFault)
     assert ended.exception.kind == kind
 
 
-def test_a_port_that_cannot_be_is_refused(app: typer.Typer) -> None:
+def test_negative_port_is_refused(app: typer.Typer) -> None:
     assert CliRunner().invoke(app, ["groq", "--port", "-1"]).exit_code == 2
 
 
 @pytest.mark.system
-def test_it_leaves_with_the_process_that_started_it() -> None:
+def test_simulator_ends_when_its_input_closes() -> None:
     command = [sys.executable, "-m", "splitsecond.simulator", "groq", "--port", "0", "--until-eof"]
     with Process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin

@@ -100,9 +100,7 @@ def served(number: int, random: Random) -> CallRecord:
 
 
 @pytest.mark.usefixtures("noon")
-def test_figures_are_those_of_sql_written_by_hand(
-    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_equal_those_of_handwritten_sql(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(7)
     with Log.open(f"sqlite:///{tmp_path}/log.db") as opened:
         for number in range(3000):
@@ -158,7 +156,7 @@ def test_too_few_answers_have_no_grade(split: Split, log: str) -> None:
         (["--by", "key"], ["team"]),
     ],
 )
-def test_which_rows(split: Split, log: str, options: list[str], names: list[str]) -> None:
+def test_options_select_the_rows(split: Split, log: str, options: list[str], names: list[str]) -> None:
     found = split("speed", "--log", log, "--json", "-", *options).json
     assert sorted(each["name"] for each in found["speeds"]) == sorted(names)
 
@@ -201,7 +199,7 @@ def test_recommendations(split: Split, log: str) -> None:
     assert shown.count("perhaps") == 2
 
 
-def test_the_smallest_that_is_good_enough(split: Split, log: str, tmp_path: Path) -> None:
+def test_smallest_target_of_sufficient_quality_is_named(split: Split, log: str, tmp_path: Path) -> None:
     (tmp_path / "quality.toml").write_text("""
 [scores]
 "quick/m" = 80
@@ -273,7 +271,7 @@ def test_recommendations_from_a_run(split: Split, tmp_path: Path) -> None:
         (["recommend", "--log", "LOG", "--json", "no/such/folder.json"], "there is no folder no/such"),
     ],
 )
-def test_wrong_use_is_said(split: Split, log: str, arguments: list[str], words: str) -> None:
+def test_wrong_use_is_reported(split: Split, log: str, arguments: list[str], words: str) -> None:
     ended = split(*[log if argument == "LOG" else argument for argument in arguments])
     assert ended.code == 2
     assert words in ended.err
@@ -299,6 +297,6 @@ def test_a_page_and_a_picture(split: Split, log: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--html", "--png"])
-def test_a_page_that_cannot_be_written_is_refused_before_the_log_is_read(split: Split, option: str) -> None:
+def test_unwritable_page_is_refused_before_reading_the_log(split: Split, option: str) -> None:
     ended = split("speed", "--log", "missing.db", option, "no/such/file")
     assert (ended.code, f"there is no folder no/such. Name another file with {option}" in ended.err) == (2, True)

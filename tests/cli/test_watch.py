@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.cli.conftest import Split
-from tests.cli.peer import Asked, Peer, answer, stream
+from tests.cli.peer import Peer, ReceivedRequest, answer, stream
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
@@ -72,7 +72,7 @@ def past(folder: Path, run: Run, *, count: int, ttft: float) -> None:
         (folder / made.began[:13] / "run.json").write_bytes(msgspec.json.encode(made))
 
 
-def test_each_round_is_a_run_in_a_folder_of_its_own(
+def test_each_round_is_a_run_in_its_own_folder(
     split: Split, endpoint: list[str], tmp_path: Path, hours: list[int]
 ) -> None:
     ended = split("watch", *endpoint, "--every", "3h", "--times", 2, *FEW, "--json", "found.json")
@@ -102,7 +102,7 @@ def test_each_round_is_a_run_in_a_folder_of_its_own(
     assert split("report", tmp_path / "watch" / folders[0], "--no-html").code == 0
 
 
-def test_a_watch_goes_on_where_it_was_and_tells_a_drift(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_watch_continues_earlier_rounds_and_reports_a_drift(split: Split, endpoint: list[str], tmp_path: Path) -> None:
     assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
     (run,) = rounds_of(tmp_path / "one")
     past(tmp_path / "watch", run, count=12, ttft=0.2)
@@ -122,7 +122,7 @@ def test_a_watch_goes_on_where_it_was_and_tells_a_drift(split: Split, endpoint: 
     assert "'ttft_ms.p95 > +20%' cannot be checked yet for quick at concurrency 1: too few rounds." in faster.words
 
 
-def test_a_drift_for_the_better_is_no_failure(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_drift_for_the_better_is_not_a_failure(split: Split, endpoint: list[str], tmp_path: Path) -> None:
     assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
     past(tmp_path / "watch", rounds_of(tmp_path / "one")[0], count=12, ttft=5)
     ended = split("watch", *endpoint, "--times", 3, *FEW)
@@ -131,9 +131,7 @@ def test_a_drift_for_the_better_is_no_failure(split: Split, endpoint: list[str],
 
 
 @pytest.mark.system
-def test_a_round_that_fails_as_a_whole_is_kept_and_the_next_is_tried(
-    split: Split, tmp_path: Path, hours: list[int]
-) -> None:
+def test_failed_round_is_kept_and_the_next_one_runs(split: Split, tmp_path: Path, hours: list[int]) -> None:
     nobody = ["--base-url", "http://127.0.0.1:1/v1", "--model", "m", "--name", "gone"]
     ended = split("watch", *nobody, "--times", 2, *FEW, "--json", "found.json", "--fail-if", "errors > 5")
     assert ended.code == 1
@@ -149,8 +147,8 @@ def test_a_round_that_fails_as_a_whole_is_kept_and_the_next_is_tried(
 
 
 @pytest.mark.system
-def test_where_one_target_cannot_be_measured_the_others_are(split: Split, quick_profile: Path, tmp_path: Path) -> None:
-    def refuse(_: Asked) -> bytes:
+def test_failing_target_does_not_stop_the_others(split: Split, quick_profile: Path, tmp_path: Path) -> None:
+    def refuse(_: ReceivedRequest) -> bytes:
         return answer(401, '{"error": {"message": "no such key"}}')
 
     with Peer(refuse) as peer:
@@ -184,9 +182,7 @@ def test_all_rounds_share_one_budget(split: Split, endpoint: list[str], tmp_path
     assert len(rounds_of(tmp_path / "watch")) == len(runs)
 
 
-def test_rounds_that_are_forgotten_have_cost_what_they_did(
-    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cost_limit_includes_forgotten_rounds(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "REMEMBERED", 1)
     run = Run(id="r", began="2026-01-01T00:00:00.000+00:00", began_ns=1, finished=True, cost_usd=1.5)
     past(tmp_path / "watch", run, count=3, ttft=1)
@@ -195,7 +191,7 @@ def test_rounds_that_are_forgotten_have_cost_what_they_did(
     assert "the rounds in watch have cost $4.50, the limit is $4.00" in ended.complaint
 
 
-def test_what_is_no_round_is_left_out_of_the_past(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_folder_that_is_not_a_round_is_ignored(split: Split, endpoint: list[str], tmp_path: Path) -> None:
     (tmp_path / "watch" / "2026-01-01T000000Z").mkdir(parents=True)
     (tmp_path / "watch" / "2026-01-01T000000Z" / "run.json").write_text("{")
     ended = split("watch", *endpoint, "--times", 1, *FEW)
@@ -203,7 +199,7 @@ def test_what_is_no_round_is_left_out_of_the_past(split: Split, endpoint: list[s
     assert "ignored: watch/2026-01-01T000000Z/run.json is not a run of this version" in ended.words
 
 
-def test_a_signal_while_waiting_keeps_what_was_found(
+def test_signal_while_waiting_keeps_the_findings(
     split: Split, endpoint: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = iter([False, True])
@@ -244,10 +240,10 @@ def test_a_signal_in_a_finalizer_between_rounds_ends_the_watch(
     ("how", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")], ids=["SIGINT", "SIGTERM"]
 )
 @pytest.mark.system
-def test_a_signal_in_a_round_keeps_what_was_measured(tmp_path: Path, how: signal.Signals, words: str) -> None:
+def test_signal_in_a_round_keeps_its_observations(tmp_path: Path, how: signal.Signals, words: str) -> None:
     enough = threading.Event()
 
-    def say(asked: Asked) -> bytes:
+    def say(asked: ReceivedRequest) -> bytes:
         if asked.number < 12:
             return stream(asked)
         enough.set()
@@ -268,14 +264,14 @@ def test_a_signal_in_a_round_keeps_what_was_measured(tmp_path: Path, how: signal
     assert json.loads((tmp_path / "found.json").read_text())["lines"] == []
 
 
-def test_a_folder_that_cannot_be_written_ends_it(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_unwritable_folder_ends_the_watch(split: Split, endpoint: list[str], tmp_path: Path) -> None:
     (tmp_path / "watch").write_text("a file")
     ended = split("watch", *endpoint, *FEW)
     assert ended.code == 2
     assert "cannot write the run to watch/" in ended.complaint
 
 
-def test_the_page(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_watch_writes_its_page(split: Split, endpoint: list[str], tmp_path: Path) -> None:
     ended = split("watch", *endpoint, "--times", 1, *FEW[:-1])
     assert ended.code == 0
     assert ended.out.endswith("watch/report.html\n")
@@ -300,7 +296,7 @@ WRONG: list[tuple[tuple[Any, ...], tuple[str, ...]]] = [
 @pytest.mark.parametrize(
     ("options", "words"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
 )
-def test_wrong_use_is_told_in_a_sentence_and_nothing_is_written(
+def test_wrong_use_is_reported_and_nothing_is_written(
     split: Split, tmp_path: Path, options: tuple[Any, ...], words: tuple[str, ...]
 ) -> None:
     ended = split("watch", "--base-url", "http://127.0.0.1:1/v1", "--model", "m", *options)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 from tests.cli.conftest import Split
 
 TRACES = Path(__file__).parents[2] / "docs/traces"
@@ -102,11 +103,19 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
 ]
 
 
-DEMO = pytest.param(("demo", "--json", "nowhere/x"), ("there is no folder nowhere",), marks=pytest.mark.system)
+@pytest.mark.system
+def test_wrong_use_of_the_demo_gets_one_sentence(split: Split, tmp_path: Path) -> None:
+    refused_in_one_sentence(split, tmp_path, ("demo", "--json", "nowhere/x"), ("there is no folder nowhere",))
 
 
-@pytest.mark.parametrize(("arguments", "words"), [*WRONG, DEMO], ids=lambda each: " ".join(map(str, each))[:60])
-def test_wrong_use_gets_one_sentence(
+@each_case(("arguments", "words"), WRONG, ids=lambda each: " ".join(map(str, each))[:60])
+def test_wrong_use_is_reported_in_one_sentence(
+    split: Split, tmp_path: Path, arguments: tuple[object, ...], words: tuple[str, ...]
+) -> None:
+    refused_in_one_sentence(split, tmp_path, arguments, words)
+
+
+def refused_in_one_sentence(
     split: Split, tmp_path: Path, arguments: tuple[object, ...], words: tuple[str, ...]
 ) -> None:
     ended = split(*arguments)
@@ -117,7 +126,7 @@ def test_wrong_use_gets_one_sentence(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "words"),
     [
         (("frob",), "No such command 'frob'"),
@@ -130,7 +139,7 @@ def test_wrong_use_gets_one_sentence(
         (("simulate", "groq", "--port", "70000"), "Invalid value for '--port'"),
     ],
 )
-def test_what_the_parser_refuses(split: Split, arguments: tuple[object, ...], words: str) -> None:
+def test_parser_refuses_wrong_arguments(split: Split, arguments: tuple[object, ...], words: str) -> None:
     ended = split(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert words in ended.words

@@ -91,7 +91,7 @@ def codex(
 
 
 @pytest.mark.parametrize("dialect", FORMATS)
-def test_a_command(front: Front, tmp_path: Path, dialect: str) -> None:
+def test_codex_runs_a_command(front: Front, tmp_path: Path, dialect: str) -> None:
     ran = codex(front, tmp_path, f"sim-{dialect}/m", "Run the command.")
     assert ran.stdout.strip() == "It said hello.", ran.stderr[-3000:]
     first, second = front.provider.requests()
@@ -112,7 +112,7 @@ def test_a_refused_websocket_is_followed_by_posts_at_once(front: Front, tmp_path
 
 
 @pytest.mark.parametrize("dialect", FORMATS)
-def test_failures(front: Front, tmp_path: Path, dialect: str) -> None:
+def test_codex_reports_provider_failures(front: Front, tmp_path: Path, dialect: str) -> None:
     failures = {
         f"down-{dialect}/m": "502 Bad Gateway",
         f"cut-{dialect}/m": "before (the end of the answer|response.completed)",  # without a first token, and after one

@@ -73,7 +73,7 @@ def test_the_page_names_the_features_of_further_clients() -> None:
     assert f"Each of them is tested with {', '.join(WORDS[feature] for feature in FEATURES)}" in PAGE.read_text("utf-8")
 
 
-def test_the_versions_of_the_vendors_libraries_are_those_of_the_tests() -> None:
+def test_library_versions_on_the_page_are_those_of_the_tests() -> None:
     table = PAGE.read_text("utf-8").partition("<!-- clients -->")[0]
     named = dict(re.findall(r"^\| `([a-z-]+)`(?: for Python)? \| ([0-9.]+) \|", table, re.MULTILINE))
     versions = pinned("constraints.txt")

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator, ValidationError
 from kubernetes_validate.utils import validate
+from tests.cases import each_case
 from tests.deploy.chart import CHART, ROOT, VALUES, digest, rendered
 from tests.gateway.visitor import visitor
 from tests.golden import Golden
@@ -55,7 +56,7 @@ def test_the_chart_renders_to_these_manifests(release: str, golden: Golden, tmp_
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_rendered_manifests_are_those_of_the_chart(release: str) -> None:
+def test_rendered_manifests_have_the_digest_of_the_chart(release: str) -> None:
     text = (GOLDEN / f"test_the_chart_renders_to_these_manifests-{release}-.txt").read_text("utf-8")
     assert text.startswith(f"# sha256 of the chart: {digest()}\n"), "run the system test with --update-golden"
 
@@ -98,7 +99,7 @@ def test_a_pod_has_the_time_that_the_gateway_needs_to_end(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_probes_ask_pages_that_exist(release: str) -> None:
+def test_probes_use_paths_that_answer(release: str) -> None:
     (container,) = pod(release)["containers"]
     paths = {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
     assert paths == {"/health/ready", "/health/live"}
@@ -130,7 +131,7 @@ def test_the_autoscaler_uses_a_metric_that_exists() -> None:
     assert "replicas" not in manifest("all", "Deployment")["spec"]  # it would undo what the autoscaler did
 
 
-def test_changed_settings_restart_pods_if_only_a_restart_applies_them() -> None:
+def test_settings_that_need_a_restart_change_the_pod_annotation() -> None:
     def annotation(release: str) -> str:
         found = manifest(release, "Deployment")["spec"]["template"]["metadata"]["annotations"]
         return str(found["splitsecond/restart-settings"])
@@ -138,7 +139,7 @@ def test_changed_settings_restart_pods_if_only_a_restart_applies_them() -> None:
     assert annotation("least") != annotation("all")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "wrong",
     [
         {},
@@ -159,7 +160,7 @@ def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
         Draft7Validator(schema).validate(defaults | wrong)
 
 
-def test_the_bench_is_a_valid_job_whose_runs_stay() -> None:
+def test_bench_is_a_valid_job_with_persistent_runs() -> None:
     claim, job = yaml.safe_load_all((ROOT / "deploy/kubernetes/bench-job.yaml").read_bytes())
     for each in (claim, job):
         validate(each, "1.37", strict=True)

@@ -30,7 +30,7 @@ def compose() -> dict[str, Any]:
     return found
 
 
-def test_it_is_valid(compose: dict[str, Any]) -> None:
+def test_compose_file_is_valid(compose: dict[str, Any]) -> None:
     schemas = resources.files("check_jsonschema") / "builtin_schemas/vendor"
     schema = json.loads((schemas / "compose-spec.json").read_bytes())
     Draft7Validator(schema).validate(compose)
@@ -38,7 +38,7 @@ def test_it_is_valid(compose: dict[str, Any]) -> None:
         Draft7Validator(schema).validate(compose | {"servises": {}})
 
 
-def test_it_mounts_files_that_exist(compose: dict[str, Any]) -> None:
+def test_compose_file_mounts_existing_files(compose: dict[str, Any]) -> None:
     mounted = [mount.split(":")[0] for each in compose["services"].values() for mount in each.get("volumes", ())]
     files = [name for name in mounted if name.startswith(".")]
     assert len(files) == 5

@@ -170,7 +170,7 @@ def test_hadolint_finds_nothing() -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_the_build_gets_what_it_copies_and_no_more() -> None:
+def test_build_context_has_only_the_copied_files() -> None:
     lines = (ROOT / ".dockerignore").read_text("utf-8").split()
     kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
     assert lines[0] == "*"

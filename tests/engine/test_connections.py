@@ -13,6 +13,8 @@ from tests.waiting import WITHIN_S
 
 from splitsecond.simulator.llama_cpp import EngineProcess
 
+pytestmark = pytest.mark.system
+
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "tell me about the river"}]}
 
 
@@ -20,7 +22,7 @@ def connect(engine: EngineProcess) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(engine.address).netloc, timeout=WITHIN_S)
 
 
-def test_a_connection_is_told_to_close_with_its_hundredth_answer(engine: EngineProcess) -> None:
+def test_hundredth_response_closes_its_connection(engine: EngineProcess) -> None:
     connection = connect(engine)
     for request in range(1, 101):
         connection.request("GET", "/health")
@@ -42,7 +44,7 @@ def test_a_connection_that_idles_is_closed_by_the_server(engine: EngineProcess) 
     connection.close()
 
 
-def test_a_streamed_answer_ends_its_connection_though_its_headers_promise_to_keep_it(engine: EngineProcess) -> None:
+def test_stream_closes_its_connection_despite_keep_alive(engine: EngineProcess) -> None:
     connection = connect(engine)
     connection.request("POST", "/v1/chat/completions", json.dumps({**BODY, "stream": True, "max_tokens": 1}))
     response = connection.getresponse()
@@ -80,7 +82,7 @@ def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineP
     assert asyncio.run(ask_all()) == [(24, 24)] * concurrency
 
 
-def test_the_official_client_reads_a_plain_answer_and_the_list_of_models(engine: EngineProcess) -> None:
+def test_official_client_reads_a_response_and_the_models(engine: EngineProcess) -> None:
     with openai.OpenAI(base_url=engine.base_url, api_key="none", timeout=WITHIN_S, max_retries=0) as client:
         assert [model.id for model in client.models.list()] == ["tiny"]
         reply = client.completions.create(model=engine.model, prompt="the river", max_tokens=5)

@@ -43,7 +43,7 @@ def test_serves_while_the_context_is_open() -> None:
     engine.stop()  # again: does nothing
 
 
-def test_wants_its_key() -> None:
+def test_request_without_the_key_is_refused() -> None:
     with EngineProcess(slots=1, api_key="sesame") as engine:
         request = urllib.request.Request(f"{engine.base_url}/completions", data=b'{"prompt":"the","max_tokens":1}')
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
@@ -54,7 +54,7 @@ def test_wants_its_key() -> None:
         assert urllib.request.urlopen(request, timeout=WITHIN_S).status == 200
 
 
-def test_leaves_when_whoever_started_it_is_killed() -> None:
+def test_engine_ends_when_its_parent_is_killed() -> None:
     starter = (
         "from splitsecond.simulator.llama_cpp import EngineProcess\n"
         "with EngineProcess(slots=1) as engine:\n"
@@ -69,7 +69,7 @@ def test_leaves_when_whoever_started_it_is_killed() -> None:
     until(lambda: not listens(address), "the engine still listens, although its parent was killed")
 
 
-def test_ends_at_sigterm_and_says_where_it_was() -> None:
+def test_engine_prints_its_address_and_ends_at_sigterm() -> None:
     with Process(COMMAND, stdout=subprocess.PIPE, text=True) as engine:
         assert engine.stdout
         assert engine.read_line().startswith("READY http://127.0.0.1:")
@@ -78,7 +78,7 @@ def test_ends_at_sigterm_and_says_where_it_was() -> None:
         assert engine.stdout.read() == ""
 
 
-def test_a_port_in_use_is_said_plainly() -> None:
+def test_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run([*COMMAND, f"--port={port}"], capture_output=True, text=True, timeout=WITHIN_S)
@@ -86,7 +86,7 @@ def test_a_port_in_use_is_said_plainly() -> None:
     assert f"llama.cpp did not start on 127.0.0.1:{port}" in done.stderr
 
 
-def test_an_engine_that_ends_at_once_says_why() -> None:
+def test_engine_that_ends_at_once_reports_why() -> None:
     with pytest.raises(ProviderFault, match="--slots: 0 is not from 1 to 256") as fault, EngineProcess(slots=0):
         pass
     assert fault.value.kind == "engine_failed"
@@ -100,7 +100,7 @@ def test_an_engine_that_is_not_ready_in_time_is_stopped(monkeypatch: pytest.Monk
     assert engine.pid is None
 
 
-def test_without_its_packages_it_says_what_to_install(
+def test_missing_package_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert available()

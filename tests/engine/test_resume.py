@@ -18,6 +18,8 @@ from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.simulator.llama_cpp import EngineProcess
 
+pytestmark = pytest.mark.system
+
 TOKENS = 40
 CUT = NetworkFault("cut by the test", kind="closed", phase="between tokens")
 
@@ -102,7 +104,7 @@ def text(events: list[Event]) -> str:
 
 
 @pytest.mark.parametrize("after", [1, 7, TOKENS - 1])
-def test_it_goes_on_as_if_nothing_had_been(targets: dict[str, Target], after: int) -> None:
+def test_resumed_text_equals_the_uninterrupted_one(targets: dict[str, Target], after: int) -> None:
     async def main() -> None:
         whole = await heard(targets["b/m"])
         services: dict[str, Service] = {"a/m": Cut(targets["a/m"], after), "b/m": targets["b/m"]}

@@ -21,10 +21,12 @@ from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.upstream.target import Target, connect
 from splitsecond.simulator.llama_cpp import EngineProcess
 
+pytestmark = pytest.mark.system
+
 MESSAGES = [{"role": "user", "content": "tell me about the river"}]
 
 
-class Health:
+class HealthReceiver:
     """Waits for the end of one answer, and gives its status. A `core.transport.exchange.Receiver`."""
 
     def __init__(self) -> None:
@@ -70,7 +72,7 @@ async def ask_in_full(target: Target, number: int, max_tokens: int) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 32])
-def test_every_token_is_seen_and_counted_at_any_concurrency(engine: EngineProcess, concurrency: int) -> None:
+def test_every_token_is_counted_at_any_concurrency(engine: EngineProcess, concurrency: int) -> None:
     async def ask(target: Target) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number in range(concurrency):
@@ -89,7 +91,7 @@ def test_every_token_is_seen_and_counted_at_any_concurrency(engine: EngineProces
         assert observation.sent_ns < observation.first_token_ns <= observation.last_token_ns <= observation.end_ns
 
 
-def test_a_server_that_ends_its_connections_costs_no_request(engine: EngineProcess) -> None:
+def test_closed_connections_lose_no_request(engine: EngineProcess) -> None:
     async def ask(target: Target) -> None:
         for number in range(50):
             await ask_in_full(target, number, max_tokens=1)
@@ -97,14 +99,14 @@ def test_a_server_that_ends_its_connections_costs_no_request(engine: EngineProce
     assert [observation.outcome for observation in observe(engine, ask)] == ["ok"] * 50
 
 
-def test_a_connection_used_up_after_a_hundred_requests_costs_none(engine: EngineProcess) -> None:
+def test_connection_is_replaced_after_100_requests(engine: EngineProcess) -> None:
     async def run() -> list[bool]:
         client = Client()
         origin, _ = Origin.parse(engine.address)
         health = Request(method="GET", path="/health")
         reused = []
         for _ in range(205):
-            receiver = Health()
+            receiver = HealthReceiver()
             exchange = await client.send(origin, health, receiver)
             assert await asyncio.wait_for(receiver.answered, WITHIN_S) == 200
             reused.append(exchange.connection.reused)

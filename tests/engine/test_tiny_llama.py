@@ -16,7 +16,7 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     assert one == two
 
 
-def test_only_words_can_be_said(tmp_path: Path) -> None:
+def test_only_word_tokens_have_output_weights(tmp_path: Path) -> None:
     tiny_llama.write(tmp_path / "model")
     output = next(t for t in gguf.GGUFReader(tmp_path / "model").tensors if t.name == "output.weight")
     rows = gguf.quants.dequantize(output.data, output.tensor_type)

@@ -14,6 +14,8 @@ from splitsecond.core.wire.api_format import Decoder, Quirks
 from splitsecond.core.wire.openai import decoder, encode, fault_from_response
 from splitsecond.simulator.llama_cpp import EngineProcess
 
+pytestmark = pytest.mark.system
+
 HELLO = [{"role": "user", "content": "tell me about the river"}]
 SILENT_ON_USAGE = Quirks(stream_options=False)
 
@@ -42,7 +44,7 @@ def tokens(events: list[Event]) -> list[Token]:
     return [event for event in events if isinstance(event, Token)]
 
 
-def test_the_role_comes_with_a_null_content_in_one_write_with_the_first_token(engine: EngineProcess) -> None:
+def test_role_arrives_in_one_write_with_the_first_token(engine: EngineProcess) -> None:
     events, _ = answer(engine, {"messages": HELLO, "max_tokens": 8})
     role, first = events[:2]
     assert role == Quiet(0, "role")
@@ -50,7 +52,7 @@ def test_the_role_comes_with_a_null_content_in_one_write_with_the_first_token(en
     assert first.at == 0
 
 
-def test_a_chat_is_words_one_token_each_and_a_usage_chunk_of_its_own(engine: EngineProcess) -> None:
+def test_chat_has_one_token_per_word_and_a_usage_chunk(engine: EngineProcess) -> None:
     events, reading = answer(engine, {"messages": HELLO, "max_tokens": 40})
     said = tokens(events)
     assert len(said) == 40
@@ -65,7 +67,7 @@ def test_a_chat_is_words_one_token_each_and_a_usage_chunk_of_its_own(engine: Eng
     assert reading.server_timings["predicted_n"] == 40
 
 
-def test_usage_comes_only_when_asked_for_and_timings_always(engine: EngineProcess) -> None:
+def test_usage_is_sent_on_request_and_timings_always(engine: EngineProcess) -> None:
     events, reading = answer(engine, {"messages": HELLO, "max_tokens": 5}, quirks=SILENT_ON_USAGE)
     assert not any(isinstance(event, Usage) for event in events)
     assert isinstance(events[-1], Done)
@@ -78,20 +80,20 @@ def test_completions_carry_usage_on_their_last_chunk(engine: EngineProcess) -> N
     assert {type(event) for event in events[-3:]} == {Finish, Usage, Done}
 
 
-def test_two_choices_have_a_usage_chunk_each_and_we_give_the_sum(engine: EngineProcess) -> None:
+def test_usage_of_two_choices_is_summed(engine: EngineProcess) -> None:
     events, _ = answer(engine, {"messages": HELLO, "max_tokens": 7, "n": 2})
     assert sorted(token.index for token in tokens(events)) == [0] * 7 + [1] * 7
     assert [event.output_tokens for event in events if isinstance(event, Usage)] == [7, 14]
     assert isinstance(events[-1], Done)
 
 
-def test_without_the_prompt_cache_the_same_prompt_is_computed_again(engine: EngineProcess) -> None:
+def test_repeated_prompt_is_not_cached(engine: EngineProcess) -> None:
     for _ in range(2):
         events, _ = answer(engine, {"messages": HELLO, "max_tokens": 1, "id_slot": 0})
         assert [event.cached_tokens for event in events if isinstance(event, Usage)] == [0]
 
 
-def test_another_model_name_is_answered_all_the_same(engine: EngineProcess) -> None:
+def test_unknown_model_name_is_answered(engine: EngineProcess) -> None:
     encoded = encode(Call(id="test", body={"messages": HELLO, "max_tokens": 1}), "no-such-model", Quirks())
     asked = urllib.request.Request(engine.base_url + encoded.path, encoded.body)
     assert urllib.request.urlopen(asked, timeout=WITHIN_S).status == 200
@@ -105,9 +107,7 @@ def test_another_model_name_is_answered_all_the_same(engine: EngineProcess) -> N
         ({"messages": HELLO, "temperature": "hot"}, "http_400", "type"),
     ],
 )
-def test_a_wrong_request_is_the_callers_fault(
-    engine: EngineProcess, body: dict[str, Any], kind: str, words: str
-) -> None:
+def test_invalid_request_is_a_caller_fault(engine: EngineProcess, body: dict[str, Any], kind: str, words: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request(engine, body), timeout=WITHIN_S)
     with refused.value as reply:

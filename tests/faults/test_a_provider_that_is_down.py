@@ -1,10 +1,11 @@
-"""A provider that is down is left alone: how often it is asked in 100 seconds, and in five minutes."""
+"""A provider that is down is left alone: how often it is asked in 90 seconds, and in five minutes."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 from tests.faults.test_faults_and_policies import (
     AT_THE_HEAD,
     DEADLINE_S,
@@ -57,27 +58,36 @@ def pairs() -> Iterator[tuple[str, str, str]]:
             yield policy, "stall", LATE
 
 
+OF_EVERY_KIND = ("http", "http 429 told", "refused", "slow_head", "slow_first_token", "stall", "malformed")
+"""A fault of each kind: by the status, with a time to wait, without a connection, late, and within the answer."""
+
+
 def fast_pairs() -> Iterator[tuple[str, str, str]]:
-    """Every fault under one policy, and one fault under each of the others."""
+    """A fault of every kind under one policy, and one fault under each of the others."""
     for number, policy in enumerate(ALTERNATIVES):
-        for fault in DOWN if policy == "fallback" else [OF_EVERY_SORT[number % len(OF_EVERY_SORT)]]:
+        for fault in OF_EVERY_KIND if policy == "fallback" else [OF_EVERY_SORT[number % len(OF_EVERY_SORT)]]:
             yield policy, fault if policy != "race" else "http", "2s"
 
 
 LONG_ANSWERS = [("fallback", "stall after seconds", LATE), ("fallback", "cut after seconds", "2s")]
 
 
-@pytest.mark.parametrize(
-    ("policy", "fault", "stall", "seconds"),
-    [
-        *((*each, 100) for each in fast_pairs()),
-        *(pytest.param(*each, 300, marks=pytest.mark.system) for each in (*pairs(), *LONG_ANSWERS)),
-    ],
-)
-def test_it_is_left_alone(policy: str, fault: str, stall: str, seconds: int, tmp_path: Path) -> None:
+@each_case("policy, fault, stall", fast_pairs())
+def test_provider_that_is_down_gets_few_requests(policy: str, fault: str, stall: str, tmp_path: Path) -> None:
+    check_left_alone(policy, fault, stall, 90, tmp_path)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("policy", "fault", "stall"), [*pairs(), *LONG_ANSWERS])
+def test_it_is_left_alone_for_five_minutes(policy: str, fault: str, stall: str, tmp_path: Path) -> None:
+    check_left_alone(policy, fault, stall, 300, tmp_path)
+
+
+def check_left_alone(policy: str, fault: str, stall: str, seconds: int, folder: Path) -> None:
+    """Send a call a second, for so many seconds."""
     unserved: list[int] = []
 
-    async def visit(world: World) -> None:
+    async def send_call(world: World) -> None:
         began_ns = clock.now_ns()
         visitor = await world.ask(max_tokens=tokens, user=f"user {world.asked}")
         if b"[DONE]" not in visitor.body:
@@ -86,12 +96,12 @@ def test_it_is_left_alone(policy: str, fault: str, stall: str, seconds: int, tmp
     async def story(world: World) -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(seconds * PER_S):
-                group.create_task(visit(world))
+                group.create_task(send_call(world))
                 await asyncio.sleep(1 / PER_S)
 
     tokens, planned = IN_SECONDS.get(fault) or (TOKENS, FAULTS[fault])
     down, well = profile(planned, tokens=tokens), profile(tokens=tokens)
-    world = play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, stall=stall, a=down, b=well)
+    world = play(f'deadline({POLICY[policy]}, total="30s")', folder, story, stall=stall, a=down, b=well)
     asked = [record.arrived_ns for record in world.requests("a")]
     at = sorted(world.simulated["a"].connected_ns if fault == "refused" else asked)
     assert at, "nobody asked it"

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.faults.test_strange_bytes import Says
 from tests.faults.world import CLIENT_KEY, World, play
 from tests.gateway.visitor import Visitor, visits
-from tests.wire.counted_answers import BODIES, INPUT, OUTPUT, short_id
+from tests.wire.counted_answers import BODIES, INPUT, OUTPUT
 
 from splitsecond.core.service import Call
 from splitsecond.core.serving.request_cycle import RequestCycle
@@ -78,8 +79,9 @@ class SaysInTurn:
         await next(self._answers)(cycle)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("client", CLIENTS)
+@sampled_cases(3)
+@each_case("target", TARGETS)
+@each_case("client", CLIENTS)
 def test_every_format_delivers_and_charges_the_estimate(client: str, target: str, tmp_path: Path) -> None:
     cases = list(itertools.product((False, True), ("stream", "whole"), ((INPUT, ABSURD[0]), (OUTPUT, ABSURD[-1]))))
     provider = SaysInTurn(says(target, kind, odd, number) for _, kind, (number, odd) in cases)
@@ -109,10 +111,11 @@ def test_every_format_delivers_and_charges_the_estimate(client: str, target: str
         assert (output_tokens, cached or 0, reasoning or 0, source) == (1, 0, 0, "estimate")
 
 
-@pytest.mark.parametrize("odd", ABSURD, ids=short_id)
-@pytest.mark.parametrize("kind", ["stream", "whole"])
-@pytest.mark.parametrize("stream", [False, True])
-def test_absurd_usage_makes_no_call_free(stream: bool, kind: str, odd: bytes, tmp_path: Path) -> None:
+@sampled_cases(4)
+@each_case("odd", ABSURD)
+@each_case("kind", ["stream", "whole"])
+@each_case("stream", [False, True])
+def test_absurd_usage_is_charged_as_estimated(stream: bool, kind: str, odd: bytes, tmp_path: Path) -> None:
     """A token costs 5 cents here, so that a few calls use up 5 USD."""
     statuses: list[int] = []
 

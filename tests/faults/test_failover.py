@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from tests.cases import each_case, sampled_cases
 from tests.faults.world import TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 from tests.golden import Golden
@@ -41,7 +42,7 @@ class Result(Struct):
     good: bool
 
 
-Story = Callable[[World], Coroutine[Any, Any, Result]]
+ScenarioSteps = Callable[[World], Coroutine[Any, Any, Result]]
 
 
 class Scenario(Struct, kw_only=True):
@@ -51,14 +52,14 @@ class Scenario(Struct, kw_only=True):
     a: Profile | Application
     b: Profile | Application = profile()
     stream: bool = True
-    story: Story | None = None
+    story: ScenarioSteps | None = None
 
 
 def fault(kind: Any, **settings: Any) -> Profile:
     return profile(InjectedFault(kind=kind, **settings))
 
 
-class Peculiar:
+class OddTarget:
     """A provider that answers as `act` does."""
 
     def __init__(self, act: Answer) -> None:
@@ -183,7 +184,7 @@ def heard(visitor: Visitor, *, stream: bool) -> tuple[str, bool]:
     return "".join(choice["delta"].get("content") or "" for choice in choices), whole
 
 
-def after_connecting(act: Callable[[int | None], Coroutine[Any, Any, None]]) -> Story:
+def after_connecting(act: Callable[[int | None], Coroutine[Any, Any, None]]) -> ScenarioSteps:
     async def story(world: World) -> Result:
         world.connecting["a"] = act
         return await one_call(world, stream=True)
@@ -289,19 +290,19 @@ def scenarios() -> list[Scenario]:
         Scenario(title="the end mark is missing", a=fault("no_done")),
         Scenario(title="an outage of a minute", a=Down(), story=outage),
         Scenario(title="all targets down", a=fault("http", status=500), b=fault("refused"), story=all_down),
-        Scenario(title="finish reason, and the body stays open", a=Peculiar(open_end)),
-        Scenario(title="half a tool call, then cut", a=Peculiar(half_a_tool_call)),
-        Scenario(title="one byte at a time", a=Peculiar(dribbled)),
+        Scenario(title="finish reason, and the body stays open", a=OddTarget(open_end)),
+        Scenario(title="half a tool call, then cut", a=OddTarget(half_a_tool_call)),
+        Scenario(title="one byte at a time", a=OddTarget(dribbled)),
         Scenario(title="TLS handshake broken", a=profile(), story=after_connecting(fails_in_tls)),
         Scenario(title="no connection (SYN dropped)", a=profile(), story=after_connecting(never_connects)),
-        Scenario(title="Retry-After that is no time", a=Peculiar(asks_to_wait(lambda: "soon"))),
-        Scenario(title="Retry-After as a date, without Date", a=Peculiar(asks_to_wait(soon))),
+        Scenario(title="Retry-After that is no time", a=OddTarget(asks_to_wait(lambda: "soon"))),
+        Scenario(title="Retry-After as a date, without Date", a=OddTarget(asks_to_wait(soon))),
         Scenario(title="stale connections after a restart", a=Restarted(), story=stale_connections),
-        Scenario(title="a response without a token", a=Peculiar(empty)),
-        Scenario(title="a web page with status 200", a=Peculiar(web_page)),
+        Scenario(title="a response without a token", a=OddTarget(empty)),
+        Scenario(title="a web page with status 200", a=OddTarget(web_page)),
         Scenario(title="the gateway's key rejected (401)", a=fault("http", status=401)),
-        Scenario(title="a token every 4 s", a=Peculiar(slow)),
-        Scenario(title="cut, and b/m says something else", a=fault("cut", after=5), b=Peculiar(another_answer)),
+        Scenario(title="a token every 4 s", a=OddTarget(slow)),
+        Scenario(title="cut, and b/m says something else", a=fault("cut", after=5), b=OddTarget(another_answer)),
     ]
 
 
@@ -322,10 +323,10 @@ def played(policy: str, number: int, folder: Path) -> Result:
     return found[0]
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-@pytest.mark.parametrize("number", range(len(TITLES)), ids=TITLES)
-def test_the_client_is_well_served(number: int, name: str, tmp_path: Path) -> None:
+@sampled_cases(4)
+@each_case("name", CONFIGURATIONS)
+@each_case("number", range(len(TITLES)), ids=TITLES)
+def test_client_gets_a_good_response_in_each_scenario(number: int, name: str, tmp_path: Path) -> None:
     result = played(CONFIGURATIONS[name], number, tmp_path)
     assert result.good == (TITLES[number] not in NOT_RESCUED), result.words
 
@@ -349,7 +350,7 @@ class LimitedOnce:
 @pytest.mark.parametrize(
     ("name", "words"), [("simplest", "response of b/m, at once"), ("recommended", "response of a/m, after 2 s")]
 )
-def test_to_wait_after_a_429_is_a_choice(name: str, words: str, tmp_path: Path) -> None:
+def test_configuration_decides_to_wait_or_switch_after_429(name: str, words: str, tmp_path: Path) -> None:
     found: list[str] = []
 
     async def story(world: World) -> None:
@@ -366,12 +367,12 @@ def test_a_floor_replaces_a_target_that_is_slow(tmp_path: Path) -> None:
         found.append((await one_call(world, stream=True)).words)
 
     policy = RECOMMENDED.replace('stall="10s"', 'stall="10s", floor="8tok/s", over="20s"')
-    play(policy, tmp_path, story, a=Peculiar(slow), b=profile())
+    play(policy, tmp_path, story, a=OddTarget(slow), b=profile())
     assert found == ["response of a/m, continued by b/m, after 20 s"]
 
 
 @pytest.mark.system
-def test_the_page_has_what_happens(golden: Golden, tmp_path: Path) -> None:
+def test_page_shows_the_measured_results(golden: Golden, tmp_path: Path) -> None:
     lines = ["| what a/m does | simplest | recommended |", "|---|---|---|"]
     for number, title in enumerate(TITLES):
         cells = []

@@ -1,12 +1,12 @@
 """The quick scenarios of `benchmarks.failover`, against the real gateway, and its verdicts."""
 
-import pytest
 from benchmarks.failover import SCENARIOS, WORDS, Attempt, Outcome, Seen, Verdict, main, verdict
+from tests.cases import each_case
 
 QUICK = "S01,S02,S03,S04,S05,S08,S10,S11,S12,S13,S14,S16"
 
 
-def test_the_quick_scenarios_end_as_the_page_says(system: None) -> None:
+def test_quick_scenarios_have_the_documented_results(system: None) -> None:
     assert main(["--runs", "1", "--only", QUICK]) == 0
 
 
@@ -14,8 +14,8 @@ WHOLE, PART = " ".join(WORDS), " ".join(WORDS[:40])
 FIRST = (Attempt("x", 0.0), Attempt("x", 2.0))
 
 
-@pytest.mark.parametrize(
-    ("scenario", "outcome", "first", "expected"),
+@each_case(
+    "scenario, outcome, first, expected",
     [
         ("S01", Outcome(WHOLE, "", 3.0), FIRST, "pass"),
         ("S01", Outcome(WHOLE, "", 1.0), FIRST[:1], "partial"),
@@ -29,6 +29,8 @@ FIRST = (Attempt("x", 0.0), Attempt("x", 2.0))
         ("S15", Outcome(WHOLE, "", 1.0), FIRST, "fail"),
     ],
 )
-def test_verdicts(scenario: str, outcome: Outcome, first: list[Attempt], expected: Verdict) -> None:
+def test_outcome_and_attempts_determine_the_verdict(
+    scenario: str, outcome: Outcome, first: list[Attempt], expected: Verdict
+) -> None:
     (judged,) = [each for each in SCENARIOS if each.id == scenario]
     assert verdict(judged, Seen([outcome], list(first), [], alive=True)) == expected

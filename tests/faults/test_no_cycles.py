@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 import pytest
 from msgspec import Raw, Struct, UnsetType
-from tests.faults.test_failover import Peculiar, end, pieces
+from tests.cases import each_case, sampled_cases
+from tests.faults.test_failover import OddTarget, end, pieces
 from tests.faults.test_faults_and_policies import FOR_EVER_S, POLICY
 from tests.faults.world import World, play, profile
 from tests.garbage import garbage
@@ -40,9 +41,9 @@ FAULTS = (
 )
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("faults", [(), FAULTS], ids=["well", "ill"])
-@pytest.mark.parametrize("policy", POLICY)
+@sampled_cases(5)
+@each_case("faults", [(), FAULTS], ids=["well", "ill"])
+@each_case("policy", POLICY)
 def test_calls_leave_no_garbage(policy: str, faults: tuple[InjectedFault, ...], tmp_path: Path) -> None:
     found: list[str] = []
 
@@ -71,7 +72,7 @@ def test_a_stream_that_arrives_at_once_leaves_no_garbage(tmp_path: Path) -> None
             await world.settled()
         found.extend(name for name in left if name.startswith(OURS))
 
-    play('fallback("a/m", "b/m")', tmp_path, story, a=Peculiar(at_once), b=profile())
+    play('fallback("a/m", "b/m")', tmp_path, story, a=OddTarget(at_once), b=profile())
     assert found == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.faults.test_faults_and_policies import FAULTS
 from tests.faults.world import CLIENT_KEY, OUR_KEYS, PROMPT, World, play, profile
 from tests.gateway.visitor import Visitor, visits
@@ -79,36 +80,38 @@ def _found(data: bytes, secrets: list[str]) -> list[str]:
     return sorted({secret for secret, part in parts if part in data})
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_provider_that_repeats_what_it_was_sent(
+@sampled_cases(3)
+@each_case("way", WAYS)
+def test_provider_that_repeats_the_request_leaks_no_secret(
     way: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[bytes] = []
+    responses: list[bytes] = []
 
     async def story(world: World) -> None:
-        told.extend([await _said_to(world, stream=stream) for stream in (True, False)])
+        responses.extend([await _said_to(world, stream=stream) for stream in (True, False)])
 
     world = play('"a/m"', tmp_path, story, a=Parrot(way), b=profile())
     said = capfd.readouterr()
-    assert _found(b"".join(told), SECRETS) == []
+    assert _found(b"".join(responses), SECRETS) == []
     kept = _kept(world) + (said.out + said.err + caplog.text).encode()
     assert _found(kept, [*SECRETS, PROMPT, ANSWER]) == []
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_goes_wrong(
+@sampled_cases(3)
+@each_case("fault", FAULTS)
+def test_no_fault_leaks_a_key_or_a_prompt(
     fault: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[bytes] = []
+    responses: list[bytes] = []
 
     async def story(world: World) -> None:
-        told.extend([await _said_to(world, stream=stream) for stream in (True, False)])
-        told.append(await _wrong(world, authorization=f"Bearer {CLIENT_KEY}x"))
-        told.append(await _wrong(world, **{"x-api-key": CLIENT_KEY, "cookie": CLIENT_KEY}))
+        responses.extend([await _said_to(world, stream=stream) for stream in (True, False)])
+        responses.append(await _wrong(world, authorization=f"Bearer {CLIENT_KEY}x"))
+        responses.append(await _wrong(world, **{"x-api-key": CLIENT_KEY, "cookie": CLIENT_KEY}))
 
     world = play(POLICY, tmp_path, story, a=profile(FAULTS[fault]), b=profile(FAULTS[fault]))
     said = capfd.readouterr()
-    out = b"".join(told) + _kept(world) + (said.out + said.err + caplog.text).encode()
+    out = b"".join(responses) + _kept(world) + (said.out + said.err + caplog.text).encode()
     assert _found(out, [*SECRETS, PROMPT]) == []
 
 

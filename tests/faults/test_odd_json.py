@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case, sampled_cases
 from tests.examples import examples
 from tests.faults.world import CLIENT_KEY, World, play
 from tests.gateway.visitor import Visitor, visits
@@ -218,9 +219,10 @@ def test_an_odd_answer_is_passed_on_in_the_clients_format(
 STREAM, WHOLE = SEEDS["streams"]["openai"], SEEDS["wholes"]["openai"]
 
 
-@pytest.mark.parametrize("arguments", ["[1]", "{", '"x"', "nul", '{"a":1}{}'])
-@pytest.mark.parametrize("path", ["/v1beta/models/fast:generateContent", "/api/chat", "/api/generate"])
-def test_tool_arguments_that_are_no_object_are_the_providers_error(path: str, arguments: str) -> None:
+@sampled_cases(3)
+@each_case("arguments", ["[1]", "{", '"x"', "nul", '{"a":1}{}'])
+@each_case("path", ["/v1beta/models/fast:generateContent", "/api/chat", "/api/generate"])
+def test_tool_arguments_that_are_no_object_are_a_provider_fault(path: str, arguments: str) -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     chunk = STREAM[0] | {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -233,8 +235,9 @@ def test_tool_arguments_that_are_no_object_are_the_providers_error(path: str, ar
     assert b"not the JSON of an object" in client.body
 
 
-@pytest.mark.parametrize("created", [2**63, 10**15, -1, -(10**15), 0.5, 1e308])
-def test_a_date_that_is_none_is_left_out(created: float) -> None:
+@sampled_cases(3)
+@each_case("created", [2**63, 10**15, -1, -(10**15), 0.5, 1e308])
+def test_invalid_creation_time_is_ignored(created: float) -> None:
     provider = Odd("openai", STREAM, WHOLE | {"created": created})
     assert played(provider, "/api/chat", plain("/api/chat") | {"stream": False}).status == 200
 
@@ -261,7 +264,7 @@ def test_a_count_of_tokens_that_is_no_object_is_estimated(api_format: str) -> No
 @pytest.mark.parametrize(
     "place", ["splitsecond.core.wire.openai.encode", "splitsecond.core.wire.openai.decode.OpenAIDecoder.feed"]
 )
-def test_an_error_of_ours_at_one_target_leads_to_another(
+def test_internal_error_at_one_target_leads_to_the_next(
     place: str, tmp_path: Path, error_counts: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*arguments: object, **settings: object) -> None:

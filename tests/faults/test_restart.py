@@ -25,7 +25,7 @@ def answer(policy: str, folder: Path, *, stream: bool, a: Profile, b: Profile) -
 
 
 @pytest.mark.parametrize("fault", IN_THE_MIDDLE)
-def test_a_broken_answer_that_is_not_streamed_is_asked_for_again(fault: str, tmp_path: Path) -> None:
+def test_broken_whole_response_is_requested_from_the_next_target(fault: str, tmp_path: Path) -> None:
     found = answer('fallback("a/m", "b/m")', tmp_path, stream=False, a=profile(FAULTS[fault]), b=profile())
     assert found.status == 200
     assert found.json["choices"][0]["message"]["content"] == TEXT
@@ -33,7 +33,7 @@ def test_a_broken_answer_that_is_not_streamed_is_asked_for_again(fault: str, tmp
     assert found.headers["x-splitsecond-attempts"] == "2"
 
 
-def test_where_all_break_the_client_gets_the_first_failure(tmp_path: Path) -> None:
+def test_client_gets_the_first_failure_if_all_targets_break(tmp_path: Path) -> None:
     broken = profile(FAULTS["cut"])
     found = answer('fallback("a/m", "b/m")', tmp_path, stream=False, a=broken, b=broken)
     assert found.status == 502
@@ -43,7 +43,7 @@ def test_where_all_break_the_client_gets_the_first_failure(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_limit_on_the_whole_answer_of_a_branch_leads_to_the_next_one(stream: bool, tmp_path: Path) -> None:
+def test_total_limit_of_a_branch_leads_to_the_next_branch(stream: bool, tmp_path: Path) -> None:
     """Before, the client got 504 once a token had come."""
     policy = 'fallback(deadline("a/m", total="600ms"), "b/m", resume="replay")'
     found = answer(policy, tmp_path, stream=stream, a=profile(SLOW), b=profile())
@@ -54,7 +54,7 @@ def test_a_limit_on_the_whole_answer_of_a_branch_leads_to_the_next_one(stream: b
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_limit_of_the_call_itself_is_kept(stream: bool, tmp_path: Path) -> None:
+def test_total_limit_of_the_call_ends_it(stream: bool, tmp_path: Path) -> None:
     policy = 'deadline(fallback("a/m", "b/m", resume="replay"), total="600ms")'
     found = answer(policy, tmp_path, stream=stream, a=profile(SLOW), b=profile())
     assert (found.status, b'"error"' in found.body) == (200 if stream else 504, True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.faults.world import TEXT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor
 
@@ -26,7 +27,7 @@ POLICIES = [
 ]
 
 
-def told(visitor: Visitor) -> tuple[str, list[str], list[Any], set[str]]:
+def parsed_stream(visitor: Visitor) -> tuple[str, list[str], list[Any], set[str]]:
     """The text of a stream, why it ended, its counts, and the ids of its chunks."""
     events = [event.removeprefix(b"data: ") for event in visitor.body.split(b"\n\n") if event]
     assert events.count(b"[DONE]") == 1
@@ -41,12 +42,13 @@ def told(visitor: Visitor) -> tuple[str, list[str], list[Any], set[str]]:
     )
 
 
-@pytest.mark.parametrize("fault", BREAKS)
-@pytest.mark.parametrize("policy", POLICIES)
+@sampled_cases(2)
+@each_case("fault", BREAKS)
+@each_case("policy", POLICIES)
 def test_a_client_sees_one_whole_answer(policy: str, fault: str, tmp_path: Path) -> None:
     async def story(world: World) -> None:
         visitor = await world.ask()
-        text, reasons, usage, ids = told(visitor)
+        text, reasons, usage, ids = parsed_stream(visitor)
         assert (text, reasons, usage) == (TEXT, ["stop"], [TOKENS])
         assert len(ids) == 1
         assert visitor.headers["x-splitsecond-target"] == "a/m"
@@ -61,7 +63,7 @@ def test_a_client_sees_one_whole_answer(policy: str, fault: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_log_shows_who_broke_and_who_carried_on(stream: bool, tmp_path: Path) -> None:
+def test_log_shows_the_broken_and_the_continuing_target(stream: bool, tmp_path: Path) -> None:
     async def story(world: World) -> None:
         visitor = await world.ask(stream=stream)
         assert visitor.status == 200
@@ -79,7 +81,7 @@ def test_the_log_shows_who_broke_and_who_carried_on(stream: bool, tmp_path: Path
     assert attempts == [("a/m", "loser", "failed", "truncated"), ("b/m", "winner", "ok", "")]
 
 
-def test_another_answer_is_not_put_in_its_place(tmp_path: Path) -> None:
+def test_different_second_response_is_not_delivered(tmp_path: Path) -> None:
     """A target that ends sooner gives another text; the client gets the error of the break, and no end."""
 
     async def story(world: World) -> None:
@@ -94,7 +96,7 @@ def test_another_answer_is_not_put_in_its_place(tmp_path: Path) -> None:
     play(POLICIES[0], tmp_path, story, a=profile(InjectedFault(kind="cut", after=9)), b=profile(tokens=5))
 
 
-def test_who_is_down_too_hides_nothing(tmp_path: Path) -> None:
+def test_failing_second_target_keeps_the_first_error(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         visitor = await world.ask()
         assert b"[DONE]" not in visitor.body

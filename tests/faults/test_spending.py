@@ -60,7 +60,7 @@ def spent(folder: Path, calls: int, **fields: Any) -> tuple[float, list[Visitor]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-def test_parallel_answers_end_when_the_key_has_nothing_left(tmp_path: Path, stream: bool) -> None:
+def test_parallel_responses_end_when_the_budget_is_spent(tmp_path: Path, stream: bool) -> None:
     usd, visitors = spent(tmp_path, CALLS, stream=stream)
     assert LIMIT_USD <= usd <= LIMIT_USD + CALLS * TOKENS_BEYOND * USD_PER_TOKEN
     for each in visitors:
@@ -70,7 +70,7 @@ def test_parallel_answers_end_when_the_key_has_nothing_left(tmp_path: Path, stre
         assert each.status == (200 if stream else 429)
 
 
-def test_an_answer_beyond_its_limit_goes_on_while_money_is_left(tmp_path: Path) -> None:
+def test_response_beyond_its_limit_continues_within_the_budget(tmp_path: Path) -> None:
     usd, (visitor,) = spent(tmp_path, 1)
     assert b"[DONE]" in visitor.body
     assert usd == pytest.approx((20 + TOKENS) * USD_PER_TOKEN)

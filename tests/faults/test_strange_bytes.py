@@ -105,7 +105,9 @@ def _looks_whole(visitor: Visitor) -> bool:
 @given(bodies, st.lists(st.integers(0, 400), max_size=4), st.booleans(), st.booleans())
 @example(body=AFTER_THE_END, cuts=[], ends=False, stream=True)
 @example(body=CR_AFTER_THE_END, cuts=[], ends=True, stream=True)
-def test_any_stream(body: bytes, cuts: list[int], ends: bool, stream: bool) -> None:
+def test_any_streamed_bytes_give_a_whole_response_or_an_error(
+    body: bytes, cuts: list[int], ends: bool, stream: bool
+) -> None:
     at = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     parts = [body[begin:end] for begin, end in pairwise(at) if end > begin]
     visitor = _asked(Says(parts, b"text/event-stream", ends=ends), stream=stream)
@@ -126,7 +128,7 @@ def test_an_assembled_answer_ends_at_the_end_mark() -> None:
 
 @examples(60)
 @given(st.integers(0, len(WHOLE)), st.booleans(), st.booleans())
-def test_any_part_of_a_whole_answer(length: int, ends: bool, stream: bool) -> None:
+def test_part_of_a_whole_response_never_looks_whole(length: int, ends: bool, stream: bool) -> None:
     visitor = _asked(Says([WHOLE[:length]], b"application/json", ends=ends), stream=stream)
     if length < len(WHOLE):
         assert not _looks_whole(visitor)

@@ -47,17 +47,17 @@ def test_a_call_costs_what_the_granted_tier_costs(granted: str, usd: str, tmp_pa
     """A million tokens cost 1 dollar each way, so 10,000 cost a cent in the standard tier."""
     a = Tiered(granted)
 
-    async def story(told: World) -> None:
-        whole = await told.ask(stream=False)
+    async def story(tiered_world: World) -> None:
+        whole = await tiered_world.ask(stream=False)
         assert whole.headers["x-splitsecond-target"] == "a/gpt-5@flex"
         assert whole.headers["x-splitsecond-tier"] == granted
         assert whole.headers["x-splitsecond-cost-usd"] == usd
-        streamed = await told.ask()
+        streamed = await tiered_world.ask()
         assert "x-splitsecond-tier" not in streamed.headers
 
-    told = play('"a/gpt-5@flex"', tmp_path, story, a=a, b=profile())
+    tiered_world = play('"a/gpt-5@flex"', tmp_path, story, a=a, b=profile())
     assert [(body["model"], body["service_tier"]) for body in a.asked] == [("gpt-5", "flex")] * 2
-    with closing(sqlite3.connect(told.database)) as log:
+    with closing(sqlite3.connect(tiered_world.database)) as log:
         logged = log.execute("SELECT target, tier FROM attempts").fetchall()
     assert logged == [("a/gpt-5@flex", granted)] * 2
 
@@ -73,9 +73,9 @@ def test_a_late_call_is_hedged_into_another_tier(tmp_path: Path) -> None:
 
     targets: list[str] = []
 
-    async def story(told: World) -> None:
+    async def story(tiered_world: World) -> None:
         for _ in range(41):
-            visitor = await told.ask()
+            visitor = await tiered_world.ask()
             targets.append(visitor.headers["x-splitsecond-target"])
 
     play('hedge("a/gpt-5", "a/gpt-5@fast", extra_load=0.1)', tmp_path, story, a=Slow("priority"), b=profile())
@@ -83,9 +83,9 @@ def test_a_late_call_is_hedged_into_another_tier(tmp_path: Path) -> None:
     assert targets.count("a/gpt-5") >= 35
 
 
-def test_a_client_that_names_an_unknown_tier_is_told_which_there_are(tmp_path: Path) -> None:
-    async def story(told: World) -> None:
-        visitor = await told.ask(model="a/gpt-5@fst")
+def test_unknown_tier_is_refused_with_the_known_tiers(tmp_path: Path) -> None:
+    async def story(tiered_world: World) -> None:
+        visitor = await tiered_world.ask(model="a/gpt-5@fst")
         assert visitor.status == 404
         error = visitor.json["error"]
         assert "unknown tier 'fst'; openai has fast, flex, priority" in error["message"]

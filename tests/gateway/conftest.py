@@ -44,7 +44,7 @@ EMBEDDINGS = b'{"object":"list","data":[{"object":"embedding","index":0,"embeddi
 {"prompt_tokens":2,"total_tokens":2}}'
 
 
-class Served(Struct):
+class ServedGateway(Struct):
     """A gateway that answers, and what is behind it. `asked`: headers and bodies that the canned provider got."""
 
     folder: Path
@@ -87,7 +87,7 @@ def _stream() -> bytes:
 
 
 @pytest.fixture(scope="session")
-def served(quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedGateway]:
     folder = tmp_path_factory.mktemp("gateway")
     asked: list[tuple[dict[str, str], Any]] = []
 
@@ -108,7 +108,7 @@ def served(quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathF
         )
         (folder / "splitsecond.yaml").write_text(settings)
         with gateway(folder) as process:
-            yield Served(folder, ready(process), process, simulated, asked)
+            yield ServedGateway(folder, ready(process), process, simulated, asked)
 
 
 def gateway(folder: Path, *options: str, before: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":

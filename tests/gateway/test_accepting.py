@@ -27,7 +27,7 @@ def descriptors(count: int) -> Iterator[None]:
         yield
 
 
-def test_a_reserve_of_descriptors_is_kept_from_clients_and_the_operator_reads_it_once(
+def test_last_quarter_of_descriptors_is_kept_with_one_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_ns = 1
@@ -45,7 +45,7 @@ def test_a_reserve_of_descriptors_is_kept_from_clients_and_the_operator_reads_it
     assert len(said) == 2
 
 
-def test_clients_are_accepted_again_when_enough_descriptors_are_free() -> None:
+def test_accepting_resumes_when_enough_descriptors_are_free() -> None:
     free = os.dup(0)
     os.close(free)
     accepting = Accepting(16 * (free + 20) // 11, print)  # resumes at about 20 more than are open now
@@ -66,7 +66,7 @@ def answered(client: socket.socket) -> bytes:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the processor time of another process")
 @pytest.mark.system
-def test_a_process_without_descriptors_serves_the_clients_it_has_and_new_ones_when_some_leave(tmp_path: Path) -> None:
+def test_new_clients_wait_while_descriptors_are_exhausted(tmp_path: Path) -> None:
     (tmp_path / "splitsecond.yaml").write_text(
         "providers: {sim: {base_url: http://127.0.0.1:1/v1}}\nroutes: {fast: {policy: 'sim/quick'}}\n"
     )

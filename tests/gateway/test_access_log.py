@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 from msgspec import structs
-from tests.gateway.conftest import KEY, Served, gateway, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, ready
 from tests.gateway.test_served import ASK
 from tests.gateway.test_telemetry import RECORD
 from tests.waiting import WITHIN_S
@@ -23,7 +23,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_call_and_a_refusal(tmp_path: Path) -> None:
+def test_calls_and_refusals_have_one_line_each(tmp_path: Path) -> None:
     path = tmp_path / "access.jsonl"
     log = AccessLog(str(path), pytest.fail)
     log.took(RECORD)
@@ -78,7 +78,9 @@ def test_a_full_disk_is_reported_once() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 20])
-def test_a_disk_that_fills_up_breaks_no_later_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_partial_write_on_a_full_disk_breaks_no_later_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
     path, said = tmp_path / "access.jsonl", list[str]()
     log = AccessLog(str(path), said.append)
     log.took(RECORD)
@@ -103,14 +105,14 @@ def test_a_disk_that_fills_up_breaks_no_later_line(tmp_path: Path, monkeypatch: 
     assert said[-1] == "Lines that the access log has lost: 2."
 
 
-def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_file_that_cannot_be_opened_raises_caller_fault(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="cannot be written: Is a directory"):
         AccessLog(str(tmp_path), pytest.fail)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_a_gateway_with_an_access_log(tmp_path: Path, served: Served, number: str) -> None:
+def test_workers_of_a_gateway_write_one_access_log(tmp_path: Path, served: ServedGateway, number: str) -> None:
     (tmp_path / "splitsecond.yaml").write_text(
         f"keys: [{{name: web, key: env:WEB_KEY}}]\nproviders: {{sim: {{base_url: {served.simulated.base_url}}}}}\n"
         "access_log: access.jsonl\n"

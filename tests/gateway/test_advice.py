@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.cases import each_case
 from tests.gateway.test_server import Configured, configured, play  # noqa: F401 - a fixture
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
 from tests.gateway.visitor import visits
@@ -34,7 +35,7 @@ def refused(status: int, target: str, message: str = "no") -> ProviderFault:
     return ProviderFault(message, kind=f"http_{status}", phase="head", target=target, status=status, hint="As it was.")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fault", "hint"),
     [
         (refused(404, "groq/llama-3.1-8b-instnt"), "Did you mean groq/llama-3.1-8b-instant?"),
@@ -56,7 +57,7 @@ def refused(status: int, target: str, message: str = "no") -> ProviderFault:
         (Overloaded("not asked", kind="ejected", target="groq/x", hint="Wait."), "Wait."),
     ],
 )
-def test_what_a_client_is_told(fault: Fault, hint: str) -> None:
+def test_hint_for_a_client_depends_on_the_fault(fault: Fault, hint: str) -> None:
     assert advice().for_client(fault).hint == hint
     together = advice().for_client(AllFailed([fault, refused(404, "ours/lama")]))
     assert hint.rstrip(".") in str(together)
@@ -78,18 +79,18 @@ def test_what_a_client_is_told(fault: Fault, hint: str) -> None:
         ),
     ],
 )
-def test_a_refused_key_is_named_by_its_place(fault: ProviderFault, words: str) -> None:
+def test_rejected_key_is_named_by_its_variable_and_routes(fault: ProviderFault, words: str) -> None:
     record = record_fault(fault)
     assert advice().of_key(fault.target, record, of_fault(record)) == words
 
 
-def test_credentials_that_are_gone_are_named_in_our_own_words() -> None:
+def test_missing_access_token_names_the_key_variable() -> None:
     record = record_fault(CallerFault("no access token from [key]", kind="bad_key", target="groq/x"))
     words = advice().of_key("groq/x", record, "nothing")
     assert words.startswith("groq rejects the key in GROQ_API_KEY (no access token from [key]).")
 
 
-def test_a_model_that_is_not_served_is_named_with_the_file_to_change() -> None:
+def test_unserved_model_is_named_with_routes_and_file() -> None:
     record = record_fault(refused(404, "x"))
     assert advice().of_model("groq/mixtral-8x7b-32768", record) == (
         f"groq/mixtral-8x7b-32768 is not served (HTTP 404). Used by routes.moved of a.yaml. {MOVED}"
@@ -113,7 +114,7 @@ PROVIDER = """
 
 
 @pytest.mark.parametrize("path", DOORS)
-def test_every_client_is_told_so_of_every_provider(configured: Configured, path: str) -> None:  # noqa: F811
+def test_clients_of_every_format_get_hints_for_every_provider(configured: Configured, path: str) -> None:  # noqa: F811
     """Refusals as the simulator's API formats say them: of a model that it has not, and of a key."""
     base = configured("").providers["sim"].base_url.removesuffix("/v1")
     spoken = {name: f"{base}{PATHS.get(name, '/v1')}" for name in API_FORMATS if name != "replicate"}
@@ -123,15 +124,15 @@ def test_every_client_is_told_so_of_every_provider(configured: Configured, path:
 
     async def ask(worker: GatewayWorker) -> None:
         for name in spoken:
-            unknown = await told(worker, f"{name}-well/quik")
+            unknown = await error_message(worker, f"{name}-well/quik")
             assert unknown.startswith(f"{name}-well/quik: HTTP 404: "), unknown
             assert f"Did you mean {name}-well/quick?" in unknown
-            locked = await told(worker, f"{name}-locked/quick")
+            locked = await error_message(worker, f"{name}-locked/quick")
             assert locked.startswith(f"{name}-locked/quick: HTTP 401: "), locked
             assert locked.endswith(NOT_YOURS)
             assert "a-key-for" not in locked
 
-    async def told(worker: GatewayWorker, model: str) -> str:
+    async def error_message(worker: GatewayWorker, model: str) -> str:
         visitor = await visits(worker.gateway).asks({"model": model, **DOORS[path]}, path=path)
         assert visitor.status == 502
         message: str = visitor.json["error"]["message"]

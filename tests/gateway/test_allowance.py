@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.limits import key_limits
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
@@ -60,7 +61,7 @@ def admitted(allowance: KeyLimits, key: ClientKey) -> bool:
     return True
 
 
-def test_no_window_of_a_minute_holds_more_than_the_limit(moment: Moment) -> None:
+def test_no_minute_admits_more_requests_than_the_limit(moment: Moment) -> None:
     key = limited(requests=30)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         allowance = key_limits([key], lambda attempt: None)
@@ -75,7 +76,7 @@ def test_no_window_of_a_minute_holds_more_than_the_limit(moment: Moment) -> None
 
 
 @pytest.mark.parametrize("used_at", [0.0, 10.0, 45.0])
-def test_who_waits_as_long_as_told_is_let_in(moment: Moment, used_at: float) -> None:
+def test_request_after_retry_after_is_admitted(moment: Moment, used_at: float) -> None:
     key = limited(requests=4)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         allowance = key_limits([key], lambda attempt: None)
@@ -93,7 +94,7 @@ def test_who_waits_as_long_as_told_is_let_in(moment: Moment, used_at: float) -> 
             assert admitted(allowance, key)
 
 
-def test_headers_say_what_is_left(moment: Moment) -> None:
+def test_headers_state_the_remaining_requests(moment: Moment) -> None:
     key = limited(requests=3)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         allowance = key_limits([key], lambda attempt: None)
@@ -124,7 +125,7 @@ def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, limi
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         memory = Interrupted.create(2)
         tallies = [Interrupted(memory, workers=2, number=number) for number in (0, 1)]
-        one, two = (key_limits([key], lambda attempt: None, counters=tally) for tally in tallies)
+        one, two = (key_limits([key], lambda attempt: None, counters=day_counters) for day_counters in tallies)
         let_in: list[bool] = []
         for _ in range(2 * limit):
             tallies[0].between = lambda: let_in.append(admitted(two, key))
@@ -133,11 +134,11 @@ def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, limi
         assert tallies[0].requests("web", 100) == (limit, 0)  # what was refused counts for nothing
 
 
-def test_money_of_all_workers_of_today(moment: Moment) -> None:
+def test_daily_spending_limit_counts_all_workers(moment: Moment) -> None:
     key = limited(usd=1.0)
     with clock.using(moment.monotonic_ns, moment.wall_ns):
-        tally = SharedCounters()
-        one, two = (key_limits([key], lambda attempt: 0.3, counters=tally) for _ in range(2))
+        day_counters = SharedCounters()
+        one, two = (key_limits([key], lambda attempt: 0.3, counters=day_counters) for _ in range(2))
         one.carry_over({"web": 0.2})
         for worker in (one, two):
             worker.charge("web", ATTEMPT)
@@ -185,7 +186,7 @@ def client_key(*, requests: int | None = None, usd: float | None = None) -> Clie
     return ClientKey("web", hashlib.sha256(KEY.encode()).digest(), ("*",), requests, usd)
 
 
-def test_a_client_is_told_in_the_words_of_openai() -> None:
+def test_exceeded_rate_limit_has_openais_error_and_headers() -> None:
     async def main() -> None:
         key = client_key(requests=1)
         allowance = key_limits([key], lambda attempt: None)
@@ -206,7 +207,7 @@ def test_a_client_is_told_in_the_words_of_openai() -> None:
     run_virtual(main())
 
 
-def test_losers_are_paid_for_and_an_empty_purse_is_told() -> None:
+def test_losers_are_charged_and_spent_budget_is_refused() -> None:
     async def main() -> None:
         key = client_key(usd=0.5)
         allowance = key_limits([key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30)
@@ -259,7 +260,7 @@ def test_many_calls_at_once_do_not_pass_a_limit_in_money() -> None:
     run_virtual(main())
 
 
-def test_what_was_set_aside_and_not_used_may_be_used_after_it() -> None:
+def test_unused_reservation_is_available_to_later_calls() -> None:
     async def main() -> None:
         allowance, visits = purse(0.35, TEN)
         dear = CHAT | {"max_tokens": 1000}
@@ -274,10 +275,10 @@ def test_what_was_set_aside_and_not_used_may_be_used_after_it() -> None:
 FAULT = ProviderFault("down", kind="http_500", phase="head", status=500)
 
 
-@pytest.mark.parametrize("body", [CHAT, STREAM], ids=["whole", "streamed"])
-@pytest.mark.parametrize("leaves_s", [None, 0.5, 1.05], ids=str)
-@pytest.mark.parametrize("script", [TEN, Script(fault=FAULT), Script(fault=FAULT, breaks_after=3, ttft=1)], ids=str)
-def test_it_is_given_back_once_however_the_call_ends(
+@each_case("body", [CHAT, STREAM], ids=["whole", "streamed"])
+@each_case("leaves_s", [None, 0.5, 1.05], ids=str)
+@each_case("script", [TEN, Script(fault=FAULT), Script(fault=FAULT, breaks_after=3, ttft=1)], ids=str)
+def test_reservation_is_released_once_however_the_call_ends(
     body: dict[str, Any], leaves_s: float | None, script: Script
 ) -> None:
     async def main() -> None:
@@ -296,7 +297,7 @@ def test_it_is_given_back_once_however_the_call_ends(
     run_virtual(main())
 
 
-def test_a_call_reserves_the_dearest_answer_and_the_prompts_of_the_other_targets() -> None:
+def test_race_reserves_dearest_response_and_all_other_prompts() -> None:
     prices = {"a/x": 1.0, "b/x": 3.0}
 
     def price(attempt: Observation) -> float | None:
@@ -314,7 +315,7 @@ def test_a_call_reserves_the_dearest_answer_and_the_prompts_of_the_other_targets
     assert allowance.reserve(made, "fast", parse('"c/x"')) is None
 
 
-def test_an_absurd_reservation_stays_in_the_range_of_the_counters() -> None:
+def test_absurd_reservation_is_capped_at_the_maximum() -> None:
     allowance = key_limits([limited(usd=1.0)], lambda attempt: 1e6 * (attempt.output_tokens or 0))
     body = {"messages": [], "max_tokens": 10**30, "n": 10**30}
     call = Call(id="c", client="web", body=body)

@@ -2,13 +2,15 @@
 
 import anthropic
 import pytest
-from tests.gateway.conftest import KEY, Served
+from tests.gateway.conftest import KEY, ServedGateway
 from tests.simulator.on_loopback import WAIT_S
+
+pytestmark = pytest.mark.system
 
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
-    ("status", "told", "word"),
+    ("status", "client_status", "word"),
     [
         (400, 400, "invalid_request_error"),
         (401, 502, "api_error"),  # our key is refused: the client's is good
@@ -20,8 +22,8 @@ from tests.simulator.on_loopback import WAIT_S
         (529, 529, "overloaded_error"),
     ],
 )
-def test_each_error_has_its_status_and_its_word(
-    served: Served, status: int, told: int, word: str, stream: bool
+def test_each_status_has_anthropics_status_and_error_type(
+    served: ServedGateway, status: int, client_status: int, word: str, stream: bool
 ) -> None:
     with (
         anthropic.Anthropic(
@@ -32,7 +34,7 @@ def test_each_error_has_its_status_and_its_word(
         client.messages.create(
             model=f"says-{status}/quick", max_tokens=8, stream=stream, messages=[{"role": "user", "content": "hello"}]
         )
-    assert (caught.value.status_code, caught.value.type) == (told, word)
+    assert (caught.value.status_code, caught.value.type) == (client_status, word)
     assert f"says-{status}/quick" in caught.value.message
     assert caught.value.request_id
     assert KEY not in str(caught.value)

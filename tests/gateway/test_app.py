@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.visitor import CHAT, STREAM, OneRoute, Visitor, head, visitor, visits
 from tests.serving.fake_client import Transport
 
@@ -50,7 +51,7 @@ def broken(**script: Any) -> FakeService:
     return fake(fault=NetworkFault("it broke", kind="reset", phase="between tokens"), **script)
 
 
-def test_a_stream_begins_with_the_first_token_and_each_token_is_sent_at_once() -> None:
+def test_stream_starts_at_the_first_token_and_sends_each_at_once() -> None:
     async def main() -> None:
         client = visitor(fake(ttft=0.2, tokens=3, tps=100))
         await client.asks(STREAM)
@@ -119,8 +120,8 @@ def token_counts(answer: Any, form: str) -> tuple[int, int]:
     return counts[read], counts[made]
 
 
-@pytest.mark.parametrize("form", ASKS)
-def test_token_counts_that_the_target_does_not_report_are_estimated_and_a_header_says_so(form: str) -> None:
+@each_case("form", ASKS)
+def test_missing_usage_is_estimated_and_marked_in_a_header(form: str) -> None:
     async def main() -> None:
         path, body = ASKS[form]
         client = await visitor(fake(tokens=12, texts=("abcdefgh",))).asks(body, path=path)
@@ -135,7 +136,7 @@ def test_token_counts_that_the_target_does_not_report_are_estimated_and_a_header
     run_virtual(main())
 
 
-def test_a_translated_stream_has_no_token_counts_if_the_target_reports_none() -> None:
+def test_transcoded_stream_omits_token_counts_without_usage() -> None:
     async def main() -> None:
         for form, word in (("gemini", "usageMetadata"), ("ollama", "eval_count"), ("responses", '"usage":{')):
             path, body = ASKS[form]
@@ -169,8 +170,8 @@ def test_a_broken_whole_response_is_an_error() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize("body", [CHAT, STREAM])
-@pytest.mark.parametrize("after", [0.0, 0.1, 0.25])
+@each_case("body", [CHAT, STREAM])
+@each_case("after", [0.0, 0.1, 0.25])
 def test_all_attempts_are_closed_when_the_client_disconnects(body: Any, after: float) -> None:
     async def main() -> None:
         one, two = fake(ttft=0.2, tokens=50), fake(ttft=0.3, tokens=50)
@@ -239,7 +240,7 @@ def test_a_client_that_does_not_read_is_disconnected() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fault", "status", "kind"),
     [
         (CallerFault("wrong"), 400, "bad_request"),
@@ -274,7 +275,7 @@ def test_each_fault_has_its_status_code(fault: Fault, status: int, kind: str) ->
     run_virtual(main())
 
 
-def test_a_caller_fault_has_the_code_and_parameter_of_the_provider() -> None:
+def test_caller_fault_has_the_providers_code_and_parameter() -> None:
     async def main() -> None:
         code, param = "unsupported_value", "temperature"
         fault = CallerFault("HTTP 400: no", kind="http_400", phase="head", code=code, param=param)
@@ -284,7 +285,7 @@ def test_a_caller_fault_has_the_code_and_parameter_of_the_provider() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("asking", "status"),
     [
         ({"body": b"nonsense"}, 400),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case, sampled_cases
 from tests.gateway.visitor import OneRoute, Visitor, visits
 from tests.worst_case import JSON_KINDS, Make, check_bounded, check_cheap, check_linear, deepest_json, repeated
 
@@ -81,9 +82,9 @@ def posted(path: str, body: bytes) -> int:
     return run_virtual(main())
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("kind", JSON_KINDS)
-@pytest.mark.parametrize("path", DOORS)
+@sampled_cases(24)
+@each_case("kind", JSON_KINDS)
+@each_case("path", DOORS)
 def test_any_body_is_answered_in_linear_time(path: str, kind: str) -> None:
     """The text is the whole body, and the value of each field that somebody reads."""
 
@@ -94,20 +95,18 @@ def test_any_body_is_answered_in_linear_time(path: str, kind: str) -> None:
     check_linear(feed, JSON_KINDS[kind], size=1 << 14)
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("path", DOORS)
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_values_may_be_nested_up_to_what_can_be_read(form: bytes, path: str) -> None:
+@sampled_cases(12)
+@each_case("path", DOORS)
+@each_case("form", FORMS.values(), ids=FORMS)
+def test_nested_values_up_to_the_parser_limit_get_no_5xx(form: bytes, path: str) -> None:
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest + 10, 5):
         assert 200 <= posted(path, form % (b"[" * depth + b"]" * depth)) < 500
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize(
-    "unit", [b"A" * 2_047 + b" ", b"A" * 4_000 + b" ", b"A", b"It was the best of times. ", b"\\n"]
-)
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages/count_tokens"])
+@sampled_cases(10)
+@each_case("unit", [b"A" * 2_047 + b" ", b"A" * 4_000 + b" ", b"A", b"It was the best of times. ", b"\\n"])
+@each_case("path", ["/v1/chat/completions", "/v1/messages/count_tokens"])
 def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> None:
     """Nothing else is served while a body is read: a pattern for pictures took a minute for this one."""
     before, after = b'{"model":"fast","messages":[{"role":"user","content":"', b'"}]}'
@@ -119,9 +118,9 @@ def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> Non
     check_cheap(post, lambda: hashlib.sha256(body).digest(), times=100)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("field", "unit"),
+@sampled_cases(2)
+@each_case(
+    "field, unit",
     [
         ("messages", b"{}"),
         ("messages", b'{"content":[{},{}]}'),
@@ -129,7 +128,7 @@ def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> Non
         ("tools", b'"a"'),
     ],
 )
-def test_a_body_of_millions_of_values_takes_memory_in_proportion_to_its_bytes(
+def test_body_of_millions_of_values_takes_linear_memory(
     field: str, unit: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decoding it takes up to 30 times as much; translation and estimates read only what is not too large. A tenth of
@@ -156,13 +155,13 @@ def test_a_body_of_millions_of_values_takes_memory_in_proportion_to_its_bytes(
         check_bounded(feed, make, size=1 << 20, bytes_per_byte=5)
 
 
-def test_marks_in_texts_are_no_values() -> None:
+def test_json_marks_in_texts_do_not_count_as_values() -> None:
     text = b'"%b"' % (b'\\\\,[{\\",' * 250_000)
     call = Call(id="c", body={"messages": Raw(b'[{"role":"user","content":%b}]' % text), "user": Raw(text)})
     transcoding.request(call, "cohere", cohere.encode, "m", Quirks())
 
 
-def test_many_pictures_are_reserved_for_in_linear_time() -> None:
+def test_estimate_of_many_pictures_takes_linear_time() -> None:
     """All of the request was copied for each of its pictures."""
     picture = b'{"type":"image_url","image_url":{"url":"%b"}},' % (b"A" * 2_048)
     make = repeated(picture, b'[{"role":"user","content":[', b'{"type":"text","text":"a"}]}]')
@@ -175,8 +174,8 @@ SEARCHED: dict[str, Make] = {
 }
 
 
-@pytest.mark.parametrize("kind", SEARCHED)
-def test_quotes_are_looked_for_in_linear_time(kind: str) -> None:
+@each_case("kind", SEARCHED)
+def test_search_for_quotes_takes_linear_time(kind: str) -> None:
     words = "no quote of the request stands here " * 20
 
     def feed(text: bytes) -> None:
@@ -185,15 +184,15 @@ def test_quotes_are_looked_for_in_linear_time(kind: str) -> None:
     check_linear(feed, SEARCHED[kind], size=LONGEST_SEARCHED // 2)
 
 
-def test_quotes_are_looked_for_in_values_that_are_nested_as_deeply_as_can_be_read() -> None:
+def test_quotes_in_deeply_nested_values_are_left_out() -> None:
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest):
         said = b'%b"something that is quoted"%b' % (b"[" * depth, b"]" * depth)
         assert without_quotes("it is something that is quoted", {"messages": Raw(said)}) == "it is [left out]"
 
 
-@pytest.mark.parametrize("reader", [read, result_ids])
-@pytest.mark.parametrize("kind", JSON_KINDS)
+@each_case("reader", [read, result_ids])
+@each_case("kind", JSON_KINDS)
 def test_files_of_a_batch_are_read_in_linear_time(kind: str, reader: Callable[[Path], object], tmp_path: Path) -> None:
     path = tmp_path / "batch.jsonl"
 

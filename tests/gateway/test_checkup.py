@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.test_settings import ENVIRONMENT, EXAMPLE, KEY
 
 from splitsecond.core.errors import CallerFault
@@ -13,7 +14,7 @@ from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.configuration.warnings import misspelt, problems, unpriced
 
 
-def test_all_of_the_example(tmp_path: Path) -> None:
+def test_checkup_lists_all_parts_of_the_example(tmp_path: Path) -> None:
     (tmp_path / "runs" / "2026-11-02").mkdir(parents=True)
     lines = checkup(read(EXAMPLE, ENVIRONMENT, folder=tmp_path))
     assert lines[:8] == [
@@ -40,7 +41,7 @@ def test_all_of_the_example(tmp_path: Path) -> None:
     assert not any(secret in text for secret in (KEY, "sk-ours-1234", "gsk-1"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "problem"),
     [
         (
@@ -62,12 +63,12 @@ def test_all_of_the_example(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_valid_but_probably_unintended(text: str, problem: str) -> None:
+def test_valid_but_probably_unintended_settings_are_problems(text: str, problem: str) -> None:
     said = "\n".join(problems(read(text, ENVIRONMENT)))
     assert re.search(problem, said), said
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("model", "meant"),
     [
         ("groq/openai/gpt-oss-120", "Did you mean groq/openai/gpt-oss-120b?"),
@@ -79,19 +80,19 @@ def test_valid_but_probably_unintended(text: str, problem: str) -> None:
         ("ours/openai/gpt-oss-120", ""),
     ],
 )
-def test_a_model_that_is_called_almost_like_one_is_named(model: str, meant: str) -> None:
+def test_misspelt_model_gets_the_nearest_name(model: str, meant: str) -> None:
     providers = "providers: {groq-2: {like: groq}, ours: {base_url: 'http://x'}}"
     text = f"{providers}\nroutes: {{r: {{policy: '\"{model}\"'}}}}"
     assert "".join(misspelt(read(text, ENVIRONMENT))) == (f"routes.r: {model} is unknown. {meant}" if meant else "")
 
 
 @pytest.mark.parametrize("base_url", ["https://api.x.com", "http://10.0.0.5", "http://vllm:8000", "http://a.internal"])
-def test_a_key_within_our_own_network_is_no_problem(base_url: str) -> None:
+def test_unencrypted_key_in_a_private_network_is_no_problem(base_url: str) -> None:
     settings = read(f"providers: {{x: {{base_url: '{base_url}', api_key: 'env:OURS'}}}}", ENVIRONMENT)
     assert not any("unencrypted" in each for each in problems(settings))
 
 
-def test_the_password_of_a_log_is_not_shown() -> None:
+def test_password_of_the_log_url_is_not_shown() -> None:
     environment = ENVIRONMENT | {"LOG_URL": "postgresql://logs:secret-1@db:5432/splitsecond"}
     (line,) = [each for each in checkup(read("log: env:LOG_URL", environment)) if each.startswith("log")]
     assert line == "log: postgresql://db:5432/splitsecond, kept for 30 days"
@@ -112,7 +113,7 @@ def test_the_password_of_a_log_is_not_shown() -> None:
         ),
     ],
 )
-def test_what_a_fleet_shares_and_where(text: str, line: str) -> None:
+def test_checkup_lists_what_a_fleet_shares_and_where(text: str, line: str) -> None:
     environment = ENVIRONMENT | {"URL": "postgresql://fleet:secret-2@db:5432/fleet?sslpassword=secret-3"}
     lines = checkup(read(text, environment))
     assert line in lines
@@ -170,7 +171,7 @@ def test_all_mistakes_are_found_at_once() -> None:
     assert raised.value.hint.endswith("The file has 13 other mistakes: `splitsecond serve --check` lists all.")
 
 
-def test_one_mistake_is_raised_as_it_is() -> None:
+def test_single_mistake_is_raised_unwrapped() -> None:
     with pytest.raises(CallerFault) as raised:
         read("routes: {one: {policy: 'rase(\"groq/m\")'}}", ENVIRONMENT)
     assert not isinstance(raised.value, SeveralMistakes)
@@ -195,7 +196,7 @@ routes: {one: {policy: 'race("groq/no-such-model", "groq/llama-3.3-70b-versatile
 """
 
 
-def test_prices_that_limits_need_are_missed() -> None:
+def test_missing_prices_are_problems_only_with_a_spending_limit() -> None:
     settings = read(LIMITED, ENVIRONMENT)
     assert [each.partition(":")[0] for each in problems(settings)] == ["providers.bought", "routes.one"]
     assert [each.split(" ")[1] for each in unpriced(settings)] == ["groq/no-such-model", "half/x"]

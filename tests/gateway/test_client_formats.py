@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 import splitsecond
 from splitsecond.core.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault
@@ -100,7 +101,7 @@ def test_an_assembled_stream_is_the_whole_answer(cuts: list[int], api_format: Sp
 
 
 @pytest.mark.parametrize("api_format", WIRES)
-def test_a_json_answer_stays_as_it_came(api_format: Spoken) -> None:
+def test_unstreamed_json_response_is_not_changed(api_format: Spoken) -> None:
     made = new_assembly(api_format)
     data = b' {"odd": 1.50}'
     made.feed(data)
@@ -208,9 +209,9 @@ def test_a_json_answer_becomes_a_stream(api_format: Spoken) -> None:
         broken.rest()
 
 
-@pytest.mark.parametrize("api_format", WIRES)
-@pytest.mark.parametrize("size", [0, 300, 900])
-def test_an_error_is_an_event_of_its_own(api_format: Spoken, size: int) -> None:
+@each_case("api_format", WIRES)
+@each_case("size", [0, 300, 900])
+def test_error_in_a_stream_is_a_separate_event(api_format: Spoken, size: int) -> None:
     relay = new_relay(api_format)
     no = error_response(ProviderFault("it broke", kind="reset", phase="between tokens"), CLIENT_FORMATS[api_format])
     found = events(api_format, relay.feed(streamed(api_format)[:size]) + relay.error(no.body))
@@ -218,7 +219,7 @@ def test_an_error_is_an_event_of_its_own(api_format: Spoken, size: int) -> None:
     assert "it broke" in found[-1].fault.message
 
 
-def test_the_sequence_number_of_an_error() -> None:
+def test_error_event_continues_the_sequence_numbers() -> None:
     relay = new_relay("responses")
     relay.feed(streamed("responses")[:1500])
     said = relay.error(error_response(ProviderFault("it broke", kind="reset", phase="head"), OPENAI_RESPONSES).body)
@@ -229,7 +230,7 @@ def test_the_sequence_number_of_an_error() -> None:
     assert error["sequence_number"] > 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fault", "status", "kind"),
     [
         (CallerFault("no", status=404), 404, "not_found_error"),
@@ -248,7 +249,7 @@ def test_errors_in_anthropics_format(fault: Any, status: int, kind: str) -> None
     assert dict(no.headers).get(b"retry-after") == (b"1" if status == 529 else None)
 
 
-def test_a_target_that_got_no_request_does_not_decide_the_response() -> None:
+def test_untranslatable_target_does_not_decide_the_status() -> None:
     unspoken = CallerFault("a conversation cannot be translated", kind="not_translatable")
     limited = ProviderFault("no", kind="http_429", phase="head", status=429)
     assert error_response(AllFailed([unspoken, limited]), ANTHROPIC_MESSAGES).status == 429
@@ -264,7 +265,7 @@ def test_a_target_that_got_no_request_does_not_decide_the_response() -> None:
         (CallerFault("no such path", kind="http_404", status=404), True),
     ],
 )
-def test_a_count_that_no_target_gives_is_estimated_and_marked(said: Any, estimated: bool) -> None:
+def test_token_count_is_estimated_and_marked_if_a_target_fails(said: Any, estimated: bool) -> None:
     class Counts:
         async def count_tokens(self, call: Call, due_ns: int) -> bytes:
             if isinstance(said, Fault):
@@ -277,14 +278,14 @@ def test_a_count_that_no_target_gives_is_estimated_and_marked(said: Any, estimat
     assert json.loads(body)["input_tokens"] == (132 if estimated else 7)
 
 
-def test_a_count_for_responses_is_in_their_form() -> None:
+def test_token_count_for_responses_has_the_responses_format() -> None:
     asked = Call(id="1", body={"input": "four " * 100}, api_format="responses")
     body, headers = asyncio.run(count_tokens(None, asked, OPENAI_RESPONSES))
     assert json.loads(body) == {"object": "response.input_tokens", "input_tokens": 125}
     assert headers
 
 
-def test_a_count_of_a_wrong_request_is_refused() -> None:
+def test_token_count_of_an_invalid_request_is_refused() -> None:
     class Refuses:
         async def count_tokens(self, call: Call, due_ns: int) -> bytes:
             raise CallerFault("messages: wrong")
@@ -295,7 +296,7 @@ def test_a_count_of_a_wrong_request_is_refused() -> None:
         asyncio.run(count_tokens(None, call("anthropic"), ANTHROPIC_MESSAGES))
 
 
-def test_endpoints() -> None:
+def test_path_and_headers_determine_the_api_format() -> None:
     assert {path: each.format.name for path, each in ENDPOINTS.items() if each.format.name != "openai"} == {
         "/v1/responses": "responses",
         "/v1/responses/input_tokens": "responses",
@@ -314,7 +315,7 @@ def test_endpoints() -> None:
     assert format_at("/v1/models/x", {b"anthropic-version": b"2023-06-01"}).name == "anthropic"
 
 
-def test_the_gateway_and_the_policies_compare_no_names_of_formats() -> None:
+def test_gateway_and_policies_compare_no_format_names() -> None:
     comparison = re.compile(r'api_format\s*(==|!=|in|not in)\s*[("\[{]|case "(openai|anthropic|responses)"')
     source = Path(splitsecond.__file__).parent
     files = [path for room in ("gateway", "router", "policy") for path in source.joinpath(room).rglob("*.py")]

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-import pytest
+from tests.cases import each_case
 from tests.gateway.visitor import CHAT, STREAM, visitor
 
 from splitsecond.routing.construction.building import build
@@ -25,7 +25,7 @@ def routed(text: str, **scripts: Script) -> tuple[Any, dict[str, FakeService]]:
     return build(parse(text), target), fakes
 
 
-def test_a_hit_is_the_same_stream_and_the_same_answer() -> None:
+def test_cache_hit_is_the_same_streamed_or_whole_response() -> None:
     async def main() -> None:
         service, fakes = routed('cache("a")')
         first, again, whole = visitor(service), visitor(service), visitor(service)
@@ -42,7 +42,7 @@ def test_a_hit_is_the_same_stream_and_the_same_answer() -> None:
     run_virtual(main())
 
 
-def test_a_client_that_leaves_takes_nobody_with_it() -> None:
+def test_shared_stream_continues_when_one_client_leaves() -> None:
     async def main() -> None:
         service, fakes = routed('cache("a")', a=Script(ttft=0.1, tokens=5, tps=10))
         first, second = visitor(service), visitor(service)
@@ -59,7 +59,7 @@ def test_a_client_that_leaves_takes_nobody_with_it() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "target", "said"),
     [
         ('cascade("cut", "a")', "a", "it ended by length; 100% of"),
@@ -69,8 +69,8 @@ def test_a_client_that_leaves_takes_nobody_with_it() -> None:
         ('by_complexity(simple="a", complex="cut")', "a", "simple"),
     ],
 )
-@pytest.mark.parametrize("stream", [True, False])
-def test_one_whole_answer_and_who_gave_it(text: str, target: str, said: str, stream: bool) -> None:
+@each_case("stream", [True, False])
+def test_client_gets_one_response_and_headers_name_its_target(text: str, target: str, said: str, stream: bool) -> None:
     async def main() -> None:
         passes = Script(ttft=0.1, tokens=1, texts=("[[ESCALATE]]",))
         service, fakes = routed(text, cut=Script(ttft=0.1, tokens=2, finish="length"), passes=passes)

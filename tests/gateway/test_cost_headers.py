@@ -110,7 +110,7 @@ class EndsLater:
 @pytest.mark.parametrize(
     ("after_ms", "expected", "sent_ms"), [(5, "0.000021", 305), (19, "0.000021", 319), (1000, None, 320)]
 )
-def test_the_end_of_the_body_is_awaited_briefly_for_the_cost(after_ms: int, expected: str | None, sent_ms: int) -> None:
+def test_end_of_the_attempt_is_awaited_20_ms_for_the_cost(after_ms: int, expected: str | None, sent_ms: int) -> None:
     async def main() -> None:
         tracker = CallTracker()
         ended: list[Observation] = []

@@ -35,7 +35,7 @@ def refuse(*_: object, **options: object) -> int:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-def test_a_journal_on_a_full_disk_counts_what_it_lacks(full: int) -> None:
+def test_journal_on_a_full_disk_counts_missing_entries(full: int) -> None:
     said, now = list[str](), [0]
     journal = Journal(full, said.append)
     with clock.using(lambda: now[0]):
@@ -58,7 +58,7 @@ def test_a_journal_writes_again_when_the_disk_has_room(monkeypatch: pytest.Monke
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * SLOT_BYTES), st.binary(max_size=40)), max_size=6))
-def test_any_bytes_in_a_journal_are_entries_or_left_out(damage: list[tuple[int, bytes]]) -> None:
+def test_damaged_journal_entries_are_left_out(damage: list[tuple[int, bytes]]) -> None:
     file = create_memory(0)
     for at, data in damage:
         os.pwrite(file, data, at)
@@ -77,9 +77,7 @@ def test_a_journal_without_its_folder_is_in_memory(tmp_path: Path) -> None:
     assert Journal(descriptor, said.append).entries() == [ENTRY]
 
 
-def test_orphaned_calls_that_cannot_be_logged_stay_in_their_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_orphaned_calls_stay_in_their_journal_until_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, said = LogSettings(f"sqlite:///{tmp_path}/log.db"), list[str]()
     stem = journal_stem(settings)
     descriptor = open_journal(stem, 0, said.append)
@@ -105,7 +103,9 @@ def test_orphaned_calls_that_cannot_be_logged_stay_in_their_journal(
     remove_journals(stem)
 
 
-def test_a_journal_that_cannot_be_read_stops_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_journal_is_reported_and_the_start_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings, said = LogSettings(f"sqlite:///{tmp_path}/log.db"), list[str]()
     os.close(open_journal(journal_stem(settings), 0, said.append))
     with monkeypatch.context() as patch:
@@ -114,14 +114,14 @@ def test_a_journal_that_cannot_be_read_stops_no_start(tmp_path: Path, monkeypatc
     assert "of a gateway that was killed cannot be read: Read-only file system." in said[0]
 
 
-def test_a_log_whose_folder_is_gone_loses_calls_but_raises_nothing(tmp_path: Path) -> None:
+def test_missing_log_folder_is_reported_and_raises_nothing(tmp_path: Path) -> None:
     said = list[str]()
     gone = LogSettings(f"sqlite:///{tmp_path}/gone/log.db")
     assert not log_orphans(gone, [orphans.orphan_record(ENTRY)], said.append)
     assert "The log lacks 1 call" in said[-1]
 
 
-def test_a_file_that_cannot_be_exchanged_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_of_an_exchanged_file_returns_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert exchanged_file.write(tmp_path / "file", ENTRY) == ""
     assert exchanged_file.write(tmp_path / "gone" / "file", ENTRY) == "No such file or directory"
     with monkeypatch.context() as patch:
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_exchanged_is_reported(tmp_path: Path, monkeypatch
     assert exchanged_file.read(tmp_path / "file", type(ENTRY)) == ENTRY
 
 
-def test_metrics_that_cannot_be_shared_are_counted_and_tried_again(tmp_path: Path) -> None:
+def test_failed_writes_of_shared_metrics_are_counted_and_retried(tmp_path: Path) -> None:
     said, folder = list[str](), tmp_path / "shared"
 
     async def main() -> None:

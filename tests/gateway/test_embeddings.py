@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.visitor import visitor
 from tests.upstream.scripted_client import ScriptedExchange
 
@@ -58,12 +59,12 @@ class Kept:
         return connect(spec, lambda attempt: None, environment={}, client=client, raw=True)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_serves_them_byte_for_byte(policy: str) -> None:
+@each_case("policy", POLICIES)
+def test_every_policy_serves_embeddings_byte_for_byte(policy: str) -> None:
     async def main() -> None:
         kept = Kept(Answering(ANSWER[:60], ANSWER[60:]))
-        standing = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
-        service = build(parse(POLICIES[policy].example), kept.target, standing)
+        states = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
+        service = build(parse(POLICIES[policy].example), kept.target, states)
         client = await visitor(service, tracker=kept.tracker).asks(ASK, path="/v1/embeddings")
         assert client.status == 200, client.body
         assert client.body == ANSWER
@@ -79,13 +80,13 @@ def test_every_policy_serves_them_byte_for_byte(policy: str) -> None:
 RANKING = b'{"results":[{"index":0, "relevance_score":0.50}],"usage":{"total_tokens":3}, "odd":1}'
 
 
-@pytest.mark.parametrize("operation", ["rerank", "moderations"])
-@pytest.mark.parametrize("policy", POLICIES)
+@each_case("operation", ["rerank", "moderations"])
+@each_case("policy", POLICIES)
 def test_every_policy_serves_results_byte_for_byte(policy: str, operation: str) -> None:
     async def main() -> None:
         kept = Kept(Answering(RANKING[:30], RANKING[30:]))
-        standing = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
-        service = build(parse(POLICIES[policy].example), kept.target, standing)
+        states = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
+        service = build(parse(POLICIES[policy].example), kept.target, states)
         asked = {"model": "fast", "query": "q", "documents": ["a"], "input": "a"}
         client = await visitor(service, tracker=kept.tracker).asks(asked, path=f"/v1/{operation}")
         assert client.status == 200, client.body
@@ -107,7 +108,7 @@ def test_every_policy_serves_results_byte_for_byte(policy: str, operation: str) 
         (Answering(ANSWER[:70]), 502, "truncated"),
     ],
 )
-def test_a_failure_has_its_status(transport: Answering, status: int, kind: str) -> None:
+def test_failed_embeddings_have_the_status_of_their_fault(transport: Answering, status: int, kind: str) -> None:
     async def main() -> None:
         kept = Kept(transport)
         client = await visitor(kept.target("a/x"), tracker=kept.tracker).asks(ASK, path="/v1/embeddings")

@@ -1,7 +1,7 @@
 """Attempts beyond the first of a call: what each was for."""
 
-import pytest
 from msgspec.structs import replace
+from tests.cases import each_case
 from tests.gateway.test_metrics import record
 
 from splitsecond.core.clock import NS_PER_MS
@@ -31,7 +31,7 @@ FAILED = sent("a/x", 0, 90, outcome="failed")
 UNSENT = replace(sent("b/x", 0, 91, outcome="cancelled"), sent_ns=None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("attempts", "found"),
     [
         ([sent("a/x", 0, 90, role="winner")], []),
@@ -51,7 +51,7 @@ def test_the_kind_of_each_attempt(attempts: list[Observation], found: list[tuple
     assert list(extra_attempts(record(*attempts))) == found
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("policy", "targets"),
     [
         ("a/x", set()),
@@ -62,11 +62,11 @@ def test_the_kind_of_each_attempt(attempts: list[Observation], found: list[tuple
         ('by_complexity(simple="a/x", complex=hedge("b/x", "c/x"))', {"c/x"}),
     ],
 )
-def test_a_policy_hedges_to_the_second_branches_of_hedge(policy: str, targets: set[str]) -> None:
+def test_hedge_targets_are_the_second_branches_of_hedge(policy: str, targets: set[str]) -> None:
     assert hedge_targets(parse(policy)) == targets
 
 
-def test_only_an_attempt_at_a_target_for_hedges_is_one_however_late_a_branch_of_a_race_begins() -> None:
+def test_only_attempts_at_hedge_targets_count_as_hedges() -> None:
     late = record(sent("a/x", 0, 300), sent("b/x", 80, 200, role="winner"), sent("c/x", 90, 200))
     assert list(extra_attempts(late, hedged=())) == [("race", True), ("race", False)]
     assert list(extra_attempts(late, hedged={"c/x"})) == [("race", True), ("hedge", False)]
@@ -79,7 +79,7 @@ def test_only_an_attempt_at_a_target_for_hedges_is_one_however_late_a_branch_of_
     }  # fmt: skip
 
 
-def test_they_are_counted_by_route() -> None:
+def test_extra_attempts_are_counted_by_route() -> None:
     metrics = Metrics()
     for route in ("fast", "fast", "safe"):
         metrics.took(record(FAILED, sent("b/x", 91, 200, role="winner"), route=route))

@@ -15,8 +15,10 @@ from urllib.parse import urlsplit
 import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.gateway.conftest import EMBEDDINGS, KEY, Served, gateway, ready
+from tests.gateway.conftest import EMBEDDINGS, KEY, ServedGateway, gateway, ready
 from tests.waiting import WITHIN_S
+
+pytestmark = pytest.mark.system
 
 BODY = json.dumps({"model": "sim/quick", "messages": [{"role": "user", "content": "a-prompt-of-ours"}]}).encode()
 
@@ -37,7 +39,7 @@ def said(base_url: str, request_line: str, *headers: str, body: bytes = BODY) ->
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready"])
-def test_whoever_looks_whether_it_lives_may_leave_the_body_out(served: Served, path: str) -> None:
+def test_head_request_for_health_has_no_body(served: ServedGateway, path: str) -> None:
     status, whole = said(served.base_url, f"GET {path} HTTP/1.1", "host: x", body=b"")
     head, _, body = whole.partition(b"\r\n\r\n")
     assert (status, json.loads(body)["status"]) == (200, path.removeprefix("/health/"))
@@ -47,7 +49,7 @@ def test_whoever_looks_whether_it_lives_may_leave_the_body_out(served: Served, p
     assert said(served.base_url, "HEAD /v1/chat/completions HTTP/1.1", "host: x", body=b"")[0] == 405
 
 
-def test_a_client_that_asks_for_http_2_on_the_way_is_answered_in_http_1_1(served: Served) -> None:
+def test_h2c_upgrade_is_ignored_and_answered_in_http_1_1(served: ServedGateway) -> None:
     """As Java's client does at first of every server without TLS."""
     wish = ["connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA"]
     key = f"authorization: Bearer {KEY}"
@@ -88,7 +90,7 @@ HOSTS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_spelling_of_a_path_leads_past_a_key(served: Served, path: str) -> None:
+def test_no_spelling_of_a_path_bypasses_the_key(served: ServedGateway, path: str) -> None:
     status, answer = said(served.base_url, f"POST {path} HTTP/1.1", "host: x")
     assert status in (400, 401, 404)
     assert b'"choices"' not in answer
@@ -98,12 +100,12 @@ def test_no_spelling_of_a_path_leads_past_a_key(served: Served, path: str) -> No
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "http://127.0.0.1/v1/chat/completions"])
-def test_no_host_leads_past_a_key(served: Served, host: str, path: str) -> None:
+def test_no_host_header_bypasses_the_key(served: ServedGateway, host: str, path: str) -> None:
     assert said(served.base_url, f"POST {path} HTTP/1.1", host)[0] == 401
     assert said(served.base_url, f"POST {path} HTTP/1.1", host, f"authorization: Bearer {KEY}")[0] == 200
 
 
-def asked_of(served: Served, body: dict[str, Any], **headers: str) -> tuple[Any, dict[str, str], Any]:
+def asked_of(served: ServedGateway, body: dict[str, Any], **headers: str) -> tuple[Any, dict[str, str], Any]:
     """The answer to a request to the canned provider, and what that was asked: headers and body."""
     del served.asked[:]
     given = {"authorization": f"Bearer {KEY}", "content-type": "application/json", **headers}
@@ -114,7 +116,7 @@ def asked_of(served: Served, body: dict[str, Any], **headers: str) -> tuple[Any,
         return answer, {name.lower(): value for name, value in sent_headers.items()}, sent_body
 
 
-def test_nothing_of_a_client_but_its_request_goes_on(served: Served) -> None:
+def test_client_headers_and_keys_are_not_forwarded(served: ServedGateway) -> None:
     body = {"model": "canned/m", "messages": [], "api_key": "sk-theirs", "api_base": "http://evil", "odd": [1]}
     answer, headers, sent = asked_of(
         served, body, **{"cookie": "session=1", "te": "trailers", "x-secret": "s", "x-forwarded-for": "10.1.1.1"}
@@ -127,7 +129,7 @@ def test_nothing_of_a_client_but_its_request_goes_on(served: Served) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_nothing_that_is_logged_holds_a_key_or_a_prompt(tmp_path: Path, served: Served) -> None:
+def test_output_of_the_process_holds_no_key_or_prompt(tmp_path: Path, served: ServedGateway) -> None:
     (tmp_path / "splitsecond.yaml").write_text(
         "keys: [{name: web, key: env:WEB_KEY}]\n"
         f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}, gone: {{base_url: 'http://127.0.0.1:9/v1'}}}}"
@@ -147,7 +149,7 @@ def test_nothing_that_is_logged_holds_a_key_or_a_prompt(tmp_path: Path, served: 
         assert secret not in out + err
 
 
-def test_embeddings_with_the_library_of_openai(served: Served) -> None:
+def test_embeddings_with_the_library_of_openai(served: ServedGateway) -> None:
     del served.asked[:]
     with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
         raw = client.embeddings.with_raw_response.create(model="canned/m", input=["hi"], encoding_format="float")
@@ -161,7 +163,7 @@ def test_embeddings_with_the_library_of_openai(served: Served) -> None:
     assert sent == {"model": "m", "input": ["hi"], "encoding_format": "float"}
 
 
-def test_wishes_with_the_library_of_openai(served: Served) -> None:
+def test_routing_preferences_with_the_library_of_openai(served: ServedGateway) -> None:
     with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
         for extra, target in (({"only": ["sim"]}, "sim/quick"), ({"order": ["sim"]}, "sim/quick")):
             answer = client.chat.completions.with_raw_response.create(
@@ -175,7 +177,7 @@ def test_wishes_with_the_library_of_openai(served: Served) -> None:
             )
 
 
-def test_prometheus_reads_the_metrics_of_what_was_served(served: Served) -> None:
+def test_prometheus_can_parse_the_metrics(served: ServedGateway) -> None:
     assert said(served.base_url, "POST /v1/chat/completions HTTP/1.1", f"authorization: Bearer {KEY}")[0] == 200
     with urllib.request.urlopen(served.base_url.removesuffix("/v1") + "/metrics", timeout=WITHIN_S) as answer:
         families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
@@ -189,7 +191,7 @@ def test_prometheus_reads_the_metrics_of_what_was_served(served: Served) -> None
     assert any(sample.labels.get("target") == "sim/quick" and sample.value >= 1 for sample in buckets)
 
 
-def test_limits_of_a_key_hold_in_all_workers(tmp_path: Path, served: Served) -> None:
+def test_limits_of_a_key_hold_in_all_workers(tmp_path: Path, served: ServedGateway) -> None:
     (tmp_path / "splitsecond.yaml").write_text(
         "listen: {workers: 2}\n"
         "keys: [{name: web, key: env:WEB_KEY, requests_per_minute: 2}]\n"

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 
-import pytest
+from tests.cases import each_case, sampled_cases
 from tests.gateway.test_app import fake
 from tests.gateway.visitor import visitor
 from tests.serving.fake_client import Transport, connected
@@ -106,15 +106,15 @@ def reader(piece_bytes: int) -> Callable[[bytes], None]:
     return feed
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("piece_bytes", PIECES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_takes_linear_time(kind: str, piece_bytes: int) -> None:
+@sampled_cases(12)
+@each_case("piece_bytes", PIECES)
+@each_case("kind", KINDS)
+def test_reading_requests_takes_linear_time(kind: str, piece_bytes: int) -> None:
     size = 1 << 18 if kind in REQUESTS else 1 << 20
     check_linear(reader(piece_bytes), KINDS[kind], size=size, allowed=())
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_takes_bounded_memory(kind: str) -> None:
+@sampled_cases(8)
+@each_case("kind", KINDS)
+def test_reading_requests_takes_bounded_memory(kind: str) -> None:
     check_bounded(reader(READ_BYTES), KINDS[kind], size=2 << 20, allowed=(), bytes_per_byte=3)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.test_log_away import metric
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
@@ -54,7 +54,7 @@ def fill(disk: Path) -> None:
             pass
 
 
-def configure(folder: Path, served: Served, log_folder: Path) -> None:
+def configure(folder: Path, served: ServedGateway, log_folder: Path) -> None:
     (folder / "splitsecond.yaml").write_text(SETTINGS.format(url=served.simulated.base_url, folder=log_folder))
 
 
@@ -106,7 +106,9 @@ def ended(process: "subprocess.Popen[bytes]") -> str:
     return said.decode()
 
 
-def test_a_disk_that_fills_up_stops_no_call_and_lifts_no_limit(disk: Path, tmp_path: Path, served: Served) -> None:
+def test_calls_and_spending_limits_continue_when_the_disk_fills(
+    disk: Path, tmp_path: Path, served: ServedGateway
+) -> None:
     configure(tmp_path, served, disk)
     with gateway(tmp_path, "--workers", "2") as process:
         url = ready(process)
@@ -122,7 +124,9 @@ def test_a_disk_that_fills_up_stops_no_call_and_lifts_no_limit(disk: Path, tmp_p
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_a_gateway_starts_and_serves_on_a_full_disk(disk: Path, tmp_path: Path, served: Served, number: str) -> None:
+def test_a_gateway_starts_and_serves_on_a_full_disk(
+    disk: Path, tmp_path: Path, served: ServedGateway, number: str
+) -> None:
     configure(tmp_path, served, disk)
     fill(disk)
     with gateway(tmp_path, "--workers", number) as process:
@@ -136,7 +140,7 @@ def test_a_gateway_starts_and_serves_on_a_full_disk(disk: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_a_gateway_starts_and_serves_with_a_read_only_log(
-    disk: Path, tmp_path: Path, served: Served, number: str
+    disk: Path, tmp_path: Path, served: ServedGateway, number: str
 ) -> None:
     configure(tmp_path, served, disk)
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
@@ -151,7 +155,7 @@ def test_a_gateway_starts_and_serves_with_a_read_only_log(
     assert "Traceback" not in said
 
 
-def test_limits_hold_without_the_temporary_folder(tmp_path: Path, disk: Path, served: Served) -> None:
+def test_limits_hold_without_the_temporary_folder(tmp_path: Path, disk: Path, served: ServedGateway) -> None:
     configure(tmp_path, served, tmp_path)
     with gateway(tmp_path, "--workers", "2") as process:
         url = ready(process)

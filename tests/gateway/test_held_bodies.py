@@ -52,7 +52,7 @@ def status(visitor: Visitor) -> int:
     return visitor.status if visitor.transport.written else 0
 
 
-def test_a_keys_unfinished_bodies_are_bounded_and_those_of_others_are_not_refused() -> None:
+def test_unfinished_bodies_are_bounded_per_key() -> None:
     async def main() -> None:
         served = gateway()
         first = [await sent(served, "alice", MIB) for _ in range(3)]
@@ -81,7 +81,7 @@ def test_all_bodies_together_are_bounded(keys: bool) -> None:
     run_virtual(main())
 
 
-def test_chunks_are_counted_as_they_come() -> None:
+def test_chunked_bodies_are_counted_as_they_arrive() -> None:
     async def main() -> None:
         served = gateway()
         few = await sent(served, "alice", None, b"x" * MAX_UNREAD_REQUEST_BYTES)

@@ -75,7 +75,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         found.runner.close()
 
 
-def test_more_invented_models_than_have_labels_leave_the_dashboard_working(played: Played) -> None:
+def test_dashboard_works_with_more_unknown_models_than_labels(played: Played) -> None:
     for number in range(8):
         assert played.ask(CHAT | {"model": f"sim/invented-{number}"}).status == 502
     played.check()
@@ -97,7 +97,7 @@ slow = settings(examples(60), suppress_health_check=[HealthCheck.function_scoped
 
 @slow
 @given(models)
-def test_any_model(played: Played, model: str) -> None:
+def test_any_unknown_model_gets_a_short_printable_error(played: Played, model: str) -> None:
     answer = played.ask(CHAT | {"model": model})
     assert answer.status >= 400
     assert len(answer.body) <= 4 * MAX_ECHOED
@@ -117,7 +117,9 @@ values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r
 
 @slow
 @given(st.dictionaries(st.sampled_from(HEADERS), values), st.sampled_from(["POST", "OPTIONS", "GET"]))
-def test_any_header_value(played: Played, headers: Mapping[str, str], method: str) -> None:
+def test_any_header_value_gets_printable_response_headers(
+    played: Played, headers: Mapping[str, str], method: str
+) -> None:
     answer = played.ask(CHAT, headers=headers, method=method)
     assert all(value.isprintable() for _, value in answer.answer.pairs)
     assert answer.status < 600
@@ -126,7 +128,7 @@ def test_any_header_value(played: Played, headers: Mapping[str, str], method: st
 
 @slow
 @given(texts, st.sampled_from(["GET", "POST"]))
-def test_any_path(played: Played, text: str, method: str) -> None:
+def test_any_unknown_path_gets_a_short_error(played: Played, text: str, method: str) -> None:
     answer = played.ask(CHAT, path="/" + quote(text.encode("utf-8", "replace"), safe="")[:2000], method=method)
     assert answer.status >= 400
     assert len(answer.body) <= MAX_ECHOED
@@ -135,25 +137,25 @@ def test_any_path(played: Played, text: str, method: str) -> None:
 
 @slow
 @given(st.dictionaries(texts, texts, max_size=3))
-def test_any_wish_and_any_further_field(played: Played, fields: dict[str, str]) -> None:
+def test_any_unknown_preference_gets_a_short_error(played: Played, fields: dict[str, str]) -> None:
     answer = played.ask(CHAT | {"model": "fast", "provider": fields} | fields | {"model": "fast"})
     assert answer.status >= 400
     assert len(answer.body) <= 4 * MAX_ECHOED
     played.check()
 
 
-def test_a_wrong_wish_is_repeated_only_in_part() -> None:
+def test_invalid_preference_is_shortened_in_the_message() -> None:
     with pytest.raises(CallerFault) as caught:
         routing_preferences.read("fast", Raw(json.dumps({"x" * 100_000: 1}).encode()))
     assert len(str(caught.value)) < 1000
 
 
-def test_a_line_on_standard_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_breaks_are_escaped_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     say("no model 'x\nsplitsecond: all is well\x1b[2J\ud800'")
     assert capsys.readouterr().err == "splitsecond: no model 'x\\nsplitsecond: all is well\\x1b[2J\\ud800'\n"
 
 
-def test_long_texts_are_not_kept_for_headers() -> None:
+def test_long_header_values_are_not_cached() -> None:
     before = headers._cached_header_value.cache_info().currsize
     for number in range(3):
         assert len(headers.header_value("x" * 10_000 + str(number))) == headers.LONGEST_HEADER

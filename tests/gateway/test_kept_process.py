@@ -16,7 +16,7 @@ from splitsecond.gateway.process.kept_process import KeptProcess, gateway_folder
 from splitsecond.testing.virtual_time import run_virtual
 
 
-def test_it_is_started_again_after_growing_pauses(
+def test_failed_start_is_retried_after_growing_pauses(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tried_s: list[float] = []
@@ -41,7 +41,7 @@ def test_it_is_started_again_after_growing_pauses(
     )
 
 
-def test_a_gateway_without_a_temporary_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_temporary_folder_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.visitor import CHAT, STREAM, visitor
 from tests.policies.branches import ask
 
@@ -23,7 +24,7 @@ from splitsecond.testing.virtual_time import run_virtual
 LARGE = CHAT | {"user": "x" * LARGE_BYTES}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "body"),
     [
         ("/v1/chat/completions", LARGE),
@@ -97,7 +98,7 @@ def test_policies_examine_a_large_request_in_a_thread(policy: str, work: str, mo
     assert names == [work]
 
 
-def test_one_clients_bodies_wait_for_each_other_and_not_others_for_them() -> None:
+def test_bodies_wait_only_for_those_of_the_same_client() -> None:
     may_end, order = threading.Event(), list[str]()
 
     def waits() -> None:

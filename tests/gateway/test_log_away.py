@@ -9,7 +9,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.test_log_process import MODULE
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers as children
@@ -53,8 +53,8 @@ def metric(base_url: str, name: str) -> float:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_it_serves_and_its_records_wait(
-    server: Server, log_url: str, tmp_path: Path, served: Served, workers: str
+def test_records_wait_for_the_log_while_calls_are_served(
+    server: Server, log_url: str, tmp_path: Path, served: ServedGateway, workers: str
 ) -> None:
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url, log=log_url))
     with gateway(tmp_path, "--workers", workers) as process:
@@ -74,8 +74,8 @@ def test_it_serves_and_its_records_wait(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_what_it_cannot_write_before_its_end_is_written_after_the_next_start(
-    server: Server, log_url: str, tmp_path: Path, served: Served, workers: str, monkeypatch: pytest.MonkeyPatch
+def test_unwritten_records_are_logged_after_the_next_start(
+    server: Server, log_url: str, tmp_path: Path, served: ServedGateway, workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))  # where the records are kept, as they cannot be beside the log
@@ -97,8 +97,8 @@ def test_what_it_cannot_write_before_its_end_is_written_after_the_next_start(
     assert sorted(logged) == sorted(ids)
 
 
-def test_a_gateway_that_is_killed_in_the_outage_leaves_its_calls_to_the_next(
-    server: Server, log_url: str, tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+def test_calls_of_a_gateway_killed_in_an_outage_are_logged_later(
+    server: Server, log_url: str, tmp_path: Path, served: ServedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its log process is killed as well, as if the machine had too little memory for both."""
     (tmp_path / "tmp").mkdir()

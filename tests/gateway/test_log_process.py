@@ -7,7 +7,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.waiting import WITHIN_S, until
@@ -31,7 +31,7 @@ def logged(log: Past) -> list[str]:
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_a_log_process_that_is_killed_loses_nothing(tmp_path: Path, served: Served, number: str) -> None:
+def test_a_log_process_that_is_killed_loses_nothing(tmp_path: Path, served: ServedGateway, number: str) -> None:
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
     ids: list[str] = []
     with gateway(tmp_path, "--workers", number) as process:
@@ -54,7 +54,7 @@ def saved(folder: Path) -> bytes:
 
 
 def test_a_worker_that_dies_without_a_log_process_loses_nothing(
-    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, served: ServedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log process is stopped and then killed with what it has not read. A folder in the place of its socket keeps
     others from starting."""
@@ -87,7 +87,7 @@ def test_a_worker_that_dies_without_a_log_process_loses_nothing(
     assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)
 
 
-def test_a_log_process_that_is_stopped_loses_nothing(tmp_path: Path, served: Served) -> None:
+def test_a_log_process_that_is_stopped_loses_nothing(tmp_path: Path, served: ServedGateway) -> None:
     """More calls come than the socket takes."""
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
     ids: list[str] = []
@@ -107,7 +107,7 @@ def test_a_log_process_that_is_stopped_loses_nothing(tmp_path: Path, served: Ser
     assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)
 
 
-def test_a_gateway_that_is_killed_leaves_its_last_calls_in_the_log(tmp_path: Path, served: Served) -> None:
+def test_last_calls_of_a_killed_gateway_are_in_the_log(tmp_path: Path, served: ServedGateway) -> None:
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
     with gateway(tmp_path) as process:
         with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:

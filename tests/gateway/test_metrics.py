@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
+from tests.cases import each_case
 from tests.gateway.visitor import CHAT, STREAM, visitor, visits
 from tests.processes import Process
 from tests.serving.fake_client import Transport
@@ -56,7 +57,7 @@ def record(*attempts: Observation, **fields: Any) -> CallRecord:
     return CallRecord(**{**given, "status": 200, "target": "a/x", "attempts": attempts, **fields})
 
 
-def test_what_attempts_cost_is_summed_by_client_and_target_where_it_is_known() -> None:
+def test_known_costs_of_attempts_are_summed_by_client_and_target() -> None:
     metrics = Metrics(cost=lambda attempt: None if attempt.target == "b/x" else 0.25 * (attempt.output_tokens or 0))
     for _ in range(2):
         metrics.took(record(attempt(output_tokens=2), attempt("b/x", role="loser")))
@@ -65,7 +66,7 @@ def test_what_attempts_cost_is_summed_by_client_and_target_where_it_is_known() -
     assert value(found, "cost_usd_total", client="web", target="b/x") is None
 
 
-def test_a_loser_costs_its_prompt_which_is_the_winners() -> None:
+def test_loser_without_usage_costs_the_winners_prompt() -> None:
     def cost(attempt: Observation) -> float | None:
         tokens_in, tokens_out = attempt.input_tokens, attempt.output_tokens
         return None if tokens_in is None or tokens_out is None else tokens_in + 10.0 * tokens_out
@@ -90,7 +91,9 @@ def test_a_loser_costs_its_prompt_which_is_the_winners() -> None:
 @pytest.mark.parametrize(
     ("stops", "low", "expected", "high"), [(True, 17, 17, 17), (False, 17, 507, 4007), (None, 17, 17, 4007)]
 )
-def test_a_loser_costs_what_its_providers_rule_says(stops: bool | None, low: int, expected: int, high: int) -> None:
+def test_cost_of_a_loser_follows_its_providers_billing_rule(
+    stops: bool | None, low: int, expected: int, high: int
+) -> None:
     """One token had arrived; the winner has 50, and the client allows 400."""
     metrics = Metrics(
         cost=lambda attempt: (attempt.input_tokens or 0) + 10.0 * (attempt.output_tokens or 0),
@@ -104,7 +107,7 @@ def test_a_loser_costs_what_its_providers_rule_says(stops: bool | None, low: int
     assert value(found, "cost_usd_total", client="web", target="b/x") == expected
 
 
-def test_attempts_are_known_by_route_and_exposed_without() -> None:
+def test_attempts_are_counted_by_route_but_exposed_without_it() -> None:
     metrics = Metrics()
     for route in ("fast", "safe", "safe", "a/x"):
         metrics.took(record(attempt(), route=route))
@@ -144,7 +147,7 @@ def test_a_call_is_counted_once_with_its_attempts() -> None:
     assert (value(found, "process_cpu_seconds_total", pid=pid) or 0) > 0
 
 
-def test_every_counter_and_gauge_is_shown() -> None:
+def test_every_counter_and_gauge_is_exposed() -> None:
     shown = exposed(Metrics()).decode()
     fields = {
         **get_type_hints(MetricCounts, include_extras=True),
@@ -177,7 +180,7 @@ def test_whole_answers_have_no_time_to_first_token() -> None:
     assert metrics.counts.route_ttft == {}
 
 
-def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_beyond_the_maximum_share_the_label_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_room, "MAX_TARGETS", 3)
     metrics = Metrics()
     for number in range(20):
@@ -189,7 +192,7 @@ def test_clients_cannot_make_labels_without_end(monkeypatch: pytest.MonkeyPatch)
     assert value(found, "attempts_total", target="groq/model-0", outcome="ok", fault="") == 2
 
 
-def test_invented_names_leave_the_targets_of_routes_their_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_models_do_not_displace_targets_of_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_room, "MAX_TARGETS", 3)
     metrics = Metrics(available=lambda: {"a/x": True})
     for number in range(20):
@@ -198,7 +201,7 @@ def test_invented_names_leave_the_targets_of_routes_their_counts(monkeypatch: py
     assert value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="") == 1
 
 
-def test_a_label_holds_nothing_that_cannot_be_seen() -> None:
+def test_control_characters_in_labels_are_escaped() -> None:
     metrics = Metrics()
     name = 'sim/\0\n\r\x1b[31m"\\\ud800\u2028'
     metrics.took(record(attempt(name), route=name))
@@ -249,7 +252,7 @@ def test_processes_that_share_a_port_are_added_up(tmp_path: Path) -> None:
     assert value(gone, "target_available", target="a/x") == 1
 
 
-def test_counts_are_left_for_the_others_a_second_after_they_change(tmp_path: Path) -> None:
+def test_counts_are_written_a_second_after_they_change(tmp_path: Path) -> None:
     async def main() -> None:
         metrics = Metrics(folder=tmp_path)
         file = tmp_path / f"{os.getpid()}.counts"
@@ -276,13 +279,13 @@ def key(*routes: str) -> ClientKey:
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/explain"])
-def test_a_page_whose_name_was_made_to_point_here_reads_nothing(path: str) -> None:
+def test_host_name_that_rebinds_to_loopback_is_refused(path: str) -> None:
     client = visitor(FakeService())
     run_virtual(client.asks(b"", path=path, method="GET", headers={"host": "points-here.example:8800"}))
     assert client.status == 403
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "peer", "routes", "presented", "status"),
     [
         ("loopback", "127.0.0.1", None, False, 200),
@@ -300,7 +303,9 @@ def test_a_page_whose_name_was_made_to_point_here_reads_nothing(path: str) -> No
         ("off", "127.0.0.1", ("*",), True, 404),
     ],
 )
-def test_who_may_read_them(given: str, peer: str, routes: Any, presented: bool, status: int) -> None:
+def test_access_to_metrics_depends_on_setting_key_and_peer(
+    given: str, peer: str, routes: Any, presented: bool, status: int
+) -> None:
     async def main() -> None:
         keys = [] if routes is None else [key(*routes)]
         headers = {"authorization": f"Bearer {KEY}"} if presented else {}
@@ -319,9 +324,9 @@ def test_a_key_for_the_metrics_reaches_no_model() -> None:
     assert not any(key("/metrics").allows(name) for name in ("fast", "groq/fast", "*"))
 
 
-@pytest.mark.parametrize("header", ["forwarded", "via", "x-forwarded-for", "x-real-ip"])
-@pytest.mark.parametrize("path", ["/metrics", "/explain"])
-def test_who_comes_through_a_proxy_of_this_machine_is_not_of_it(path: str, header: str) -> None:
+@each_case("header", ["forwarded", "via", "x-forwarded-for", "x-real-ip"])
+@each_case("path", ["/metrics", "/explain"])
+def test_request_forwarded_by_a_local_proxy_is_not_local(path: str, header: str) -> None:
     async def main() -> None:
         client = await visitor(FakeService(), key("*")).asks(b"", path=path, method="GET", headers={header: "8.8.8.8"})
         assert client.status == 401
@@ -329,7 +334,7 @@ def test_who_comes_through_a_proxy_of_this_machine_is_not_of_it(path: str, heade
     run_virtual(main())
 
 
-def test_what_is_served_is_what_is_counted() -> None:
+def test_metrics_count_exactly_the_served_requests() -> None:
     async def main() -> None:
         metrics = Metrics()
         tracker = CallTracker(metrics.took)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tests.gateway.conftest import Served, gateway, heard, ready
+from tests.gateway.conftest import ServedGateway, gateway, heard, ready
 from tests.policies.attempts import answered, failed
 from tests.waiting import WITHIN_S
 
@@ -32,8 +32,8 @@ class Worker:
     def __init__(self, said: list[str], folder: Path | None = None) -> None:
         settings = structs.replace(read(TEXT, {"OURS": "sk-ours-1234"}), source=Path("a.yaml"))
         facts = TargetDirectory(settings)
-        self.standing = TargetStates(facts.facts)
-        self.notices = OperatorNotices(self.standing, said.append, folder)
+        self.known_states = TargetStates(facts.facts)
+        self.notices = OperatorNotices(self.known_states, said.append, folder)
         self.advice = Advice(settings, facts)
 
     def refused(self, status: int, target: str = "ours/llama", message: str = "no") -> None:
@@ -42,16 +42,16 @@ class Worker:
 
     def failed(self, fault: Fault, target: str = "ours/llama") -> None:
         attempt = failed(fault, target=target)
-        self.standing.observe(attempt)
+        self.known_states.observe(attempt)
         self.notices.observe(attempt, self.advice)
 
     def answered(self, target: str = "ours/llama") -> None:
         attempt = answered(target=target)
-        self.standing.observe(attempt)
+        self.known_states.observe(attempt)
         self.notices.observe(attempt, self.advice)
 
 
-def test_a_refused_key_is_said_once_for_all_targets_of_it_and_again_when_it_is_refused_again() -> None:
+def test_rejected_key_is_reported_once_until_it_works_again() -> None:
     said: list[str] = []
     worker = Worker(said)
     for target in ("ours/llama", "ours/llama-3", "ours/llama", "ours/a-clients-own"):
@@ -66,13 +66,13 @@ def test_a_refused_key_is_said_once_for_all_targets_of_it_and_again_when_it_is_r
     assert said[2:] == [KEY], "it has worked, so it is tried again by and by"
 
 
-def test_a_server_that_wants_a_key_and_has_none_is_named() -> None:
+def test_server_that_requires_a_key_is_reported_by_name() -> None:
     said: list[str] = []
     Worker(said).refused(401, "free/llama")
     assert said[0].startswith("free rejects requests without a key (HTTP 401).")
 
 
-def test_a_model_that_is_not_served_is_said_once_with_the_nearest_name() -> None:
+def test_unserved_model_is_reported_once_with_the_nearest_name() -> None:
     said: list[str] = []
     worker = Worker(said)
     for _ in range(3):
@@ -84,7 +84,7 @@ def test_a_model_that_is_not_served_is_said_once_with_the_nearest_name() -> None
     assert said[1:] == ["ours/llama is served again."]
 
 
-def test_a_refusal_of_one_request_is_nobodys_news() -> None:
+def test_failures_of_single_requests_are_not_reported() -> None:
     said: list[str] = []
     worker = Worker(said)
     worker.answered()
@@ -96,14 +96,14 @@ def test_a_refusal_of_one_request_is_nobodys_news() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 402])
-def test_what_a_provider_says_is_not_repeated(status: int) -> None:
+def test_reports_do_not_contain_the_providers_message(status: int) -> None:
     said: list[str] = []
     Worker(said).refused(status, message="you asked: my secret prompt")
     assert len(said) == 1
     assert "prompt" not in said[0]
 
 
-def test_after_a_change_of_the_configuration_what_is_still_wrong_is_said_again() -> None:
+def test_lasting_problem_is_reported_again_after_a_hot_reload() -> None:
     said: list[str] = []
     worker = Worker(said)
     worker.refused(404)
@@ -112,13 +112,13 @@ def test_after_a_change_of_the_configuration_what_is_still_wrong_is_said_again()
     assert said == [MODEL, MODEL]
 
 
-def test_a_target_that_is_in_the_configuration_no_more_is_nobodys_news() -> None:
+def test_target_outside_the_configuration_is_not_reported() -> None:
     said: list[str] = []
     Worker(said).refused(401, "mars/llama")
     assert said == []
 
 
-def test_of_several_workers_one_says_it(tmp_path: Path) -> None:
+def test_one_of_several_workers_reports_a_problem(tmp_path: Path) -> None:
     said: list[str] = []
     workers = [Worker(said, tmp_path) for _ in range(3)]
     for worker in workers:
@@ -133,7 +133,7 @@ def test_of_several_workers_one_says_it(tmp_path: Path) -> None:
     assert said[2:] == [MODEL], "reported, because no mark can be left"
 
 
-def test_a_gateway_of_two_workers_says_what_is_wrong(tmp_path: Path, served: Served) -> None:
+def test_gateway_of_two_workers_reports_a_problem_once(tmp_path: Path, served: ServedGateway) -> None:
     (tmp_path / "splitsecond.yaml").write_text(f"""
 listen: {{workers: 2}}
 seeds: [none-*]

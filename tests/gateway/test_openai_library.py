@@ -10,9 +10,11 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel
-from tests.gateway.conftest import KEY, Served
+from tests.gateway.conftest import KEY, ServedGateway
 from tests.gateway.test_served import TOOL, cleared, closed_by_us
 from tests.waiting import WITHIN_S
+
+pytestmark = pytest.mark.system
 
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
@@ -25,16 +27,16 @@ class Trip(BaseModel):
 
 
 @pytest.fixture
-def client(served: Served) -> Iterator[openai.OpenAI]:
+def client(served: ServedGateway) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as found:
         yield found
 
 
-def asynchronous(served: Served) -> openai.AsyncOpenAI:
+def asynchronous(served: ServedGateway) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S)
 
 
-def test_the_librarys_own_sum_of_a_stream(client: openai.OpenAI) -> None:
+def test_library_accumulates_a_stream_to_the_whole_response(client: openai.OpenAI) -> None:
     with client.chat.completions.stream(
         model="fast", messages=ASK, max_tokens=7, stream_options={"include_usage": True}
     ) as events:
@@ -49,7 +51,7 @@ def test_the_librarys_own_sum_of_a_stream(client: openai.OpenAI) -> None:
     assert completion.usage.completion_tokens == whole.usage.completion_tokens == 7
 
 
-def test_a_tool_call_summed_up_by_the_library(client: openai.OpenAI) -> None:
+def test_library_accumulates_a_streamed_tool_call(client: openai.OpenAI) -> None:
     with client.chat.completions.stream(model="canned/m", messages=ASK, tools=[TOOL]) as events:
         completion = events.get_final_completion()
     calls = completion.choices[0].message.tool_calls
@@ -61,7 +63,7 @@ def test_a_tool_call_summed_up_by_the_library(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("model", ["canned/m", "whole/m"])
-def test_an_answer_in_a_form(client: openai.OpenAI, served: Served, model: str) -> None:
+def test_library_parses_structured_output(client: openai.OpenAI, served: ServedGateway, model: str) -> None:
     served.asked.clear()
     answer = client.chat.completions.parse(model=model, messages=ASK, response_format=Trip)
     assert answer.choices[0].message.parsed == Trip(city="Bern", days=3)
@@ -71,7 +73,7 @@ def test_an_answer_in_a_form(client: openai.OpenAI, served: Served, model: str) 
         assert body["response_format"]["json_schema"]["schema"]["required"] == ["city", "days"]
 
 
-def test_embeddings(client: openai.OpenAI, served: Served) -> None:
+def test_embeddings(client: openai.OpenAI, served: ServedGateway) -> None:
     served.asked.clear()
     answer = client.embeddings.create(model="canned/m", input=["a", "b"], encoding_format="float")
     assert answer.data[0].embedding == [0.25, 1.5]
@@ -95,7 +97,7 @@ def test_embeddings(client: openai.OpenAI, served: Served) -> None:
         (529, openai.InternalServerError),
     ],
 )
-def test_each_error_has_its_class(
+def test_each_status_raises_its_error_class(
     client: openai.OpenAI, status: int, error: type[openai.APIStatusError], stream: bool
 ) -> None:
     with pytest.raises(error) as caught:
@@ -109,7 +111,7 @@ def test_each_error_has_its_class(
     assert KEY not in str(caught.value)
 
 
-def test_the_library_tries_again_by_itself(served: Served) -> None:
+def test_the_library_tries_again_by_itself(served: ServedGateway) -> None:
     cleared(served)
     with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=2, timeout=WITHIN_S) as client:
         with pytest.raises(openai.InternalServerError):
@@ -121,7 +123,7 @@ def test_the_library_tries_again_by_itself(served: Served) -> None:
 
 
 @pytest.mark.system
-def test_nobody_there() -> None:
+def test_unreachable_gateway_raises_a_connection_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with (
@@ -131,7 +133,7 @@ def test_nobody_there() -> None:
         client.chat.completions.create(model="fast", messages=ASK)
 
 
-def test_asynchronous_calls_that_break_off_and_run_late(served: Served) -> None:
+def test_async_calls_raise_for_broken_and_late_streams(served: ServedGateway) -> None:
     async def main() -> None:
         async with asynchronous(served) as client:
             stream = await client.chat.completions.create(model="cut/quick", messages=ASK, stream=True)
@@ -144,7 +146,7 @@ def test_asynchronous_calls_that_break_off_and_run_late(served: Served) -> None:
     asyncio.run(main())
 
 
-def test_an_asynchronous_call_that_is_cancelled_leaves_nothing_behind(served: Served) -> None:
+def test_cancelled_async_call_closes_its_connection(served: ServedGateway) -> None:
     async def one(client: openai.AsyncOpenAI, *, begun: asyncio.Event) -> None:
         async for _ in await client.chat.completions.create(
             model="sim/quick", messages=ASK, stream=True, max_tokens=4000

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.visitor import CHAT, visitor
 
 from splitsecond.gateway.http.origins import addressed
@@ -17,7 +18,7 @@ def service() -> FakeService:
     return FakeService(script=lambda call: Script())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("allowed", "origin", "may"),
     [
         ((FRIEND,), FRIEND, True),
@@ -30,7 +31,7 @@ def service() -> FakeService:
         ((), FRIEND, False),
     ],
 )
-def test_only_pages_of_origins_that_are_named(allowed: tuple[str, ...], origin: str, may: bool) -> None:
+def test_only_pages_of_configured_origins_are_served(allowed: tuple[str, ...], origin: str, may: bool) -> None:
     async def main() -> None:
         asked = {"origin": origin, "access-control-request-method": "POST",
                  "access-control-request-headers": "authorization,content-type"}  # fmt: skip
@@ -49,7 +50,7 @@ def test_only_pages_of_origins_that_are_named(allowed: tuple[str, ...], origin: 
     run_virtual(main())
 
 
-def test_a_page_is_told_of_failures_too() -> None:
+def test_error_responses_have_cors_headers_too() -> None:
     async def main() -> None:
         key = ClientKey("web", b"")
         for asking in ({"body": CHAT}, {"body": b"", "path": "/nowhere"}):
@@ -63,7 +64,7 @@ def test_a_page_is_told_of_failures_too() -> None:
 
 
 @pytest.mark.parametrize("keys", [(), (ClientKey("web", b""),)])
-def test_without_cors_a_page_reaches_nobody(keys: tuple[ClientKey, ...]) -> None:
+def test_pages_are_refused_without_cors(keys: tuple[ClientKey, ...]) -> None:
     async def main() -> None:
         fake = service()
         for origin in ("http://rebound.example:8800", "null"):
@@ -77,7 +78,7 @@ def test_without_cors_a_page_reaches_nobody(keys: tuple[ClientKey, ...]) -> None
     run_virtual(main())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "is_address"),
     [
         (b"127.0.0.1:8800", True),
@@ -99,5 +100,5 @@ def test_without_cors_a_page_reaches_nobody(keys: tuple[ClientKey, ...]) -> None
         (b"\xff\xfe:1", False),
     ],
 )
-def test_a_host_that_no_page_of_a_strangers_has(host: bytes, is_address: bool) -> None:
+def test_only_ip_addresses_and_localhost_count_as_addresses(host: bytes, is_address: bool) -> None:
     assert addressed(host) is is_address

@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 from msgspec import structs
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.limits import key_limits
 from tests.gateway.test_allowance import limited
 from tests.gateway.test_served import ASK
@@ -82,7 +82,7 @@ class SlotUser:
 
 
 @pytest.mark.usefixtures("noon")
-def test_what_a_dead_worker_had_reserved_is_charged_logged_and_said(slot: WorkerSlot) -> None:
+def test_calls_of_a_dead_worker_are_charged_logged_and_reported(slot: WorkerSlot) -> None:
     other, dead = SlotUser(slot, 1), SlotUser(slot)
     dead.call("over", max_tokens=900).release()
     dead.call("first", max_tokens=30)
@@ -117,14 +117,14 @@ def test_calls_beyond_the_journal_are_charged_and_counted(slot: WorkerSlot) -> N
 
 
 @pytest.mark.usefixtures("noon")
-def test_a_key_that_has_gone_is_charged_too(slot: WorkerSlot) -> None:
+def test_reservation_of_a_removed_key_is_charged(slot: WorkerSlot) -> None:
     SlotUser(slot).counters.reserve("gone", 0.5)
     _, (said,) = SlotUser(slot).settle()
     assert "a key that is no longer in the configuration" in said
     assert SlotUser(slot).counters.spent_usd("gone", today()) == pytest.approx(0.5)
 
 
-def test_a_journal_keeps_what_is_not_erased(slot: WorkerSlot) -> None:
+def test_journal_keeps_entries_until_they_are_erased(slot: WorkerSlot) -> None:
     journal = SlotUser(slot).journal
     first, second = journal.write(ENTRY), journal.write(ENTRY)
     assert first is not None
@@ -137,7 +137,7 @@ def test_a_journal_keeps_what_is_not_erased(slot: WorkerSlot) -> None:
 
 
 @pytest.mark.usefixtures("noon")
-def test_what_a_successor_could_not_keep_is_left_to_the_next(slot: WorkerSlot) -> None:
+def test_orphaned_calls_survive_a_successor_that_dies(slot: WorkerSlot) -> None:
     SlotUser(slot).call("r", max_tokens=50)
     dying = SlotUser(slot)
 
@@ -150,7 +150,7 @@ def test_what_a_successor_could_not_keep_is_left_to_the_next(slot: WorkerSlot) -
     assert [each.call for each in records] == ["r"]
 
 
-def test_an_entry_that_fits_no_slot_is_not_written(slot: WorkerSlot) -> None:
+def test_entry_larger_than_a_slot_is_not_written(slot: WorkerSlot) -> None:
     journal = SlotUser(slot).journal
     long = Reservation(
         call="r", client="web", route="x" * SLOT_BYTES, operation="chat", stream=True, start_ns=5, usd=0.25, usages=()
@@ -161,7 +161,7 @@ def test_an_entry_that_fits_no_slot_is_not_written(slot: WorkerSlot) -> None:
 
 
 @pytest.mark.usefixtures("noon")
-def test_a_worker_settles_for_the_one_before_it(
+def test_new_worker_charges_and_logs_calls_of_its_predecessor(
     tmp_path: Path, slot: WorkerSlot, capfd: pytest.CaptureFixture[str]
 ) -> None:
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
@@ -184,7 +184,7 @@ def test_a_worker_settles_for_the_one_before_it(
 
 
 @pytest.mark.usefixtures("noon")
-def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path, slot: WorkerSlot) -> None:
+def test_successor_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path, slot: WorkerSlot) -> None:
     """It has settled, and has not connected to the log process."""
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
     seat = structs.replace(slot, folder=str(tmp_path), log=str(tmp_path / "log"))
@@ -205,9 +205,7 @@ def test_a_successor_that_is_killed_at_its_start_loses_no_orphaned_call(tmp_path
 @pytest.mark.parametrize("stops", [False, True], ids=["a successor", "none"])
 @pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
-def test_a_worker_that_is_killed_in_flight_does_not_make_its_call_free(
-    tmp_path: Path, served: Served, stops: bool
-) -> None:
+def test_calls_in_flight_of_killed_workers_are_charged(tmp_path: Path, served: ServedGateway, stops: bool) -> None:
     (tmp_path / "splitsecond.yaml").write_text(DEAR.format(url=served.simulated.base_url))
     with gateway(tmp_path, "--workers", "2") as process:
         url = ready(process)
@@ -233,9 +231,7 @@ def test_a_worker_that_is_killed_in_flight_does_not_make_its_call_free(
 @pytest.mark.parametrize("number", ["1", "2"])
 @pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
-def test_a_gateway_that_is_killed_as_a_whole_does_not_make_its_calls_free(
-    tmp_path: Path, served: Served, number: str
-) -> None:
+def test_calls_in_flight_of_a_killed_gateway_are_charged(tmp_path: Path, served: ServedGateway, number: str) -> None:
     (tmp_path / "splitsecond.yaml").write_text(DEAR.format(url=served.simulated.base_url))
     with (
         gateway(tmp_path, "--workers", number) as process,

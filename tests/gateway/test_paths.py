@@ -24,7 +24,7 @@ def got(path: str, *keys: ClientKey, method: str = "GET", body: Any = b"", **hea
     return client
 
 
-def test_models_in_the_form_of_the_client() -> None:
+def test_list_of_models_has_the_clients_api_format() -> None:
     entry = {"id": "fast", "object": "model", "created": 0, "owned_by": "splitsecond"}
     assert got("/v1/models").json == {"object": "list", "data": [entry]}
     assert got("/v1/models/fast").json == entry
@@ -65,18 +65,18 @@ def test_a_path_with_a_wrong_beginning_gets_a_hint(path: str, hint: str) -> None
     assert ("base URL" in message) == bool(hint)
 
 
-def test_errors_below_a_path_of_anthropics_are_in_its_form() -> None:
+def test_errors_below_anthropics_paths_have_its_format() -> None:
     client = got("/v1/messages/batches", method="POST", body={})
     assert (client.status, client.json["type"]) == (404, "error")
 
 
-def test_lists_of_models_have_an_id() -> None:
+def test_lists_of_models_have_a_request_id() -> None:
     assert got("/v1/models").headers["x-request-id"].startswith("req-")
     found = got("/v1/models/fast", anthropic_version="2023-06-01").headers
     assert found["x-request-id"] == found["request-id"]
 
 
-def test_a_method_of_a_model_that_is_not_served_is_not_there() -> None:
+def test_unsupported_gemini_method_of_a_model_is_404() -> None:
     client = got("/v1beta/models/fast:embedContent", method="POST", body={})
     assert (client.status, client.json["error"]["status"]) == (404, "NOT_FOUND")
     assert got("/v1beta/models", method="POST", body={}).status == 405

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.errors import (
     AllFailed,
@@ -40,9 +40,9 @@ FAULTS: list[Fault] = [
 ]
 
 
-@pytest.mark.parametrize("api_format", ["openai", "anthropic", "responses"])
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind} {fault.phase}")
-def test_no_client_learns_the_addresses_of_targets(fault: Fault, api_format: Spoken) -> None:
+@each_case("api_format", ["openai", "anthropic", "responses"])
+@each_case("fault", FAULTS, ids=lambda fault: f"{fault.kind} {fault.phase}")
+def test_error_responses_hide_the_addresses_of_targets(fault: Fault, api_format: Spoken) -> None:
     before = str(fault)
     no = error_response(fault, CLIENT_FORMATS[api_format])
     said: dict[str, Any] = json.loads(no.body)["error"]
@@ -77,7 +77,7 @@ DOWN = Overloaded("not asked: down", kind="ejected", target="b/m", retry_after_n
 REJECTED = ProviderFault("http 401", kind="http_401", phase="head", target="b/m", status=401)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("causes", "status", "wait_s"),
     [
         ([REFUSED, FAILING], 503, "5"),
@@ -90,9 +90,7 @@ REJECTED = ProviderFault("http 401", kind="http_401", phase="head", target="b/m"
         ([REJECTED, FAILING], 502, None),
     ],
 )
-def test_where_all_targets_are_down_the_status_is_one_and_says_when_to_ask_again(
-    causes: list[Fault], status: int, wait_s: str | None
-) -> None:
+def test_status_and_retry_after_if_all_targets_are_down(causes: list[Fault], status: int, wait_s: str | None) -> None:
     """Before, it was 502 or 503 by which of them was probed."""
     response = error_response(AllFailed(causes))
     waits = [value.decode() for name, value in response.headers if name == b"retry-after"]

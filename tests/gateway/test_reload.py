@@ -13,7 +13,7 @@ from pathlib import Path
 import openai
 import pytest
 from msgspec import structs
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.test_served import ASK
 from tests.waiting import WITHIN_S, until
 
@@ -29,7 +29,7 @@ KEYS = "keys: [{name: web, key: env:WEB_KEY}]\n"
 ROUTE = "providers: {{sim: {{base_url: {url}}}}}\nroutes: {{{name}: {{policy: '\"sim/quick\"'}}}}\n"
 
 
-def written(served: Served, name: str) -> str:
+def written(served: ServedGateway, name: str) -> str:
     """A configuration with the one route `name`."""
     return KEYS + ROUTE.format(url=served.simulated.base_url, name=name)
 
@@ -48,13 +48,13 @@ def models(url: str, key: str = KEY) -> list[str]:
 
 
 @pytest.fixture
-def file(tmp_path: Path, served: Served) -> Path:
+def file(tmp_path: Path, served: ServedGateway) -> Path:
     found = tmp_path / "splitsecond.yaml"
     found.write_text(written(served, "one"))
     return found
 
 
-def test_a_changed_file_is_put_in_force_and_a_wrong_one_is_not(file: Path, served: Served) -> None:
+def test_valid_edit_is_applied_and_invalid_edit_is_reported(file: Path, served: ServedGateway) -> None:
     text = written(served, "two")
     with gateway(file.parent) as process:
         url = ready(process)
@@ -94,7 +94,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_no_edit_ends_the_gateway(workers: str, file: Path, served: Served) -> None:
+def test_gateway_keeps_running_after_invalid_edits(workers: str, file: Path, served: ServedGateway) -> None:
     with gateway(file.parent, "--workers", workers) as process:
         url = ready(process)
         for text in HOSTILE:
@@ -123,7 +123,11 @@ if "splitsecond.cli" in sys.orig_argv:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_errors_of_a_reload_are_shown_in_the_metrics(
-    workers: str, file: Path, served: Served, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    workers: str,
+    file: Path,
+    served: ServedGateway,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = tmp_path_factory.mktemp("broken")
     (broken / "sitecustomize.py").write_text(BROKEN)
@@ -147,7 +151,7 @@ def metrics(url: str) -> str:
     return found
 
 
-def test_sighup_has_the_file_read_at_once_and_streams_end_as_they_began(file: Path, served: Served) -> None:
+def test_sighup_reloads_at_once_and_streams_in_flight_continue(file: Path, served: ServedGateway) -> None:
     with gateway(file.parent) as process:
         url = ready(process)
         with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
@@ -161,7 +165,7 @@ def test_sighup_has_the_file_read_at_once_and_streams_end_as_they_began(file: Pa
             assert sum(bool(chunk.choices[0].delta.content) for chunk in stream) == 400
 
 
-def test_a_key_in_a_file_is_watched_too(tmp_path: Path, served: Served) -> None:
+def test_edit_of_a_secret_file_is_applied(tmp_path: Path, served: ServedGateway) -> None:
     canned = served.asked
     host = next(line for line in (served.folder / "splitsecond.yaml").read_text().splitlines() if "canned:" in line)
     (tmp_path / "key").write_text("sk-the-first-key")
@@ -185,7 +189,7 @@ def test_a_key_in_a_file_is_watched_too(tmp_path: Path, served: Served) -> None:
         until(lambda: key() == "Bearer sk-the-third-key", "the file that came back is not read")
 
 
-def test_what_takes_a_restart_stays_as_it_is() -> None:
+def test_settings_that_need_a_restart_keep_their_values() -> None:
     running = read("listen: {port: 8801}\nlog: sqlite:////tmp/a.db", {})
     wanted = read("listen: {port: 8802, workers: 2, max_body_mib: 1}\nseeds: [runs/*]", {})
     found, waiting = reloadable(wanted, running)
@@ -194,7 +198,7 @@ def test_what_takes_a_restart_stays_as_it_is() -> None:
     assert found.log == running.log
 
 
-def test_keys_cannot_be_taken_away_while_others_can_reach_it() -> None:
+def test_edit_without_keys_is_refused_on_a_public_address() -> None:
     running = read("listen: {host: 0.0.0.0}\n" + KEYS, {"WEB_KEY": KEY})
     wanted = read("listen: {host: 127.0.0.1}", {})
     with pytest.raises(CallerFault, match="without keys"):
@@ -261,7 +265,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
     assert [list(each.routes) for each in taken] == [["new"]]
 
 
-def test_the_command_line_goes_on_standing_in_the_place_of_the_file(tmp_path: Path) -> None:
+def test_command_line_options_still_override_an_edited_file(tmp_path: Path) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text("listen: {port: 1, max_body_mib: 2}")
     source = ConfigSource(file, {}, {"port": 8803})
@@ -273,7 +277,7 @@ def test_the_command_line_goes_on_standing_in_the_place_of_the_file(tmp_path: Pa
     assert found == structs.replace(running, listen=structs.replace(running.listen, max_body_mib=3))
 
 
-def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitsecond.gateway.process.reload.POLL_S", 0.001)
     file, secret = tmp_path / "splitsecond.yaml", tmp_path / "key"
     file.write_text("keys: [{name: web, key: 'file:key'}]")
@@ -320,7 +324,7 @@ def test_nothing_is_read_again_while_nothing_changes(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.system
-def test_a_second_signal_ends_it_at_once(file: Path) -> None:
+def test_second_sigterm_ends_the_gateway_at_once(file: Path) -> None:
     with gateway(file.parent) as process:
         url = ready(process)
         with endless(url) as answer:

@@ -99,7 +99,7 @@ def written(value: Any, chance: Random) -> str:
     return json.dumps(value)
 
 
-def test_any_text_gives_settings_or_a_fault(tmp_path: Path) -> None:
+def test_any_edit_gives_settings_or_a_caller_fault(tmp_path: Path) -> None:
     chance = Random(1)
     file = tmp_path / "splitsecond.yaml"
     source = ConfigSource(file, ENVIRONMENT)

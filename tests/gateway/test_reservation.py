@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire.output_limit import MAX_TOKENS
@@ -43,25 +44,25 @@ def tokens(
     return [(each.target, each.input_tokens, each.output_tokens) for each in found]
 
 
-def test_answers_times_the_limit_are_reserved() -> None:
+def test_limit_is_reserved_for_each_response() -> None:
     call = sent("completions", prompt=["one", "two"], n=3, max_tokens=100)
     assert tokens(call) == [("a/x", conservative_input_tokens(call), 600)]
 
 
-def test_without_a_limit_the_models_maximum_is_reserved_else_a_usual_answer() -> None:
+def test_without_limit_the_models_maximum_or_default_is_reserved() -> None:
     call = sent(messages=[], n=2)
     prompt = conservative_input_tokens(call)
     assert tokens(call, a=5000) == [("a/x", prompt, 10_000)]
     assert tokens(call) == [("a/x", prompt, 2 * USUAL_OUTPUT_TOKENS)]
 
 
-def test_embeddings_have_no_answer_and_every_input() -> None:
+def test_embeddings_reserve_all_inputs_and_no_output() -> None:
     call = sent("embeddings", input=[[1] * 1000, [2] * 500], n=9)
     assert tokens(call) == [("a/x", conservative_input_tokens(call), 0)]
     assert conservative_input_tokens(call) >= 1500
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("policy", "expected"),
     [
         ('race("a/x", "b/x")', {"b/x": 50, "a/x": 0}),
@@ -79,7 +80,7 @@ def test_each_policy_reserves_what_it_may_send(policy: str, expected: dict[str, 
     assert {target: output for target, _, output in found} == expected
 
 
-def test_a_cap_holds_in_the_words_of_every_format() -> None:
+def test_cap_limits_the_reservation_in_every_api_format() -> None:
     call = sent(messages=[], generationConfig={"maxOutputTokens": 900})
     assert [output for _, _, output in tokens(call, 'cap("a/x", max_tokens=20)')] == [20]
 
@@ -87,7 +88,7 @@ def test_a_cap_holds_in_the_words_of_every_format() -> None:
 PROSE = "The quick brown fox jumps over the lazy dog, and then it sleeps until the evening comes. " * 50
 
 
-def test_prose_is_estimated_as_everywhere_else() -> None:
+def test_prose_has_the_same_estimate_as_in_policies() -> None:
     call = sent(messages=[{"role": "user", "content": PROSE}])
     assert conservative_input_tokens(call) == pytest.approx(input_tokens(call), rel=0.02)
     short = sent(model="fast", max_tokens=5, messages=[{"role": "user", "content": "hi"}])
@@ -105,7 +106,7 @@ def test_prose_is_estimated_as_everywhere_else() -> None:
     ],
     ids=["letters", "marks", "digits", "emoji", "han"],
 )
-def test_many_short_tokens_are_not_taken_for_a_few(text: str, least: int) -> None:
+def test_texts_of_short_tokens_are_not_underestimated(text: str, least: int) -> None:
     body: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
     raw = msgspec.json.decode(msgspec.json.encode(body), type=dict[str, Raw])
     assert conservative_input_tokens(Call(id="c", body=raw)) >= least
@@ -115,7 +116,7 @@ def test_token_ids_are_counted() -> None:
     assert conservative_input_tokens(sent("completions", prompt=[1] * 4000)) == 4000
 
 
-def test_a_field_that_is_not_known_to_hold_a_prompt_counts_too() -> None:
+def test_unknown_fields_count_as_prompt() -> None:
     assert conservative_input_tokens(sent(messages=[], documents=[PROSE])) > len(PROSE) // 4
 
 
@@ -135,7 +136,7 @@ def test_pictures_of_any_size_reserve_the_largest_count() -> None:
             assert number * MAX_PICTURE_TOKENS < found < number * MAX_PICTURE_TOKENS + 100
 
 
-def test_text_like_a_picture_is_text() -> None:
+def test_base64_outside_pictures_counts_as_text() -> None:
     text = sent(messages=[{"role": "user", "content": PNG}])
     assert conservative_input_tokens(text) >= len(LETTERS) // 4
     block = {"type": "tool_use", "id": "t", "name": "f", "input": {"data": LETTERS, "url": LETTERS}}
@@ -152,7 +153,7 @@ def test_content_of_unknown_length_reserves_the_context() -> None:
     assert prompt >= len(PROSE) * 9 // 4
 
 
-def test_of_long_text_a_sample_tells_how_dense_it_is() -> None:
+def test_long_text_is_estimated_from_a_sample() -> None:
     sparse, dense = "word " * 400_000, "1 2 3 " * 330_000
     both = sent(messages=[{"role": "user", "content": sparse + dense}])
     expected = sum(
@@ -173,7 +174,7 @@ names = st.sampled_from(
 
 
 @given(st.dictionaries(names, json_values, max_size=5), st.sampled_from(["chat", "completions", "embeddings"]))
-def test_no_request_fails_or_reserves_less_than_one_answer(fields: dict[str, Any], operation: Operation) -> None:
+def test_any_request_reserves_at_least_one_response(fields: dict[str, Any], operation: Operation) -> None:
     ((_, prompt, output),) = tokens(sent(operation, **fields))
     assert prompt >= 1
     assert 0 <= output <= MAX_TOKENS

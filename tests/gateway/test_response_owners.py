@@ -5,6 +5,7 @@ import hashlib
 from typing import Any, cast
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.test_embeddings import Answering
 from tests.gateway.visitor import CHAT, OneRoute, Visitor, visits
 from tests.upstream.scripted_client import ScriptedExchange
@@ -27,7 +28,7 @@ from splitsecond.testing.virtual_time import run_virtual
 KEYS = tuple(ClientKey(name, hashlib.sha256(name.encode()).digest()) for name in ("alice", "bob"))
 
 
-def test_workers_share_owners() -> None:
+def test_workers_share_the_targets_of_stored_responses() -> None:
     memory = ResponseOwners.create()
     one, other = ResponseOwners(memory), ResponseOwners(memory)
     one.note("alice", "resp_1", "b/m")
@@ -48,7 +49,7 @@ def test_an_id_stays_with_its_first_client() -> None:
     assert owners.target("resp_1", ["a/m", "b/m"]) == "a/m"
 
 
-def test_without_keys_ids_belong_to_nobody() -> None:
+def test_ids_of_clients_without_keys_have_no_owner() -> None:
     owners = ResponseOwners()
     owners.note("", "resp_1", "a/m")
     owners.note("alice", "resp_2", "a/m")
@@ -137,8 +138,8 @@ def answered(api_format: str, answer: bytes, *keys: ClientKey, **quirks: Any) ->
     return Gateway(routes, keys), transport
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
+@each_case("stream", [True, False])
+@each_case(
     ("fields", "code"),
     [
         ({"previous_response_id": "resp_7"}, "previous_response_not_found"),
@@ -182,7 +183,7 @@ def test_another_clients_thread_is_not_continued(stream: bool) -> None:
     run_virtual(main())
 
 
-def test_a_request_cannot_claim_an_id_by_its_echo() -> None:
+def test_id_echoed_from_a_request_is_not_claimed() -> None:
     """Providers repeat fields of a request in the answer."""
 
     async def main() -> None:
@@ -196,7 +197,7 @@ def test_a_request_cannot_claim_an_id_by_its_echo() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_answered_response_is_continued_where_it_began(stream: bool) -> None:
+def test_continued_response_goes_to_the_target_of_the_first(stream: bool) -> None:
     async def main() -> None:
         transport = cast(Client, Answering(responses()))
 
@@ -214,12 +215,12 @@ def test_an_answered_response_is_continued_where_it_began(stream: bool) -> None:
 
         routes: Any = Alternating()
         gateway = Gateway(routes)
-        told: list[str] = []
+        chosen: list[str] = []
         for previous in ({}, {"previous_response_id": "resp_7"}, {}):
             body = {"model": "fast", "input": "hi", "stream": stream, **previous}
             client = await visits(gateway).asks(body, path="/v1/responses")
             assert client.status == 200
-            told.append(client.headers["x-splitsecond-target"])
-        assert told == ["b/m", "b/m", "a/m"]
+            chosen.append(client.headers["x-splitsecond-target"])
+        assert chosen == ["b/m", "b/m", "a/m"]
 
     run_virtual(main())

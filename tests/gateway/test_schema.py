@@ -5,6 +5,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from tests.cases import each_case
 from tests.gateway.test_settings import EXAMPLE, GOOD
 
 from splitsecond.routing.configuration.file_schema import DRAFT, ConfigFile, schema
@@ -15,17 +16,17 @@ def checked(text: str) -> None:
     checker.validate(yaml.safe_load(text))
 
 
-def test_it_is_a_schema() -> None:
+def test_schema_is_valid_json_schema() -> None:
     assert schema()["$schema"] == DRAFT
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
 @pytest.mark.parametrize("text", ["{}", GOOD, EXAMPLE, "log: {url: 'env:LOG', keep_days: 7}", "log: 'off'"])
-def test_it_takes_what_is_right(text: str) -> None:
+def test_schema_accepts_valid_configurations(text: str) -> None:
     checked(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "complaint"),
     [
         ("lisen: {}", "'lisen' was unexpected"),
@@ -41,12 +42,12 @@ def test_it_takes_what_is_right(text: str) -> None:
         ("routes: {fast: {policy: a, resume: rewind}}", "'rewind' is not"),
     ],
 )
-def test_it_marks_what_is_wrong(text: str, complaint: str) -> None:
+def test_schema_rejects_invalid_configurations(text: str, complaint: str) -> None:
     with pytest.raises(jsonschema.ValidationError, match=complaint):
         checked(text)
 
 
-def test_an_editor_can_say_what_each_field_is() -> None:
+def test_schema_describes_every_field() -> None:
     found = schema()["$defs"]["ConfigFile"]["properties"]
     assert set(found) == set(ConfigFile.__struct_fields__)
     assert all("description" in each or "$ref" in each for each in found.values())

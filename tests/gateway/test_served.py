@@ -20,34 +20,36 @@ from openai.types.chat import (
     ChatCompletionMessageParam,
     ChatCompletionToolParam,
 )
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.waiting import WITHIN_S, until
 
 from splitsecond.routing.configuration.file_schema import schema_text
+
+pytestmark = pytest.mark.system
 
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
 @pytest.fixture
-def client(served: Served) -> Iterator[openai.OpenAI]:
+def client(served: ServedGateway) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as found:
         yield found
 
 
-def closed_by_us(served: Served, count: int) -> None:
+def closed_by_us(served: ServedGateway, count: int) -> None:
     """Return when the simulated provider has seen `count` more closed requests than when it was cleared."""
     until(lambda: closed(served) >= count, f"not {count} of the requests were closed")
 
 
-def closed(served: Served) -> int:
+def closed(served: ServedGateway) -> int:
     """Return how many closed requests the simulated provider has seen since it was cleared."""
     with urllib.request.urlopen(f"{served.simulated.origin}/truth", timeout=WITHIN_S) as answer:
         records: list[dict[str, Any]] = json.load(answer)
     return sum(record["closed_by_client"] for record in records)
 
 
-def breaks_off(served: Served, ask: Callable[[], None]) -> None:
+def breaks_off(served: ServedGateway, ask: Callable[[], None]) -> None:
     """Call `ask` until the simulated provider sees that one of its requests was closed early.
 
     On a busy machine a request can be closed before it is sent.
@@ -61,7 +63,7 @@ def breaks_off(served: Served, ask: Callable[[], None]) -> None:
     until(asked, "no request was closed after it had been sent")
 
 
-def cleared(served: Served) -> None:
+def cleared(served: ServedGateway) -> None:
     request = urllib.request.Request(f"{served.simulated.origin}/truth", method="DELETE")
     urllib.request.urlopen(request, timeout=WITHIN_S).close()
 
@@ -89,7 +91,7 @@ def test_an_answer_and_a_completion(client: openai.OpenAI) -> None:
     assert completion.choices[0].text
 
 
-def test_tools_go_through_both_ways(client: openai.OpenAI, served: Served) -> None:
+def test_tools_and_unknown_fields_pass_in_both_directions(client: openai.OpenAI, served: ServedGateway) -> None:
     served.asked.clear()
     answer = client.chat.completions.create(
         model="canned/m", messages=ASK, tools=[TOOL], extra_headers={"cookie": "a=b"}, extra_body={"odd": {"x": [1]}}
@@ -112,7 +114,7 @@ def test_tools_go_through_both_ways(client: openai.OpenAI, served: Served) -> No
     assert "cookie" not in {name.lower() for name in headers}
 
 
-def test_policies_and_their_failures(client: openai.OpenAI, served: Served) -> None:
+def test_policies_and_their_failures(client: openai.OpenAI, served: ServedGateway) -> None:
     cleared(served)
 
     def race() -> None:
@@ -130,7 +132,7 @@ def test_policies_and_their_failures(client: openai.OpenAI, served: Served) -> N
         client.chat.completions.create(model="late", messages=ASK)
 
 
-def test_what_is_cut_is_an_error(client: openai.OpenAI) -> None:
+def test_truncated_response_is_an_error(client: openai.OpenAI) -> None:
     begun = client.chat.completions.create(model="cut/quick", messages=ASK, stream=True)
     with pytest.raises(openai.APIError, match="closed before the end"):
         list(begun)
@@ -138,7 +140,7 @@ def test_what_is_cut_is_an_error(client: openai.OpenAI) -> None:
         client.chat.completions.create(model="cut/quick", messages=ASK)
 
 
-def test_keys_and_names(client: openai.OpenAI, served: Served) -> None:
+def test_keys_see_only_their_routes_and_models(client: openai.OpenAI, served: ServedGateway) -> None:
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="nope", messages=ASK)
     assert [model.id for model in client.models.list()] == ["fast", "safe", "late"]
@@ -150,7 +152,7 @@ def test_keys_and_names(client: openai.OpenAI, served: Served) -> None:
         client.with_options(api_key="wrong").models.list()
 
 
-def test_a_client_that_leaves_closes_what_was_done_for_it(client: openai.OpenAI, served: Served) -> None:
+def test_disconnect_of_a_client_closes_its_attempts(client: openai.OpenAI, served: ServedGateway) -> None:
     cleared(served)
     stream = client.chat.completions.create(model="sim/quick", messages=ASK, stream=True, max_tokens=4000)
     next(iter(stream))
@@ -166,7 +168,7 @@ def test_a_client_that_leaves_closes_what_was_done_for_it(client: openai.OpenAI,
         breaks_off(served, leave)
 
 
-def test_the_asynchronous_library(served: Served) -> None:
+def test_the_asynchronous_library(served: ServedGateway) -> None:
     async def main() -> None:
         async with openai.AsyncOpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
 
@@ -181,7 +183,7 @@ def test_the_asynchronous_library(served: Served) -> None:
     asyncio.run(main())
 
 
-def test_curl(served: Served) -> None:
+def test_curl(served: ServedGateway) -> None:
     curl = shutil.which("curl")
     assert curl is not None
     body = '{"model":"sim/quick","stream":true,"messages":[{"role":"user","content":"hi"}]}'
@@ -194,7 +196,7 @@ def test_curl(served: Served) -> None:
 
 
 @pytest.mark.parametrize("head", [b"x: " + b"a" * 200_000, b"x: a\r\n" * 200 + b"\r\n"])
-def test_a_head_without_end_is_refused(served: Served, head: bytes) -> None:
+def test_endless_headers_are_refused_with_431(served: ServedGateway, head: bytes) -> None:
     place = urlsplit(served.base_url)
     with socket.create_connection((place.hostname or "", place.port or 0), timeout=WITHIN_S) as line:
         try:
@@ -206,7 +208,7 @@ def test_a_head_without_end_is_refused(served: Served, head: bytes) -> None:
 
 
 @pytest.mark.system
-def test_it_ends_in_good_order_and_says_nothing_of_keys(tmp_path: Path) -> None:
+def test_gateway_ends_cleanly_and_prints_no_keys(tmp_path: Path) -> None:
     (tmp_path / "splitsecond.yaml").write_text("keys: [{name: web, key: env:WEB_KEY}]")
     with gateway(tmp_path) as process:
         url = ready(process)
@@ -220,7 +222,7 @@ def test_it_ends_in_good_order_and_says_nothing_of_keys(tmp_path: Path) -> None:
     assert b"Traceback" not in err
 
 
-def test_an_answer_under_way_is_given_to_its_end_when_it_is_told_to_stop(served: Served, tmp_path: Path) -> None:
+def test_stream_in_flight_is_completed_after_sigterm(served: ServedGateway, tmp_path: Path) -> None:
     (tmp_path / "splitsecond.yaml").write_text(f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}")
     with gateway(tmp_path) as process:
         with openai.OpenAI(base_url=ready(process), api_key="none", max_retries=0, timeout=WITHIN_S) as client:
@@ -232,7 +234,7 @@ def test_an_answer_under_way_is_given_to_its_end_when_it_is_told_to_stop(served:
 
 
 @pytest.mark.system
-def test_it_refuses_to_start_open_to_all(tmp_path: Path) -> None:
+def test_start_on_a_public_address_without_keys_is_refused(tmp_path: Path) -> None:
     with gateway(tmp_path, "--host", "0.0.0.0") as process:
         _, err = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 2
@@ -240,7 +242,7 @@ def test_it_refuses_to_start_open_to_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_check(tmp_path: Path) -> None:
+def test_check_option_prints_the_checkup_and_exits_0(tmp_path: Path) -> None:
     (tmp_path / "splitsecond.yaml").write_text("routes: {}")
     with gateway(tmp_path, "--check") as process:
         out, _ = process.communicate(timeout=WITHIN_S)
@@ -257,7 +259,7 @@ def test_the_schema_is_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_without_a_configuration_it_says_what_it_serves(tmp_path: Path) -> None:
+def test_start_without_configuration_is_reported(tmp_path: Path) -> None:
     with gateway(tmp_path) as process:
         url = ready(process)
         assert "no configuration" in heard(process)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from tests.gateway.conftest import KEY, Served
+from tests.gateway.conftest import KEY, ServedGateway
 from tests.gateway.visitor import CHAT, visits
 from tests.noon import noon as noon  # a fixture
 from tests.router.test_warm_start import run
@@ -34,6 +34,8 @@ from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.router.settings import ProviderSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
+
+pytestmark = pytest.mark.system
 
 AS_WEB = {"authorization": f"Bearer {KEY}"}
 
@@ -69,7 +71,7 @@ LOGGED = "log: sqlite:///log.db\n"
 
 
 @pytest.fixture
-def configured(served: Served, tmp_path: Path) -> Configured:
+def configured(served: ServedGateway, tmp_path: Path) -> Configured:
     """Settings with two simulated providers and more; relative paths begin in a folder of the test's."""
 
     def configured(more: str) -> GatewaySettings:
@@ -88,7 +90,7 @@ def test_connections_are_kept_when_settings_change(configured: Configured) -> No
     play(configured(FAST), ask)
 
 
-def test_a_route_that_has_not_changed_keeps_what_it_remembers(configured: Configured) -> None:
+def test_unchanged_route_keeps_its_cache_after_a_hot_reload(configured: Configured) -> None:
     cached = 'routes: {fast: {policy: \'cache("sim/quick", ttl="1m", sampled=True)\'}}\n'
 
     async def ask(worker: GatewayWorker) -> None:
@@ -115,7 +117,7 @@ async def cache_of(worker: GatewayWorker) -> str:
         ({}, None),
     ],
 )
-def test_a_refused_key_is_tried_again_when_it_is_sent_in_another_way(
+def test_rejected_key_is_retried_after_its_headers_change(
     configured: Configured, headers: dict[str, str], said: str | None
 ) -> None:
     found = configured(DOWN)
@@ -165,7 +167,7 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
 
 
 @pytest.mark.usefixtures("noon")
-def test_calls_in_files_of_an_earlier_gateway_count(configured: Configured, tmp_path: Path) -> None:
+def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(configured: Configured, tmp_path: Path) -> None:
     """The log process begins after the worker, and writes them into the log."""
     url = f"sqlite:///{tmp_path}/log.db"
     save(unwritten_stem(url), [encode(answered(1, client="web", target="sim/quick"))])
@@ -181,7 +183,7 @@ def test_calls_in_files_of_an_earlier_gateway_count(configured: Configured, tmp_
     play(configured(DOWN + LIMITED + LOGGED), spent)
 
 
-def test_files_that_cannot_be_read_are_named_and_not_waited_for(
+def test_unreadable_files_are_reported_and_not_awaited(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(worker_module, "EARLIER_S", worker_module.LOOK_S)
@@ -242,7 +244,7 @@ def test_a_burst_before_prices_are_known_holds_the_limit(
     play(settings, main)
 
 
-def test_a_model_that_the_list_lacks_refuses_limited_keys(
+def test_model_without_a_known_price_refuses_limited_keys(
     configured: Configured, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     settings = priced_by_the_list(configured(FAST + LIMITED))
@@ -305,7 +307,7 @@ def test_a_limit_in_money_holds_for_many_calls_at_once(configured: Configured) -
         ("/v1/responses", {"input": "hi"}, ("input_tokens", "output_tokens")),
     ],
 )
-def test_an_answer_says_what_its_tokens_cost(
+def test_response_header_states_the_cost_of_its_tokens(
     configured: Configured, path: str, body: dict[str, Any], counted: tuple[str, ...]
 ) -> None:
     async def main(worker: GatewayWorker) -> None:
@@ -317,7 +319,7 @@ def test_an_answer_says_what_its_tokens_cost(
     play(configured(FAST), main)
 
 
-def test_it_says_that_it_is_not_ready_as_soon_as_it_is_told_to_end(configured: Configured) -> None:
+def test_readiness_is_503_as_soon_as_the_server_ends(configured: Configured) -> None:
     async def ask(worker: GatewayWorker) -> None:
         with socket.socket() as listening:
             running = worker_server(worker, listening, 30)
@@ -328,7 +330,7 @@ def test_it_says_that_it_is_not_ready_as_soon_as_it_is_told_to_end(configured: C
     play(configured(FAST), ask)
 
 
-def test_every_call_is_written_down(configured: Configured, tmp_path: Path) -> None:
+def test_every_call_is_logged(configured: Configured, tmp_path: Path) -> None:
     async def ask(worker: GatewayWorker) -> None:
         for _ in range(3):
             await visits(worker.gateway).asks(CHAT)
@@ -339,7 +341,7 @@ def test_every_call_is_written_down(configured: Configured, tmp_path: Path) -> N
     assert [(record.route, record.target, record.status) for record in calls] == [("fast", "sim/quick", 200)] * 3
 
 
-def test_a_worker_learns_from_the_runs_that_are_its_seeds(configured: Configured, tmp_path: Path) -> None:
+def test_worker_takes_live_speed_from_its_seeds(configured: Configured, tmp_path: Path) -> None:
     run(tmp_path / "run", "down/quick")
 
     async def wait(worker: GatewayWorker) -> None:

@@ -24,7 +24,7 @@ def channel(tmp_path: Path) -> Iterator[socket.socket]:
         yield receiving
 
 
-def test_messages(channel: socket.socket) -> None:
+def test_messages_are_ready_reloading_and_stopping(channel: socket.socket) -> None:
     manager = ServiceManager(pytest.fail, {"NOTIFY_SOCKET": channel.getsockname()})
     manager.ready()
     manager.reloading()
@@ -34,11 +34,11 @@ def test_messages(channel: socket.socket) -> None:
     assert received[1].startswith("RELOADING=1\nMONOTONIC_USEC=")
 
 
-def test_without_a_service_manager_nothing_happens() -> None:
+def test_messages_without_a_service_manager_are_ignored() -> None:
     ServiceManager(pytest.fail, {}).ready()
 
 
-def test_one_that_does_not_read_gets_later_messages(channel: socket.socket) -> None:
+def test_manager_that_does_not_read_gets_later_messages(channel: socket.socket) -> None:
     said: list[str] = []
     manager = ServiceManager(said.append, {"NOTIFY_SOCKET": channel.getsockname()})
     while not said:
@@ -50,7 +50,7 @@ def test_one_that_does_not_read_gets_later_messages(channel: socket.socket) -> N
     assert len(said) == 1
 
 
-def test_one_that_is_gone_is_reported_once(tmp_path: Path) -> None:
+def test_unreachable_manager_is_reported_once(tmp_path: Path) -> None:
     said: list[str] = []
     manager = ServiceManager(said.append, {"NOTIFY_SOCKET": str(tmp_path / "nothing")})
     manager.ready()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core import clock
 from splitsecond.core.catalog.provider import provider
@@ -52,21 +53,19 @@ def test_a_whole_configuration() -> None:
     assert list(settings.routes) == ["fast"]
 
 
-def test_a_region_only_says_where_a_provider_is_that_the_catalogue_has_in_one_place_or_that_has_an_own_address() -> (
-    None
-):
+def test_region_is_a_label_without_regional_addresses() -> None:
     settings = read("providers: {groq: {region: eu}, qwen: {region: mars, base_url: 'http://x'}}", ENVIRONMENT)
     assert [settings.known[name].region for name in ("groq", "qwen")] == ["eu", "mars"]
     assert settings.providers["qwen"].base_url == "http://x"
 
 
-def test_a_key_under_another_name_is_named() -> None:
+def test_key_in_a_similar_variable_gets_a_hint() -> None:
     with pytest.raises(CallerFault) as caught:
         read("routes: {fast: {policy: '\"openai/x\"'}}", {"OPENAI_KEY": "sk-123456789"})
     assert caught.value.hint == "OPENAI_KEY is set: is it that? export OPENAI_API_KEY=..."
 
 
-def test_how_long_is_waited_where_nothing_is_said() -> None:
+def test_timeouts_have_defaults() -> None:
     text = "providers: {x: {base_url: 'http://x'}, y: {base_url: 'http://y', timeouts: {head: 120s}}}"
     settings = read(text, {"GROQ_API_KEY": "gsk-1234567890"})
     usual = Timeouts(connect_ms=5_000, head_ms=60_000, first_token_ms=60_000, stall_ms=30_000, total_ms=None)
@@ -98,7 +97,7 @@ seeds: [runs/2026-11-*]
 """
 
 
-def test_the_example() -> None:
+def test_example_configuration_is_read() -> None:
     settings = read(EXAMPLE, ENVIRONMENT, folder=Path("/etc/splitsecond"))
     (key,) = settings.keys
     assert (key.requests_per_minute, key.usd_per_day) == (600, 50.0)
@@ -130,14 +129,14 @@ seeds: [runs/2026-11-*]            # run folders whose figures seed the estimate
 """
 
 
-def test_policies_of_every_sort_are_built() -> None:
+def test_policies_of_every_kind_can_be_built() -> None:
     named = ("TOGETHER_API_KEY", "DEEPINFRA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
     settings = read(WHOLE, ENVIRONMENT | dict.fromkeys(named, "sk-1234567890"))
     check_settings(settings)
     assert list(settings.routes) == ["fast", "cheap-but-quick", "smart"]
 
 
-def test_an_answer_wanted_whole_may_be_asked_for_whole() -> None:
+def test_stream_false_sets_the_quirk_stream_whole() -> None:
     spec = read("providers: {x: {base_url: 'http://x', stream: false}}", {}).spec("x/m")
     assert spec.quirks == {"stream_whole": False}
 
@@ -159,13 +158,13 @@ def test_an_answer_wanted_whole_may_be_asked_for_whole() -> None:
         ("api_format: anthropic", {}),
     ],
 )
-def test_quirks_that_are_given_count_before_the_catalogue_s(given: str, quirks: dict[str, object]) -> None:
+def test_configured_quirks_override_the_catalogues(given: str, quirks: dict[str, object]) -> None:
     spec = read(f"providers: {{x: {{like: mistral, {given}}}}}", ENVIRONMENT | {"MISTRAL_API_KEY": "k"}).spec("x/m")
     assert spec.quirks.items() >= quirks.items()
     assert ("usage" in spec.quirks) == ("usage" in quirks)
 
 
-def test_a_region_of_the_catalogue_is_where_it_is_asked() -> None:
+def test_region_of_the_catalogue_determines_the_address() -> None:
     text = "providers: {cn: {like: qwen, region: cn}, qwen-us: {timeouts: {stall: 9s}}}"
     settings = read(text, {"DASHSCOPE_API_KEY": "sk-1234567890"})
     for name, region in (("cn", "cn"), ("qwen-us", "us")):
@@ -173,7 +172,7 @@ def test_a_region_of_the_catalogue_is_where_it_is_asked() -> None:
         assert settings.about(f"{name}/qwen-plus").region == region
 
 
-def test_a_key_that_several_servers_take_may_be_refused_by_one_alone() -> None:
+def test_same_key_at_different_hosts_is_a_separate_account() -> None:
     text = "providers: {" + ", ".join(
         f"{name}: {{base_url: 'http://{host}/{name}', api_key: env:OURS}}"
         for name, host in (("a", "10.0.0.5:8000"), ("b", "10.0.0.6:8000"), ("c", "10.0.0.5:8000"))
@@ -191,7 +190,7 @@ def test_a_providers_prefill_overrides_the_catalogues() -> None:
     assert [settings.spec(target).prefill for target in ("p/x", "no/x", "groq/x")] == ["prefix", False, True]
 
 
-def test_what_is_said_of_targets() -> None:
+def test_targets_have_like_account_region_and_price() -> None:
     settings = read(EXAMPLE, ENVIRONMENT)
     ours = settings.about("ours/llama-3.3-70b")
     assert (ours.like, ours.account, ours.price) == ("", "ours", PriceConfig(per_hour_usd=2.69))
@@ -206,7 +205,7 @@ def test_what_is_said_of_targets() -> None:
     assert [settings.about("tuned/big").context_tokens(model) for model in ("big", "small")] == [131072, None]
 
 
-def test_a_provider_of_another_api_format_takes_its_key_as_the_makers_of_that_api_format_do() -> None:
+def test_provider_with_api_format_uses_the_key_header_of_its_maker() -> None:
     text = "providers: {x: {base_url: 'http://x/v1', api_format: anthropic, api_key: 'env:OURS'}}"
     assert read(text, ENVIRONMENT).spec("x/m").auth == "x-api-key"
 
@@ -221,14 +220,14 @@ def test_a_provider_of_another_api_format_takes_its_key_as_the_makers_of_that_ap
         ("env:LOG_URL", LogSettings("postgresql://logs:secret-1@db/splitsecond")),
     ],
 )
-def test_where_the_log_is(log: str, found: LogSettings | None) -> None:
+def test_setting_log_determines_the_url(log: str, found: LogSettings | None) -> None:
     environment = ENVIRONMENT | {"LOG_URL": "postgresql://logs:secret-1@db/splitsecond"}
     settings = read(f"log: {log}", environment, folder=Path("/etc"))
     assert settings.log == found
     assert "secret-1" not in repr(settings.log)
 
 
-def test_no_file_serves_the_providers_whose_key_is_there() -> None:
+def test_providers_with_a_key_are_served_without_a_file() -> None:
     settings = GatewaySettings(environment=ENVIRONMENT)
     assert settings.spec("groq/x").api_key_env == ("GROQ_API_KEY",)
     with pytest.raises(CallerFault, match="OPENAI_API_KEY"):
@@ -236,7 +235,7 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
     assert read("{}", {}).listen == Listen()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "complaint"),
     [
         ("# nothing but a comment\n", "the file: it has no entries"),
@@ -344,7 +343,7 @@ def test_no_file_serves_the_providers_whose_key_is_there() -> None:
         ("listen: {port: 1:2:3:4:5:6:7:8:9e}", ""),
     ],
 )
-def test_a_mistake_is_named_with_its_place(text: str, complaint: str) -> None:
+def test_mistake_is_reported_with_its_place(text: str, complaint: str) -> None:
     with pytest.raises(CallerFault) as caught:
         read(text, ENVIRONMENT)
     assert caught.value.kind == "bad_config"
@@ -352,7 +351,7 @@ def test_a_mistake_is_named_with_its_place(text: str, complaint: str) -> None:
     assert "sk-" not in str(caught.value)
 
 
-def test_what_has_nothing_below_it_is_not_there() -> None:
+def test_empty_sections_equal_absent_ones() -> None:
     empty = read("listen:\nkeys:\nproviders:\n  groq:\nroutes:\nlog:\nseeds:\n", ENVIRONMENT)
     assert empty.spec("groq/x") == GatewaySettings(environment=ENVIRONMENT).spec("groq/x")
     assert (empty.listen, empty.keys, empty.routes, empty.log, empty.seeds) == (Listen(), (), {}, None, ())
@@ -366,12 +365,12 @@ def test_only_true_and_false_are_booleans() -> None:
 
 
 @given(st.text() | st.dictionaries(st.sampled_from(ConfigFile.__struct_fields__), st.text()).map(str))
-def test_no_text_gives_anything_but_settings_or_a_fault(text: str) -> None:
+def test_any_text_gives_settings_or_a_caller_fault(text: str) -> None:
     with contextlib.suppress(CallerFault):
         read(text, ENVIRONMENT)
 
 
-def test_a_file_says_its_name_and_holds_secrets_beside_it(tmp_path: Path) -> None:
+def test_file_is_named_in_errors_and_secrets_are_relative_to_it(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY + "\n")
     file = tmp_path / "splitsecond.yaml"
     file.write_text("keys: [{name: a, key: 'file:key'}]")
@@ -383,11 +382,11 @@ def test_a_file_says_its_name_and_holds_secrets_beside_it(tmp_path: Path) -> Non
         load(tmp_path / "none.yaml", {})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "only_here"),
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
 )
-def test_without_keys_only_this_machine_may_reach_it(host: str, only_here: bool) -> None:
+def test_public_address_requires_keys(host: str, only_here: bool) -> None:
     settings = GatewaySettings(listen=Listen(host=host))
     if only_here:
         check_reach(settings)

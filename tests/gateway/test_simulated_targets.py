@@ -28,7 +28,7 @@ ROUTES = """routes: {fast: {policy: 'fallback("sim/groq", "sim/together")'}}\n""
 OWN = "providers: {sim: {base_url: http://127.0.0.1:9001/v1}}\n"
 
 
-def test_a_route_may_name_a_profile_and_it_is_free() -> None:
+def test_profile_in_a_route_is_a_free_simulated_target() -> None:
     settings = read(ROUTES, {})
     assert simulated_profiles(settings) == {"groq": "fast", "together": "fast"}
     assert settings.spec("sim/groq").base_url.endswith("/{model}/v1")
@@ -37,13 +37,13 @@ def test_a_route_may_name_a_profile_and_it_is_free() -> None:
     assert "target sim/groq: simulated, openai, no key, free" in checkup(settings)
 
 
-def test_a_configured_provider_of_that_name_comes_first() -> None:
+def test_configured_provider_named_sim_takes_precedence() -> None:
     settings = read(OWN + ROUTES, {})
     assert not simulated_profiles(settings)
     assert settings.spec("sim/groq").base_url == "http://127.0.0.1:9001/v1"
 
 
-def test_a_gateway_without_configuration_has_the_profiles_as_models() -> None:
+def test_profiles_are_models_without_a_configuration() -> None:
     settings = unconfigured({}, "http://127.0.0.1:1")
     assert settings.spec("sim/groq").base_url.startswith("http://127.0.0.1:1/")
     assert SIMULATED in settings.providers
@@ -57,7 +57,7 @@ def test_a_gateway_without_configuration_has_the_profiles_as_models() -> None:
         ("own.toml", "Start your own with `splitsecond simulate`"),
     ],
 )
-def test_a_profile_that_is_not_shipped_is_refused(profile: str, hint: str) -> None:
+def test_unknown_profile_is_refused_with_a_hint(profile: str, hint: str) -> None:
     with pytest.raises(CallerFault, match=f"^routes.a: sim/{profile} is ") as refused:
         check_profiles(read(f"routes: {{a: {{policy: sim/{profile}}}}}", {}))
     assert refused.value.kind == "unknown_profile"
@@ -111,7 +111,7 @@ def test_all_workers_share_one_simulator_which_ends_with_them(tmp_path: Path, wo
 
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="counts processes in /proc")
-def test_without_a_simulated_route_the_simulator_starts_at_the_first_request(tmp_path: Path, system: None) -> None:
+def test_simulator_starts_at_the_first_request_without_a_route(tmp_path: Path, system: None) -> None:
     (tmp_path / "splitsecond.yaml").write_text("log: off\n")
     with gateway(tmp_path) as process:
         base_url = ready(process)

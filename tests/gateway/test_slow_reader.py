@@ -85,7 +85,7 @@ async def _served(app: Any) -> AsyncIterator[tuple[ServerState, socket.socket]]:
 
 @pytest.mark.parametrize("headers", [b"", b"connection: close\r\n"])
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_reader_of_a_whole_answer_who_stops_reading_is_hung_up_on(
+def test_client_that_stops_reading_a_response_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, headers: bytes, leaves: bool
 ) -> None:
     monkeypatch.setattr(slow_reader, "UNREAD_S", 0.2)
@@ -108,7 +108,7 @@ def test_a_reader_of_a_whole_answer_who_stops_reading_is_hung_up_on(
         runner.run(main())
 
 
-def test_a_reader_who_stops_reading_is_hung_up_on(
+def test_client_that_stops_reading_a_stream_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(slow_reader, "UNREAD_S", 0.2)

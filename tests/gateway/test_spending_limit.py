@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.limits import PricedTargets, key_limits
 
 from splitsecond.core.catalog.price import Price
@@ -105,7 +106,7 @@ def reserved(allowance: KeyLimits, **fields: Any) -> OpenReservation:
     return found
 
 
-@pytest.mark.parametrize("trick", TRICKS)
+@each_case("trick", TRICKS)
 def test_parallel_calls_pass_the_limit_by_one_call_at_most(trick: str) -> None:
     api_format, fields, tokens = TRICKS[trick]
     allowance, admitted = limits(), 0
@@ -118,7 +119,7 @@ def test_parallel_calls_pass_the_limit_by_one_call_at_most(trick: str) -> None:
     assert (admitted - 1) * PRICE.cost_usd(input_tokens=tokens, output_tokens=1) < LIMIT_USD
 
 
-def test_the_dearest_tier_and_the_cache_are_reserved() -> None:
+def test_reservation_assumes_the_dearest_tier_and_cache_write() -> None:
     allowance = limits()
     plain = reserved(allowance, messages=[{"role": "user", "content": "x" * 36_000}])
     usd = allowance.reserved_usd("web")
@@ -157,7 +158,7 @@ def test_a_longer_answer_extends_its_reservation() -> None:
     assert journal.entries() == []
 
 
-def test_a_whole_reservation_may_be_used_by_the_last_call() -> None:
+def test_last_call_may_use_its_whole_reservation() -> None:
     allowance = limits()
     last = reserved(allowance, max_tokens=100_000)
     assert last.extend("a/x", 99_000) is None
@@ -200,6 +201,6 @@ def test_a_target_without_a_price_refuses_a_limited_key() -> None:
     assert (caught.value.kind, caught.value.status) == ("price_unknown", 403)
 
 
-def test_what_costs_nothing_reserves_nothing() -> None:
+def test_call_without_cost_reserves_nothing() -> None:
     allowance = key_limits([KEY], lambda attempt: 0.0)
     assert allowance.reserve(made(), "fast", TARGET) is None

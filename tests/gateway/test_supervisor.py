@@ -14,7 +14,7 @@ from pathlib import Path
 import openai
 import pytest
 from msgspec import structs
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.test_reload import answer, endless, models, refuses, replaced, rest, written
 from tests.gateway.test_served import ASK
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
@@ -33,7 +33,7 @@ from splitsecond.testing.virtual_time import run_virtual
 
 
 @pytest.fixture
-def folder(tmp_path: Path, served: Served) -> Path:
+def folder(tmp_path: Path, served: ServedGateway) -> Path:
     (tmp_path / "splitsecond.yaml").write_text(written(served, "one"))
     return tmp_path
 
@@ -70,7 +70,7 @@ def answers(url: str, model: str = "one", count: int = 8) -> int:
     return done
 
 
-def test_a_worker_that_dies_is_replaced_and_all_take_new_settings(folder: Path, served: Served) -> None:
+def test_dead_worker_is_replaced_and_all_take_new_settings(folder: Path, served: ServedGateway) -> None:
     with gateway(folder, "--workers", "3") as process:
         url = ready(process)
         first = workers(process)
@@ -97,7 +97,7 @@ def test_a_worker_that_dies_is_replaced_and_all_take_new_settings(folder: Path, 
 
 
 @pytest.mark.system
-def test_what_is_under_way_ends_when_it_is_told_to_stop(folder: Path) -> None:
+def test_streams_in_flight_end_normally_after_sigint(folder: Path) -> None:
     with gateway(folder, "--workers", "2") as process:
         url = ready(process)
         left = workers(process)
@@ -117,7 +117,7 @@ def test_what_is_under_way_ends_when_it_is_told_to_stop(folder: Path) -> None:
 
 
 @pytest.mark.system
-def test_a_second_signal_ends_all_at_once(folder: Path) -> None:
+def test_second_sigterm_ends_a_gateway_with_a_stream_in_flight(folder: Path) -> None:
     with gateway(folder, "--workers", "2") as process:
         url = ready(process)
         with endless(url) as answer:
@@ -129,7 +129,7 @@ def test_a_second_signal_ends_all_at_once(folder: Path) -> None:
 
 
 @pytest.mark.system
-def test_none_is_left_behind_when_the_parent_is_killed(folder: Path) -> None:
+def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
     with gateway(folder, "--workers", "2") as process:
         ready(process)
         left = workers(process)
@@ -138,7 +138,7 @@ def test_none_is_left_behind_when_the_parent_is_killed(folder: Path) -> None:
 
 
 @pytest.mark.system
-def test_workers_that_die_before_any_has_answered_are_given_up(
+def test_gateway_ends_if_workers_die_before_any_is_ready(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path_factory.mktemp("broken")
@@ -186,7 +186,7 @@ class Dying(Supervisor):
     ],
     ids=["killed again and again", "well for a while"],
 )
-def test_once_a_worker_has_answered_the_next_is_started_for_ever_after_growing_pauses(
+def test_dying_workers_are_restarted_after_growing_pauses(
     spans: list[tuple[float, bool]], pauses_s: list[float]
 ) -> None:
     with bound_at_a_free_port() as listening:
@@ -195,7 +195,7 @@ def test_once_a_worker_has_answered_the_next_is_started_for_ever_after_growing_p
         assert service._failure is None
 
 
-def test_before_any_has_answered_the_service_ends() -> None:
+def test_service_ends_after_5_deaths_before_any_worker_is_ready() -> None:
     spans = 12 * [(0.4, False)]
     with bound_at_a_free_port() as listening:
         service = Dying(spans, listening)
@@ -219,7 +219,7 @@ class Unable(Supervisor):
         raise OSError(self._reasons[self.tries - 1], "no")
 
 
-def test_a_worker_that_finds_no_room_is_tried_for_ever(capsys: pytest.CaptureFixture[str]) -> None:
+def test_worker_start_is_retried_while_resources_are_short(capsys: pytest.CaptureFixture[str]) -> None:
     with bound_at_a_free_port() as listening:
         service = Unable(20 * [errno.EAGAIN, errno.ENOMEM, errno.EMFILE], listening)
         run_virtual(service._run_slot(service._slots[0], listening))
@@ -236,7 +236,7 @@ def test_a_worker_whose_program_is_missing_ends_the_service() -> None:
 
 
 @pytest.mark.system
-def test_what_a_killed_gateway_leaves_is_removed_by_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_gateway_removes_files_of_a_killed_gateway(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = folder / "tmp"
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
@@ -271,7 +271,7 @@ def bound_at_a_free_port() -> socket.socket:
     return taken
 
 
-def test_sockets_of_one_address() -> None:
+def test_workers_bind_the_same_address() -> None:
     sockets = bind("127.0.0.1", 0, 3)
     try:
         assert len({base_url(each) for each in sockets}) == 1
@@ -296,7 +296,7 @@ def test_workers_receive_the_settings_of_the_supervisor(settings: GatewaySetting
     assert decode(line) == settings
 
 
-def test_a_policy_without_spaces_reaches_workers_at_its_greatest_length() -> None:
+def test_longest_policy_without_spaces_reaches_workers() -> None:
     targets = ",".join(f'"{letter}{number:02}/m"' for letter in "abcdefghij" for number in range(49))
     text = f"race({targets})"
     assert len(text) <= LONGEST < len(repr(parse(text)))
@@ -305,7 +305,7 @@ def test_a_policy_without_spaces_reaches_workers_at_its_greatest_length() -> Non
 
 
 @pytest.mark.system
-def test_a_worker_that_cannot_be_built_says_why() -> None:
+def test_worker_with_invalid_settings_reports_the_reason() -> None:
     (listening,) = bind("127.0.0.1", 0)
     with listening:
         settings = GatewaySettings(routes={"any": parse('"openai/x"')})
@@ -319,7 +319,7 @@ def test_a_worker_that_cannot_be_built_says_why() -> None:
     assert ended.stderr == b""
 
 
-def test_a_signal_before_the_workers_start_starts_none() -> None:
+def test_signal_before_the_start_prevents_the_workers() -> None:
     async def run() -> None:
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
@@ -354,7 +354,7 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
 
 
 @pytest.mark.system
-def test_a_gateway_outside_a_fleet_loads_nothing_that_only_a_fleet_needs() -> None:
+def test_gateway_outside_a_fleet_loads_no_fleet_modules() -> None:
     program = (
         "import sys, splitsecond.gateway.__main__, splitsecond.gateway.process.supervisor as _;"
         "from splitsecond.routing.configuration.reading import read;"

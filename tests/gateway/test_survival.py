@@ -222,7 +222,9 @@ def test_simulator_that_fails_to_start_is_tried_again(
     assert error_counts == {"task": 10}
 
 
-def test_watchdog_is_told_again_after_an_error(monkeypatch: pytest.MonkeyPatch, error_counts: dict[str, int]) -> None:
+def test_watchdog_is_notified_again_after_an_error(
+    monkeypatch: pytest.MonkeyPatch, error_counts: dict[str, int]
+) -> None:
     manager = ServiceManager(say, {"WATCHDOG_USEC": "10000000"})
     monkeypatch.setattr(manager, "_notify", fail := Failing(1))
     run_virtual(for_s(manager.keep_alive(), 19))

@@ -23,7 +23,7 @@ def workers(memory: int) -> list[SharedCounters]:
 
 
 @given(steps)
-def test_a_minute_and_the_one_before_are_counted_by_name(steps: list[tuple[str, int]]) -> None:
+def test_requests_of_this_and_the_last_minute_count_by_name(steps: list[tuple[str, int]]) -> None:
     alone = SharedCounters()
     for name, minute in sorted(steps, key=lambda step: step[1]):
         alone.request(name, minute)
@@ -44,7 +44,7 @@ def test_requests_of_several_workers_add_up(workers: list[SharedCounters]) -> No
     assert workers[2].requests("nobody", 8) == (0, 0)
 
 
-def test_a_worker_that_is_started_again_goes_on_in_its_row(memory: int) -> None:
+def test_restarted_worker_continues_its_counters(memory: int) -> None:
     first = SharedCounters(memory, workers=WORKERS, number=0)
     first.request("web", 5)
     first.spend("web", 100, 0.25)
@@ -55,7 +55,7 @@ def test_a_worker_that_is_started_again_goes_on_in_its_row(memory: int) -> None:
     assert other.spent_usd("web", 100) == pytest.approx(0.75)
 
 
-def test_money_is_of_its_day(workers: list[SharedCounters]) -> None:
+def test_spending_is_counted_by_day(workers: list[SharedCounters]) -> None:
     workers[0].spend("web", 100, 1e-7)
     workers[1].spend("web", 100, 2.5)
     assert workers[2].spent_usd("web", 100) == pytest.approx(2.5 + 1e-7, abs=1e-9)
@@ -64,7 +64,7 @@ def test_money_is_of_its_day(workers: list[SharedCounters]) -> None:
 
 
 @pytest.mark.parametrize("step", [1, -1, 365, -20_000])
-def test_a_step_of_the_wall_clock_and_back_keeps_the_sum_of_a_day(workers: list[SharedCounters], step: int) -> None:
+def test_wall_clock_step_and_back_keeps_the_sum_of_a_day(workers: list[SharedCounters], step: int) -> None:
     today = 20_500
     for worker in workers[:2]:
         worker.spend("web", today, 1.0)
@@ -76,7 +76,7 @@ def test_a_step_of_the_wall_clock_and_back_keeps_the_sum_of_a_day(workers: list[
     assert workers[2].spent_usd("web", today) == pytest.approx(3.0), "the last two days are kept"
 
 
-def test_what_a_dead_worker_had_reserved_is_charged(memory: int) -> None:
+def test_reservations_of_a_dead_worker_are_charged_once(memory: int) -> None:
     one, two = (SharedCounters(memory, workers=WORKERS, number=number) for number in (0, 1))
     one.reserve("web", 0.3)
     two.reserve("web", 0.1)
@@ -93,22 +93,22 @@ def test_what_a_dead_worker_had_reserved_is_charged(memory: int) -> None:
     assert again.forfeit(["web"], 100) == {}
 
 
-def test_what_was_spent_before_counts_once(workers: list[SharedCounters]) -> None:
+def test_spending_carried_over_from_the_log_counts_once(workers: list[SharedCounters]) -> None:
     workers[0].carry_over("web", 100, 3.0)
     workers[0].spend("web", 100, 1.0)
     workers[0].carry_over("web", 100, 4.0)  # the same worker, started again, and the log knows of both
     assert workers[1].spent_usd("web", 100) == pytest.approx(4.0)
 
 
-def test_more_names_than_places_are_still_counted() -> None:
-    tally = SharedCounters()
+def test_names_beyond_the_table_size_are_still_counted() -> None:
+    counters = SharedCounters()
     for number in range(MAX_NAMES + 10):
-        tally.request(f"key-{number}", 1)
-    assert all(tally.requests(f"key-{number}", 1)[0] >= 1 for number in range(MAX_NAMES + 10))
+        counters.request(f"key-{number}", 1)
+    assert all(counters.requests(f"key-{number}", 1)[0] >= 1 for number in range(MAX_NAMES + 10))
 
 
 @pytest.mark.parametrize(("workers", "number"), [(1, 1), (2, -1)])
-def test_a_worker_has_its_place(workers: int, number: int) -> None:
+def test_worker_number_outside_the_table_is_refused(workers: int, number: int) -> None:
     with pytest.raises(ValueError, match="worker"):
         SharedCounters(workers=workers, number=number)
 
@@ -117,28 +117,28 @@ ABSURD = [1e12, 1e300, math.inf, math.nan]
 
 
 @pytest.mark.parametrize("usd", ABSURD)
-def test_absurd_amounts_stay_at_the_largest(usd: float) -> None:
-    tally = SharedCounters()
+def test_absurd_amounts_saturate_at_the_largest(usd: float) -> None:
+    counters = SharedCounters()
     for _ in range(3):
-        tally.spend("web", 1, usd)
-        tally.reserve("web", usd)
-        tally.carry_over("web", 1, usd)
-    assert 9e9 <= tally.spent_usd("web", 1) < 2e10
-    assert 9e9 <= tally.reserved_usd("web") < 1e10
-    tally.spend("web", 1, 5.0)
-    assert tally.spent_usd("web", 1) >= 9e9
-    assert tally.forfeit(["web"], 1)["web"] >= 9e9
+        counters.spend("web", 1, usd)
+        counters.reserve("web", usd)
+        counters.carry_over("web", 1, usd)
+    assert 9e9 <= counters.spent_usd("web", 1) < 2e10
+    assert 9e9 <= counters.reserved_usd("web") < 1e10
+    counters.spend("web", 1, 5.0)
+    assert counters.spent_usd("web", 1) >= 9e9
+    assert counters.forfeit(["web"], 1)["web"] >= 9e9
 
 
 @pytest.mark.parametrize("usd", ABSURD[:-1])
-def test_more_is_never_released_than_was_reserved(usd: float) -> None:
-    tally = SharedCounters()
-    tally.reserve("web", usd)
-    tally.reserve("web", -usd)
-    tally.reserve("web", -usd)
-    assert tally.reserved_usd("web") == 0
-    tally.request("web", 1, -5)
-    tally.request("web", 1)
-    assert tally.requests("web", 1) == (1, 0)
-    tally.request("web", 1, 1 << 70)
-    assert tally.requests("web", 1) == ((1 << 63) - 1, 0)
+def test_release_beyond_the_reservation_stops_at_zero(usd: float) -> None:
+    counters = SharedCounters()
+    counters.reserve("web", usd)
+    counters.reserve("web", -usd)
+    counters.reserve("web", -usd)
+    assert counters.reserved_usd("web") == 0
+    counters.request("web", 1, -5)
+    counters.request("web", 1)
+    assert counters.requests("web", 1) == (1, 0)
+    counters.request("web", 1, 1 << 70)
+    assert counters.requests("web", 1) == ((1 << 63) - 1, 0)

@@ -30,7 +30,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.gateway.conftest import KEY, Served, gateway, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, ready
 from tests.gateway.test_served import ASK
 from tests.http_server import Received, Response, http_server
 from tests.waiting import WITHIN_S
@@ -90,7 +90,7 @@ class Exported:
         return list(self.spans_out.get_finished_spans())
 
 
-def test_a_call_is_a_span_of_the_clients_trace_and_each_attempt_is_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_span_joins_the_clients_trace_and_has_attempt_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     call, lost, won = Exported(monkeypatch).spans(RECORD)
     assert [each.name for each in (call, lost, won)] == ["chat fast", "chat m", "chat gpt-4o"]
     assert {each.context.trace_id for each in (call, lost, won)} == {TRACE}
@@ -127,7 +127,7 @@ def test_metrics_count_the_call_once_and_each_attempt(monkeypatch: pytest.Monkey
     assert "gen_ai.client.operation.duration" not in exported.points
 
 
-def test_the_old_names_come_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_metric_names_are_exported_if_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     exported = Exported(monkeypatch, {"OTEL_SEMCONV_STABILITY_OPT_IN": "http,gen_ai/dup"})
     exported.spans(RECORD)
     assert sum(each.count for each in exported.points["gen_ai.client.operation.duration"]) == 2
@@ -138,7 +138,7 @@ def test_the_old_names_come_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gen_ai.client.inference.duration" in exported.points
 
 
-def test_the_client_decides_about_its_trace_and_the_share_about_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_flag_or_sample_share_decides_which_spans_export(monkeypatch: pytest.MonkeyPatch) -> None:
     unsampled = structs.replace(RECORD, traceparent=CLIENT[:-1] + "0")
     without = [
         CallRecord(call=f"req-{Random(seed).getrandbits(128):032x}", start_ns=0, end_ns=1, route="fast", status=200)
@@ -151,7 +151,7 @@ def test_the_client_decides_about_its_trace_and_the_share_about_others(monkeypat
     assert sum(each.count for each in exported.points["gen_ai.server.request.duration"]) == 402
 
 
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_telemetry_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(settings: TelemetrySettings) -> Any:
         raise ModuleNotFoundError("No module named 'x'", name="opentelemetry.exporter")
 
@@ -161,7 +161,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     assert "splitsecond[otel]" in caught.value.hint
 
 
-def test_the_configuration(tmp_path: Path) -> None:
+def test_telemetry_settings_are_read_and_checked(tmp_path: Path) -> None:
     text = "telemetry: {endpoint: 'http://c:4318', headers: {authorization: 'env:OTLP'}, sample: 0.1}"
     found = read(text, {"OTLP": "Basic abc"}, folder=tmp_path).telemetry
     assert found == TelemetrySettings(endpoint="http://c:4318", headers={"authorization": "Basic abc"}, sample=0.1)
@@ -254,7 +254,7 @@ telemetry: {{endpoint: "{endpoint}", protocol: {protocol}, headers: {{authorizat
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_a_gateway_exports_to_a_collector(
-    tmp_path: Path, served: Served, request: pytest.FixtureRequest, protocol: str, number: str
+    tmp_path: Path, served: ServedGateway, request: pytest.FixtureRequest, protocol: str, number: str
 ) -> None:
     endpoint, collector = request.getfixturevalue(f"over_{protocol}")
     settings = CONFIGURATION.format(simulated=served.simulated.base_url, endpoint=endpoint, protocol=protocol)
@@ -277,7 +277,7 @@ def test_a_gateway_exports_to_a_collector(
 
 @pytest.mark.system
 @pytest.mark.parametrize("trusted", [True, False])
-def test_only_trusted_targets_get_the_trace(tmp_path: Path, served: Served, trusted: bool) -> None:
+def test_only_trusted_targets_get_the_trace(tmp_path: Path, served: ServedGateway, trusted: bool) -> None:
     canned = next(line for line in (served.folder / "splitsecond.yaml").read_text().splitlines() if "canned:" in line)
     entry = canned.replace("}", f", trusted: {str(trusted).lower()}}}")
     (tmp_path / "splitsecond.yaml").write_text(f"keys: [{{name: web, key: env:WEB_KEY}}]\nproviders:\n{entry}\n")

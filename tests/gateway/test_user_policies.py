@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.gateway.conftest import KEY, Served, gateway, heard, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.test_reload import KEYS, replaced
 from tests.waiting import WITHIN_S, until
 
@@ -56,7 +56,7 @@ def test_routes_name_the_policies_of_the_file(folder: Path) -> None:
         read(TEXT.replace("mine.py", "[mine.py]"), {}, folder=folder)
 
 
-def test_an_option_names_another_file(folder: Path) -> None:
+def test_option_policies_replaces_the_configured_file(folder: Path) -> None:
     other = folder / "other.py"
     other.write_text(POLICY.replace("b(call)", "a(call)"))
     settings = load(folder, policies=other)
@@ -66,7 +66,7 @@ def test_an_option_names_another_file(folder: Path) -> None:
         ConfigSource(None, {}, policies=other).load()
 
 
-def test_a_changed_file_changes_the_routes_and_the_same_text_does_not(folder: Path) -> None:
+def test_routes_change_only_if_the_policy_file_changes(folder: Path) -> None:
     first, again = load(folder), load(folder)
     assert first == again
     replaced(folder / "mine.py", POLICY.replace("b(call)", "a(call)"))
@@ -98,7 +98,7 @@ def answered_by(url: str) -> str:
 
 @pytest.mark.system
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_all_workers_run_the_file_and_take_its_changes(tmp_path: Path, served: Served, workers: str) -> None:
+def test_all_workers_run_the_file_and_take_its_changes(tmp_path: Path, served: ServedGateway, workers: str) -> None:
     url = served.simulated.base_url
     (tmp_path / "mine.py").write_text(POLICY)
     (tmp_path / "splitsecond.yaml").write_text(

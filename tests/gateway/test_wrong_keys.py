@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.test_app import fake
 from tests.gateway.visitor import CHAT, Visitor, visitor, visits
 from tests.serving.fake_client import Transport
@@ -63,7 +64,7 @@ def test_the_pause_grows_with_each_wrong_key(header: dict[str, str]) -> None:
     run_virtual(main())
 
 
-def test_other_addresses_valid_keys_and_requests_without_a_key_do_not_wait() -> None:
+def test_pauses_apply_only_to_wrong_keys_of_the_same_address() -> None:
     async def main() -> None:
         gateway = guarded()
         for _ in range(MANY):
@@ -91,7 +92,7 @@ def test_a_valid_key_does_not_end_the_pauses() -> None:
     run_virtual(main())
 
 
-def test_of_many_wrong_keys_at_once_only_a_few_wait_and_the_others_lose_their_connection() -> None:
+def test_wrong_keys_beyond_the_maximum_waiting_get_429() -> None:
     async def main() -> None:
         gateway = guarded()
         for _ in range(MANY):
@@ -105,7 +106,7 @@ def test_of_many_wrong_keys_at_once_only_a_few_wait_and_the_others_lose_their_co
     run_virtual(main())
 
 
-def test_a_client_that_leaves_while_it_waits_is_no_longer_counted() -> None:
+def test_cancelled_pauses_are_not_counted_as_waiting() -> None:
     async def main() -> None:
         wrong_keys = WrongKeys()
         for _ in range(FREE):
@@ -121,7 +122,7 @@ def test_a_client_that_leaves_while_it_waits_is_no_longer_counted() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("one", "other", "same"),
     [
         ("2001:db8::1", "2001:db8::ffff:1", True),

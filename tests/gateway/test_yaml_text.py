@@ -7,12 +7,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.routing.configuration.yaml_text import MAX_VALUES, CoreDumper, parsed
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "value"),
     [
         ("True", True),
@@ -34,7 +35,7 @@ def test_words_of_the_core_schema_are_values(text: str, value: Any) -> None:
     assert type(parsed(text)) is type(value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         *("trueroute", "truefoundry/m", "falsetto", "tRUE", "nullable", "nulls", "~x", "~/runs", "nan", "inf", "NaN"),
@@ -46,7 +47,7 @@ def test_other_words_are_strings(text: str) -> None:
     assert parsed(text) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "complaint"),
     [
         ("a: 1\nb: !!bool x", "line 2, column 4: tags are not supported"),
@@ -97,7 +98,7 @@ def test_both_halves_of_a_surrogate_pair_are_one_character() -> None:
 
 @settings(max_examples=100)
 @given(st.text(st.sampled_from("01234567890.eExo+-_:tTrueFalsnN~<= "), max_size=8) | st.text(max_size=20))
-def test_what_is_dumped_is_read_again(text: str) -> None:
+def test_dumped_text_is_read_back(text: str) -> None:
     if "\0" not in text:
         assert parsed(yaml.dump({"a": text}, Dumper=CoreDumper)) == {"a": text}
 
@@ -106,5 +107,5 @@ def test_what_is_dumped_is_read_again(text: str) -> None:
 @given(
     st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 )
-def test_dumped_values_are_read_again(value: Any) -> None:
+def test_dumped_values_are_read_back(value: Any) -> None:
     assert parsed(yaml.dump([value], Dumper=CoreDumper)) == [value]

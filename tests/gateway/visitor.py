@@ -25,7 +25,9 @@ class OneRoute:
     def names(self, key: ClientKey | None) -> list[str]:
         return ["fast"]
 
-    def service(self, model: str, key: ClientKey | None = None, wishes: RoutingPreferences | None = None) -> Service:
+    def service(
+        self, model: str, key: ClientKey | None = None, preferences: RoutingPreferences | None = None
+    ) -> Service:
         if model not in ("fast", "fake/model"):
             raise CallerFault("no such model", kind="model_not_found", status=404)
         return self._service

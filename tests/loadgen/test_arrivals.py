@@ -39,7 +39,7 @@ def test_poisson_is_not_rescaled_to_end_on_time() -> None:
 
 
 @pytest.mark.parametrize(("burstiness", "variation"), [(0.25, 2.0), (1.0, 1.0), (4.0, 0.5)])
-def test_gamma_keeps_the_rate_and_varies_as_asked(burstiness: float, variation: float) -> None:
+def test_gamma_arrivals_have_the_rate_and_the_burstiness(burstiness: float, variation: float) -> None:
     """The coefficient of variation of a gamma distribution of shape k is 1 / sqrt(k)."""
     values = gaps(schedule("gamma", rate=50, requests=20_000, seed=3, burstiness=burstiness))
     mean = sum(values) / len(values)
@@ -66,6 +66,6 @@ def test_every_schedule_is_ordered_complete_and_repeatable(
 
 
 @pytest.mark.parametrize("rate", [0, -1, math.inf, math.nan])
-def test_a_rate_must_be_above_nothing(rate: float) -> None:
+def test_rate_must_be_above_0(rate: float) -> None:
     with pytest.raises(CallerFault, match="rate is"):
         schedule("constant", rate=rate, requests=1, seed=0)

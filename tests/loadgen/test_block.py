@@ -81,7 +81,7 @@ def closed(concurrency: int, requests: int, warmups: int | None = None) -> Reque
 
 
 @pytest.mark.parametrize("reuse", [False, True])
-def test_what_is_shared_is_to_be_cached_with_each_request(reuse: bool) -> None:
+def test_requests_with_cache_reuse_are_marked_for_caching(reuse: bool) -> None:
     asked: list[str] = []
 
     def script(call: Call) -> Script:
@@ -98,7 +98,7 @@ def test_closed_loop_starts_spread_over_the_first_ttft() -> None:
     assert starts == [0, 250 * NS_PER_MS, 300 * NS_PER_MS, 350 * NS_PER_MS]
 
 
-def test_closed_loop_sends_on_without_a_gap_and_at_full_concurrency() -> None:
+def test_closed_loop_keeps_full_concurrency_without_gaps() -> None:
     ran = run(closed(4, 8), steady)
     measured = ran.by_role("measured")
     assert [ran.in_flight_at(o.start_ns) for o in measured] == [4] * 8
@@ -106,7 +106,7 @@ def test_closed_loop_sends_on_without_a_gap_and_at_full_concurrency() -> None:
     assert all(o.due_ns == o.start_ns and o.due_ns in ends for o in measured)
 
 
-def test_so_many_failures_that_nothing_else_matters_end_the_block() -> None:
+def test_block_ends_at_the_maximum_of_failures() -> None:
     busy = ProviderFault("busy", kind="http_503", phase="head", status=503)
 
     def script(call: Call) -> Script:
@@ -121,7 +121,7 @@ def test_so_many_failures_that_nothing_else_matters_end_the_block() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_requests_shorter_than_the_ramp_are_still_measured_at_full_concurrency_only(concurrency: int) -> None:
+def test_short_requests_are_measured_at_full_concurrency(concurrency: int) -> None:
     ran = run(closed(concurrency, 9), lambda call: Script(ttft=0.2, tokens=1))
     assert len(ran.by_role("warmup")) == concurrency
     last_start = max(o.start_ns for o in ran.by_role("warmup"))
@@ -185,7 +185,7 @@ offsets = st.lists(st.integers(0, 20 * NS_PER_S), min_size=1, max_size=40).map(s
 
 @examples(60)
 @given(offsets, st.booleans())
-def test_open_loop_leaves_when_due_whatever_the_service_does(due: list[int], hangs: bool) -> None:
+def test_open_loop_sends_on_time_to_a_slow_service(due: list[int], hangs: bool) -> None:
     async def main() -> Ran:
         block = RequestBlock(condition="c", target="t", requests=len(due), due=due)
         ran = Ran(block, lambda call: Script(ttft=5, tokens=2, tps=0.1, hangs=hangs))
@@ -222,7 +222,7 @@ def test_open_loop_counts_lateness_from_when_it_was_due() -> None:
     assert [o.late_ns for o in run_virtual(main())] == [NS_PER_S, NS_PER_S]
 
 
-def test_beyond_the_cap_a_request_is_refused_at_once_and_counted() -> None:
+def test_request_beyond_max_in_flight_is_refused_and_counted() -> None:
     block = RequestBlock(condition="c", target="t", requests=6, warmups=2, due=[0] * 8)
     ran = run(block, steady, most_in_flight=5)
     refused = [o for o in ran.observations if o.fault is not None]
@@ -232,7 +232,7 @@ def test_beyond_the_cap_a_request_is_refused_at_once_and_counted() -> None:
     assert len(ran.observations) == 8
 
 
-def test_slices_start_together_and_number_apart() -> None:
+def test_slices_start_together_with_distinct_request_numbers() -> None:
     begin = START_NS + NS_PER_S
     block = RequestBlock(condition="c", target="t", requests=2, due=[0, 10], begin_ns=begin, first=1, stride=2)
     ran = run(block, steady)
@@ -241,7 +241,7 @@ def test_slices_start_together_and_number_apart() -> None:
 
 @pytest.mark.parametrize("open_loop", [False, True])
 @pytest.mark.parametrize("fault", [NetworkFault("no", kind="refused", phase="connect"), TimedOut("no", phase="head")])
-def test_a_target_that_never_answers_is_given_up(open_loop: bool, fault: Fault) -> None:
+def test_block_ends_if_the_target_never_answers(open_loop: bool, fault: Fault) -> None:
     block = closed(2, 50)
     if open_loop:
         block = RequestBlock(condition="c", target="t", requests=50, due=[n * NS_PER_S for n in range(50)])
@@ -252,7 +252,7 @@ def test_a_target_that_never_answers_is_given_up(open_loop: bool, fault: Fault) 
 
 
 @pytest.mark.parametrize("answer", [None, ProviderFault("busy", kind="http_503", phase="head")])
-def test_a_target_that_answered_once_is_not_given_up(answer: Fault | None) -> None:
+def test_block_continues_after_one_answer_of_the_target(answer: Fault | None) -> None:
     refused = NetworkFault("no", kind="refused", phase="connect")
     script = lambda call: Script(ttft=0.1, fault=answer if call.id == "c-3" else refused)  # noqa: E731
     ran = Ran(closed(1, 30), script)
@@ -260,7 +260,7 @@ def test_a_target_that_answered_once_is_not_given_up(answer: Fault | None) -> No
     assert len(ran.observations) == 31
 
 
-def test_cancelling_keeps_what_has_finished_and_closes_the_rest() -> None:
+def test_cancelled_block_keeps_results_and_closes_requests() -> None:
     async def main() -> Ran:
         ran = Ran(closed(3, 100), steady)
         with pytest.raises(TimeoutError):
@@ -339,7 +339,7 @@ def test_the_attempts_of_a_policy_make_one_measured_call() -> None:
     assert {o.condition for o in seen} == {"c"}
 
 
-def test_a_policy_that_is_cancelled_leaves_its_attempts() -> None:
+def test_cancelled_policy_reports_its_attempts() -> None:
     seen: list[Observation] = []
 
     async def main() -> None:
@@ -381,7 +381,7 @@ class Lingering:
         return await self._fast(call)
 
 
-def test_an_attempt_that_ends_after_its_call_is_part_of_it_and_delays_no_other_request() -> None:
+def test_attempt_that_outlives_its_call_delays_no_request() -> None:
     seen: list[Observation] = []
 
     async def main() -> None:
@@ -402,7 +402,7 @@ def test_an_attempt_that_ends_after_its_call_is_part_of_it_and_delays_no_other_r
     assert {o.condition for o in seen} == {"c"}
 
 
-def test_a_cancelled_block_reports_calls_whose_attempts_have_not_all_ended() -> None:
+def test_cancelled_block_reports_calls_with_open_attempts() -> None:
     seen: list[Observation] = []
 
     async def main() -> None:

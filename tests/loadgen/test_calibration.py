@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.benchmark.load.calibration import WHAT_TO_CHECK, Calibrated, calibrate
 from splitsecond.benchmark.load.workload import Composer, Workload
@@ -33,9 +34,7 @@ def calibrated(
 
 @settings(deadline=None)
 @given(st.integers(0, 60), st.floats(0.5, 3), st.sampled_from([256, 512, 1000, 20_000]))
-def test_a_tokenizer_that_is_linear_in_words_is_met_within_two_percent(
-    template: int, per_word: float, wanted: int
-) -> None:
+def test_linear_tokenizer_is_met_within_two_percent(template: int, per_word: float, wanted: int) -> None:
     found, fake = calibrated(lambda call: template + round(per_word * words_in(call)), wanted)
     assert found.input_tokens is not None
     if not found.note:
@@ -48,7 +47,7 @@ def test_a_tokenizer_that_is_linear_in_words_is_met_within_two_percent(
 @settings(deadline=None)
 @given(st.lists(st.integers(-6, 6), min_size=5, max_size=5), st.sampled_from([64, 100, 512]))
 @example([0, 0, 2, 6, 0], 64)
-def test_counts_that_differ_from_prompt_to_prompt_give_no_slope_by_chance(noise: list[int], wanted: int) -> None:
+def test_noisy_token_counts_give_no_slope(noise: list[int], wanted: int) -> None:
     remaining = iter(noise)
     found, _ = calibrated(lambda call: 5 + words_in(call) + next(remaining), wanted)
     assert "tokens per added word" not in found.note
@@ -62,8 +61,8 @@ def test_a_tokenizer_that_counts_characters(characters: float) -> None:
     assert found.input_tokens == pytest.approx(512, rel=0.02)
     assert not found.note
     body = Composer(found.workload).body("t@c1-17", 17)
-    told = 11 + round(sum(len(message["content"]) for message in body["messages"]) / characters)
-    assert told == pytest.approx(512, rel=0.03)
+    token_count = 11 + round(sum(len(message["content"]) for message in body["messages"]) / characters)
+    assert token_count == pytest.approx(512, rel=0.03)
     assert all(fake.call.body["max_tokens"] == 1 for fake in fake.calls)
     assert found.workload.output_tokens == 512
 
@@ -75,13 +74,13 @@ def test_the_system_prompt_is_256_tokens_of_512_and_half_of_less() -> None:
         assert workload.system_words == pytest.approx(words * share, abs=1)
 
 
-def test_where_questions_are_asked_all_filler_is_in_the_system_prompt() -> None:
+def test_workload_with_questions_has_its_filler_in_the_system() -> None:
     found = calibrated(lambda call: words_in(call), 4608, Workload(run="r", questions=True))[0]
     assert found.input_tokens == pytest.approx(4608, rel=0.02)
     assert (found.workload.system_words > 4500, found.workload.user_words) == (True, 0)
 
 
-def test_asking_for_less_than_the_instructions_says_so() -> None:
+def test_length_below_the_instructions_is_noted() -> None:
     found, _ = calibrated(lambda call: 5 + words_in(call), wanted=10)
     assert found.workload.user_words == found.workload.system_words == 0
     assert "the instructions alone are longer" in found.note
@@ -97,9 +96,7 @@ def test_asking_for_less_than_the_instructions_says_so() -> None:
         (lambda call: words_in(call) if words_in(call) < 400 else None, "only for some requests"),
     ],
 )
-def test_without_usage_to_believe_the_length_is_estimated_and_said_to_be(
-    count: Callable[[Call], int | None], reason: str
-) -> None:
+def test_untrusted_usage_gives_an_estimated_length_and_a_note(count: Callable[[Call], int | None], reason: str) -> None:
     found, _ = calibrated(count)
     assert found.input_tokens is None
     assert found.note.startswith("input length not verified: ")
@@ -116,15 +113,15 @@ def failing(fault: Fault, workload: Workload) -> Calibrated:
 GIVEN = Workload(run="r", prompts=[{"messages": [{"role": "user", "content": "hi"}]}])
 
 
-@pytest.mark.parametrize("workload", [Workload(run="r"), GIVEN])
-@pytest.mark.parametrize("kind", WHAT_TO_CHECK)
-def test_what_no_repetition_would_mend_ends_the_run_with_what_to_check(kind: str, workload: Workload) -> None:
+@each_case("workload", [Workload(run="r"), GIVEN])
+@each_case("kind", WHAT_TO_CHECK)
+def test_permanent_fault_ends_the_run_with_a_hint(kind: str, workload: Workload) -> None:
     with pytest.raises(Fault) as raised:
         failing(ProviderFault("no", kind=kind, phase="head"), workload)
     assert raised.value.hint == WHAT_TO_CHECK[kind]
 
 
-def test_a_request_that_cannot_be_served_ends_the_run_but_an_http_400_does_not() -> None:
+def test_too_long_context_ends_the_run_but_http_400_does_not() -> None:
     """The 400 may be for the one token that calibration asks for, which some models find too few."""
     with pytest.raises(CallerFault):
         failing(
@@ -134,7 +131,7 @@ def test_a_request_that_cannot_be_served_ends_the_run_but_an_http_400_does_not()
     assert "max_tokens is below 16" in found.note
 
 
-def test_a_hint_that_is_there_already_stays() -> None:
+def test_existing_hint_is_kept() -> None:
     with pytest.raises(ProviderFault) as raised:
         failing(ProviderFault("no", kind="http_404", phase="head", hint="There is a model called x."), GIVEN)
     assert raised.value.hint == "There is a model called x."
@@ -172,7 +169,7 @@ def test_a_failure_that_passes_costs_no_precision(fault: Fault) -> None:
     assert found.input_tokens == pytest.approx(64, rel=0.02)
 
 
-def test_a_failure_that_stays_is_met_three_times_and_one_of_the_caller_once() -> None:
+def test_503_is_retried_twice_and_other_failures_never() -> None:
     for fault, sent in (
         (ProviderFault("down", kind="http_503", phase="head", status=503), 3),
         (NetworkFault("no", kind="refused", phase="connect"), 1),
@@ -190,12 +187,12 @@ def test_a_stream_that_breaks_counts_as_a_failed_calibration() -> None:
     assert "reset" in found.note
 
 
-def test_prompts_from_a_file_take_one_request_and_are_not_changed() -> None:
+def test_prompts_from_a_file_need_one_calibration_request() -> None:
     found, fake = calibrated(lambda call: 9, workload=GIVEN)
     assert (found.workload, found.input_tokens, found.note, len(fake.calls)) == (GIVEN, 9, "", 1)
 
 
-def test_the_length_field_in_use_is_the_one_that_is_set() -> None:
+def test_calibration_limits_the_length_field_in_use() -> None:
     extra = {"max_completion_tokens": 100, "min_tokens": 100}
     _, fake = calibrated(lambda call: words_in(call), workload=Workload(run="r", extra=extra))
     body = fake.calls[0].call.body
@@ -205,7 +202,7 @@ def test_the_length_field_in_use_is_the_one_that_is_set() -> None:
 
 
 @pytest.mark.parametrize("workload", [Workload(run="r"), GIVEN])
-def test_a_target_that_does_not_answer_as_such_an_api_would_is_told_from_one_that_is_busy(workload: Workload) -> None:
+def test_calibration_fault_separates_mute_from_busy_targets(workload: Workload) -> None:
     mute = [
         NetworkFault("no", kind="refused", phase="connect"),
         TimedOut("no", phase="head"),
@@ -225,7 +222,7 @@ def test_a_target_that_does_not_answer_as_such_an_api_would_is_told_from_one_tha
     assert [failing(fault, workload).fault for fault in passing] == [None] * len(passing)
 
 
-def test_a_failure_after_a_first_answer_is_left_to_the_measurement() -> None:
+def test_failure_after_the_first_answer_is_no_calibration_fault() -> None:
     fault = NetworkFault("no", kind="refused", phase="connect")
     fake = FakeService(script=lambda call: Script(input_tokens=9, fault=None if call.id.endswith("-0") else fault))
     assert run_virtual(calibrate(fake, Workload(run="r"), input_tokens=512, name="t")).fault is None

@@ -4,7 +4,7 @@ import pytest
 from benchmarks.capacity_truth import TOO_HIGH, kind, searched, true_share, truth, waits
 
 
-def test_the_truth_is_erlangs() -> None:
+def test_truth_equals_the_erlang_formula() -> None:
     """The capacity of 32 slots with 10 s of service, where 95% of the requests wait for at most 300 ms."""
     assert waits(23.4, 0.3 * (3.2 - 2.34) / (1 - 23.4 / 32)) == pytest.approx(0.0485, abs=1e-4)
     assert truth(kind("M/M/c", 10, rate=True)) == pytest.approx(2.346, abs=0.001)
@@ -13,6 +13,6 @@ def test_the_truth_is_erlangs() -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_closed_loop_is_claimed_within_a_tenth(seed: int) -> None:
+def test_closed_loop_capacity_is_within_10_percent(seed: int) -> None:
     server = kind("M/M/c", 10, rate=False)
     assert 0.9 <= (searched(server, seed).claimed or 0) / truth(server) <= TOO_HIGH

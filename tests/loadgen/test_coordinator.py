@@ -32,7 +32,7 @@ DEAF = 8
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Give workers time to report on a busy machine, but for those that a test ends by force."""
-    if "deaf" not in request.node.name:
+    if "ignore_sigterm" not in request.node.name:
         monkeypatch.setattr(worker_pool, "PATIENCE_S", WAIT_S)
 
 
@@ -79,7 +79,7 @@ class Bench:
         return Counter(o.condition for o in self.observations if o.role == "measured")
 
 
-def test_a_plan_is_carried_out_to_the_last_request() -> None:
+def test_coordinator_sends_every_request_of_the_plan() -> None:
     bench = Bench("quick", "prints")
     outcome = asyncio.run(bench.run(bench.plan(1, 4)))
     assert bench.measured() == {"quick/m@c1": 10, "prints/m@c1": 10, "quick/m@c4": 10, "prints/m@c4": 10}
@@ -103,7 +103,7 @@ def test_a_plan_is_carried_out_to_the_last_request() -> None:
     assert {reading.pid for reading in bench.readings} != {os.getpid()}
 
 
-def test_blocks_that_are_decided_later_are_asked_for_when_the_last_has_reported() -> None:
+def test_later_blocks_start_after_the_last_report() -> None:
     bench = Bench("quick")
     blocks = sorted(bench.plan(1, 2, 4, blocks=1).lanes[0], key=lambda block: block.condition)
     seen: list[Counter[str]] = []
@@ -120,7 +120,7 @@ def test_blocks_that_are_decided_later_are_asked_for_when_the_last_has_reported(
     assert len({reading.pid for reading in bench.readings}) == 1
 
 
-def test_lanes_side_by_side_have_processes_of_their_own() -> None:
+def test_lanes_side_by_side_have_separate_processes() -> None:
     bench = Bench("quick", "prints")
     asyncio.run(bench.run(bench.plan(2, side_by_side=True)))
     assert bench.measured() == {"quick/m@c2": 10, "prints/m@c2": 10}
@@ -128,7 +128,7 @@ def test_lanes_side_by_side_have_processes_of_their_own() -> None:
     assert len(set(by_target.values())) == 2
 
 
-def test_more_streams_than_one_process_should_carry_go_to_several() -> None:
+def test_many_streams_are_split_over_processes() -> None:
     bench = Bench("quick")
     asyncio.run(bench.run(bench.plan(300, requests=300, blocks=1)))
     assert bench.measured() == {"quick/m@c300": 300}
@@ -139,9 +139,7 @@ def test_more_streams_than_one_process_should_carry_go_to_several() -> None:
 @pytest.mark.parametrize(
     ("model", "kind", "fault"), [("wrong_key", "http_401", ProviderFault), ("no_key", "missing_key", CallerFault)]
 )
-def test_a_target_that_cannot_be_measured_ends_the_run_before_it_begins(
-    model: str, kind: str, fault: type[Fault]
-) -> None:
+def test_unmeasurable_target_ends_the_run_in_calibration(model: str, kind: str, fault: type[Fault]) -> None:
     bench = Bench("quick", model)
     with pytest.raises(fault) as raised:
         asyncio.run(bench.run(bench.plan(1, side_by_side=True)))
@@ -149,7 +147,7 @@ def test_a_target_that_cannot_be_measured_ends_the_run_before_it_begins(
     assert {o.role for o in bench.observations} <= {"calibration"}
 
 
-def test_targets_of_which_none_answers_end_the_run_before_it_begins() -> None:
+def test_run_ends_in_calibration_if_no_target_answers() -> None:
     bench = Bench("absent", "away")
     with pytest.raises(NetworkFault) as raised:
         asyncio.run(bench.run(bench.plan(1, side_by_side=True)))
@@ -158,14 +156,14 @@ def test_targets_of_which_none_answers_end_the_run_before_it_begins() -> None:
     assert {o.role for o in bench.observations} == {"calibration"}
 
 
-def test_a_target_that_does_not_answer_beside_one_that_does_keeps_its_row() -> None:
+def test_unanswering_target_keeps_its_row_beside_another() -> None:
     bench = Bench("absent", "quick")
     asyncio.run(bench.run(bench.plan(1)))
     assert bench.measured().keys() == {"absent/m@c1", "quick/m@c1"}
     assert "input length not verified" in bench.notes[0].text
 
 
-def test_a_target_that_never_answers_is_given_up_once_and_the_others_go_on() -> None:
+def test_target_without_answers_is_abandoned_once() -> None:
     bench = Bench("refused", "quick")
     outcome = asyncio.run(bench.run(bench.plan(1, requests=30, blocks=2)))
     assert list(outcome.abandoned) == ["refused/m@c1"]
@@ -174,7 +172,7 @@ def test_a_target_that_never_answers_is_given_up_once_and_the_others_go_on() -> 
     assert [note.condition for note in bench.notes] == ["refused/m@c1"]
 
 
-def test_a_worker_that_is_killed_loses_nothing_that_was_finished() -> None:
+def test_killed_worker_loses_no_finished_observation() -> None:
     """Call 5 is in the first of two blocks; the second is sent by a new worker."""
     bench = Bench("dies", "quick")
     outcome = asyncio.run(bench.run(bench.plan(1, requests=20, blocks=2, side_by_side=True)))
@@ -185,13 +183,13 @@ def test_a_worker_that_is_killed_loses_nothing_that_was_finished() -> None:
     assert [note.text.split(":")[0] for note in bench.notes] == ["interrupted"]
 
 
-def test_a_lane_that_keeps_losing_workers_is_given_up() -> None:
+def test_run_ends_if_a_lane_keeps_losing_workers() -> None:
     bench = Bench("broken")
     with pytest.raises(WorkerLost, match="with exit code 1"):
         asyncio.run(bench.run(bench.plan(1)))
 
 
-def test_cancelling_stops_a_run_and_keeps_what_was_finished() -> None:
+def test_cancelled_run_keeps_finished_observations() -> None:
     bench = Bench("hangs")
 
     async def main() -> None:
@@ -217,7 +215,7 @@ def test_cancelling_stops_a_run_and_keeps_what_was_finished() -> None:
     assert len(bench.readings) == 1
 
 
-def test_deaf_workers_are_killed_together() -> None:
+def test_workers_that_ignore_sigterm_are_killed_together() -> None:
     async def main() -> int:
         deaf = (sys.executable, "-c", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()")
         async with WorkerPool(deaf, lambda report: None) as pool:
@@ -229,7 +227,7 @@ def test_deaf_workers_are_killed_together() -> None:
     assert asyncio.run(main()) < DEAF * worker_pool.PATIENCE_S * NS_PER_S, "one after the other"
 
 
-def test_a_full_disk_stops_the_run_and_is_what_is_raised() -> None:
+def test_full_disk_stops_the_run_with_its_error() -> None:
     bench = Bench("quick")
 
     def full(observation: Observation) -> None:

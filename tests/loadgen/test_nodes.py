@@ -202,7 +202,7 @@ def far_nodes() -> list[FakeNode]:
     ]
 
 
-def test_a_closed_loop_is_split_and_its_parts_start_together_whatever_the_clocks_show() -> None:
+def test_parts_of_a_closed_loop_start_together_on_all_nodes() -> None:
     bench = Bench(*far_nodes())
     outcome = bench.run(PlannedLoad(concurrency=7), 40)
     assert not outcome.interrupted
@@ -232,7 +232,7 @@ def test_the_clocks_are_known_to_half_the_shortest_round_trip() -> None:
         assert half_ns <= reading.clock_error_ns < half_ns + 5 * NS_PER_MS  # what clocks drift apart in ten seconds
 
 
-def test_what_is_known_of_a_clock_ages_by_what_clocks_drift() -> None:
+def test_clock_error_grows_with_the_age_of_its_measurement() -> None:
     measured = ClockOffset(offset_ns=7, error_ns=1_000, at_ns=10 * NS_PER_S)
     assert measured.error_at(10 * NS_PER_S) == 1_000
     assert measured.error_at(12 * NS_PER_S) == measured.error_at(8 * NS_PER_S) == 1_000 + NS_PER_MS
@@ -250,7 +250,7 @@ def test_latencies_are_differences_of_one_clock() -> None:
     assert last - first < 30 * NS_PER_S  # all on one time line, although the clocks are hours apart
 
 
-def test_every_part_keeps_its_load_up_until_the_last_measured_request_of_all_has_ended() -> None:
+def test_nodes_keep_their_load_until_the_last_request_of_all() -> None:
     def slow(call: Call) -> Script:
         return replace(answers(call), ttft=0.35)
 
@@ -266,7 +266,7 @@ def test_every_part_keeps_its_load_up_until_the_last_measured_request_of_all_has
     assert kept > 1.8
 
 
-def test_a_node_that_dies_keeps_what_it_had_finished_and_the_others_go_on() -> None:
+def test_lost_node_keeps_its_results_and_others_continue() -> None:
     nodes = far_nodes()
     nodes[1].dies_after = 40
     bench = Bench(*nodes)
@@ -281,7 +281,7 @@ def test_a_node_that_dies_keeps_what_it_had_finished_and_the_others_go_on() -> N
     assert sum(o.round == 3 for o in bench.measured()) == 20  # the whole round, split over the two
 
 
-def test_a_node_that_cannot_be_started_is_left_out_and_named() -> None:
+def test_node_that_cannot_start_is_left_out_and_named() -> None:
     nodes = far_nodes()
     nodes[2].dies_after = 0
     bench = Bench(*nodes)
@@ -292,7 +292,7 @@ def test_a_node_that_cannot_be_started_is_left_out_and_named() -> None:
 
 
 @pytest.mark.parametrize("dies_after", [0, 3, 11])
-def test_a_node_that_is_lost_during_calibration_is_left_out_and_the_next_calibrates(dies_after: int) -> None:
+def test_next_node_calibrates_if_one_is_lost_in_calibration(dies_after: int) -> None:
     nodes = far_nodes()
     nodes[0].dies_after = dies_after  # before its clock is read, meanwhile, and in the calibration
     bench = Bench(*nodes)
@@ -303,20 +303,20 @@ def test_a_node_that_is_lost_during_calibration_is_left_out_and_the_next_calibra
     assert [note.text.partition(":")[0] for note in bench.notes] == ["calibrated again, without node a"]
 
 
-def test_a_run_whose_nodes_are_all_lost_during_calibration_ends() -> None:
+def test_run_ends_if_calibration_loses_all_nodes() -> None:
     with pytest.raises(WorkerLost, match="on node b"):
         Bench(FakeNode("a", answers, dies_after=11), FakeNode("b", answers, dies_after=3)).run(
             PlannedLoad(concurrency=2), 20
         )
 
 
-def test_a_run_without_any_node_left_says_so() -> None:
+def test_blocks_are_not_sent_after_all_nodes_are_lost() -> None:
     bench = Bench(FakeNode("a", answers, dies_after=20))
     outcome = bench.run(PlannedLoad(concurrency=2), 40, blocks=4)
     assert outcome.interrupted == {f"{TARGET}@c2": "not sent: all nodes are lost"}
 
 
-def test_a_node_without_the_key_gives_the_condition_up_and_is_named() -> None:
+def test_node_without_the_key_abandons_the_condition() -> None:
     bench = Bench(FakeNode("a", answers), FakeNode("b", answers, has_key=False))
     outcome = bench.run(PlannedLoad(concurrency=4), 40, blocks=2)
     assert list(outcome.abandoned) == [f"{TARGET}@c4"]
@@ -344,7 +344,7 @@ def test_an_open_loop_keeps_its_schedule() -> None:
     st.integers(0, 20),
     st.one_of(st.none(), st.integers(1, 30)),
 )
-def test_the_shares_are_the_block(
+def test_shares_of_nodes_add_up_to_the_block(
     nodes: int, requests: int, warmups: int, cooldowns: int, concurrency: int | None
 ) -> None:
     total = requests + warmups + cooldowns
@@ -372,7 +372,7 @@ def test_the_shares_are_the_block(
         assert all(part.concurrency and part.requests for part in parts)
 
 
-def test_each_node_gets_a_poisson_process_of_its_own() -> None:
+def test_each_node_gets_an_independent_poisson_process() -> None:
     """Gaps of each share are exponential with mean N/λ, and the counts of two shares are not correlated."""
     due = schedule("poisson", rate=90, requests=30_000, seed=3)
     parts = shares(RequestBlock(condition="c", target="t", requests=len(due), due=due), 3)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan, slices, without
@@ -88,7 +89,7 @@ def test_plan_laws(
     assert len(made.lanes) == (len({url.split("/")[2] for url in targets.values()}) if side_by_side else 1)
 
 
-def test_each_load_has_at_least_six_rounds_and_more_where_they_are_cheap() -> None:
+def test_each_load_has_six_rounds_and_light_ones_more() -> None:
     made = make_plan({"a/m": HOSTS[0], "b/m": HOSTS[1]}, [PlannedLoad(concurrency=c) for c in (1, 8, 32)], requests=50)
     counts = Counter(block.condition for block in made.lanes[0])
     assert counts == {"a/m@c1": 8, "b/m@c1": 8, "a/m@c8": 6, "b/m@c8": 6, "a/m@c32": 6, "b/m@c32": 6}
@@ -119,7 +120,7 @@ def test_an_open_loop_lasts_many_times_as_long_as_a_response() -> None:
     assert sum(block.requests for block in lane) == 50
 
 
-def test_a_further_round_is_like_the_last_one_with_other_arrivals() -> None:
+def test_next_round_repeats_the_last_with_new_arrivals() -> None:
     made = make_plan({"a/m": HOSTS[0], "b/m": HOSTS[0]}, [PlannedLoad(concurrency=2), PlannedLoad(rate=2)], requests=50)
     last = [block for block in made.lanes[0] if block.round == 5]
     more = made.next_round(last, 6)
@@ -131,7 +132,7 @@ def test_a_further_round_is_like_the_last_one_with_other_arrivals() -> None:
         assert not block.due or block.due != before.due
 
 
-def test_the_two_ways_of_one_target_take_turns_and_something_fills_the_cache() -> None:
+def test_cache_reuse_alternates_and_has_warm_ups() -> None:
     for asked, warmups in ((None, 2), (0, 1), (3, 3)):
         made = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(concurrency=2)], requests=40, warmups=asked, cache_reuse=True)
         (lane,) = made.lanes
@@ -149,19 +150,19 @@ def test_rounds_are_in_different_orders() -> None:
     assert len({tuple(block.target for block in lane[i : i + 6]) for i in range(0, 24, 6)}) > 1
 
 
-def test_targets_of_one_round_get_the_same_arrivals_and_rounds_others() -> None:
+def test_arrivals_are_equal_in_a_round_and_differ_between_rounds() -> None:
     lane = make_plan({"a": HOSTS[0], "b": HOSTS[0]}, [PlannedLoad(rate=5)], requests=100, blocks=2).lanes[0]
     assert lane[0].due == lane[1].due != lane[2].due == lane[3].due
 
 
-def test_a_trace_is_kept_whole_and_without_warmups() -> None:
+def test_trace_is_one_block_without_warm_ups() -> None:
     made = make_plan({"a": HOSTS[0], "b": HOSTS[0]}, [PlannedLoad(trace=[0, 5, 9])], requests=50, blocks=4, warmups=3)
     assert [(block.due, block.requests, block.warmups) for block in made.lanes[0]] == [([0, 5, 9], 3, 0)] * 2
     assert made.conditions[0].requests == 3
     assert make_plan({"a": HOSTS[0]}, [PlannedLoad(trace=[0, 5, 9])], requests=2).lanes[0][0].due == [0, 5]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "complaint"),
     [
         ({"requests": 0}, "requests is 0, expected 1"),
@@ -175,7 +176,7 @@ def test_a_trace_is_kept_whole_and_without_warmups() -> None:
         ({"loads": [PlannedLoad(rate=math.nan)]}, "rate is nan"),
     ],
 )
-def test_what_makes_no_sense_is_refused(change: dict[str, object], complaint: str) -> None:
+def test_invalid_plan_is_refused(change: dict[str, object], complaint: str) -> None:
     asked: dict[str, object] = {
         "targets": {"a": HOSTS[0]},
         "loads": [PlannedLoad(concurrency=1)],

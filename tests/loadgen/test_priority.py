@@ -59,7 +59,7 @@ def test_a_worker_is_real_time_where_it_may_be(monkeypatch: pytest.MonkeyPatch, 
     assert not system.autogroup.exists()
 
 
-def test_it_returns_to_normal_if_it_ever_runs_without_sleeping(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_real_time_priority_ends_if_the_worker_never_sleeps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     system = System(monkeypatch, tmp_path / "autogroup", real_time=True)
     priority.raise_priority()
     assert system.limits[resource.RLIMIT_RTTIME] == (priority.LONGEST_RUN_US, -1)
@@ -70,7 +70,7 @@ def test_it_returns_to_normal_if_it_ever_runs_without_sleeping(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("allowed", "words"), [(-20, "nice -20"), (-5, "nice -5"), (0, "normal")])
-def test_else_it_takes_the_best_nice_value(
+def test_worker_without_real_time_takes_the_best_nice_value(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, allowed: int, words: str
 ) -> None:
     system = System(monkeypatch, tmp_path / "autogroup", real_time=False, nice=allowed)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.worst_case import check_linear, nested, repeated
 
 from splitsecond.benchmark.load import prompt_files
@@ -68,7 +69,7 @@ def test_plain_text() -> None:
     assert found.in_words("f") == "f (plain text): 2 prompts."
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "complaint"),
     [
         (b'{"prompt": "a"}\n{', "f:2: Input data was truncated"),
@@ -97,7 +98,7 @@ def test_plain_text() -> None:
         (b" \n", "f: no prompt found"),
     ],
 )
-def test_a_file_that_is_not_understood_is_refused_with_its_line(data: bytes, complaint: str) -> None:
+def test_prompt_file_of_unknown_form_is_refused_with_its_line(data: bytes, complaint: str) -> None:
     with pytest.raises(CallerFault, match=complaint) as raised:
         parsed(data)
     assert "ShareGPT" in raised.value.hint
@@ -153,6 +154,7 @@ def test_any_bytes_are_prompts_or_a_caller_fault(pieces: list[bytes]) -> None:
         assert parsed(b"".join(pieces)).prompts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "make",
     [

@@ -32,7 +32,7 @@ SPEC = EngineSpec(
 """With C sequences a step takes 10 + C ms, and so does each token: its prefill costs nothing."""
 
 
-class Served(ServedEngine):
+class SearchedEngine(ServedEngine):
     """An engine that a search measures. At `breaks_from` requests at once it breaks permanently."""
 
     def __init__(self, spec: EngineSpec, breaks_from: int | None = None) -> None:
@@ -61,7 +61,7 @@ def asked(condition: Condition) -> AskedCondition:
     )
 
 
-def search(served: Served, slo: str, last: float, *, share: float = 0.95, rate: bool = False) -> Capacity:
+def search(served: SearchedEngine, slo: str, last: float, *, share: float = 0.95, rate: bool = False) -> Capacity:
     limits = parse_slo(slo)
     search = LoadSearchDriver("t", "http://t", Search(1, last, whole=not rate), limits, share, open_loop=rate)
     search.pilot_s = 0.3
@@ -76,12 +76,12 @@ def search(served: Served, slo: str, last: float, *, share: float = 0.95, rate: 
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("bears", [2, 5, 8, 20, 47])
-def test_the_pace_of_tokens_gives_first(bears: int) -> None:
+@pytest.mark.parametrize("batch_size", [2, 5, 8, 20, 47])
+def test_tpot_limit_bounds_the_capacity(batch_size: int) -> None:
     """A request is in flight for one step more than it has tokens, as it joins the engine's next step. So with slots
     that are out of step, of C requests C times TOKENS / (TOKENS + 1) are in each step."""
-    most = int((bears + 0.5) * (TOKENS + 1) / TOKENS)
-    found = search(Served(SPEC), f"ttft=2s,tpot={10 + bears}.5ms", 64)
+    most = int((batch_size + 0.5) * (TOKENS + 1) / TOKENS)
+    found = search(SearchedEngine(SPEC), f"ttft=2s,tpot={10 + batch_size}.5ms", 64)
     assert (found.holds or 0) <= most < (found.ceiling or 0)
     assert (found.ceiling or 0) <= max((found.holds or 0) * (1 + PRECISION), (found.holds or 0) + 1)
     assert (found.why, found.undecided) == ("fails", [])
@@ -93,44 +93,44 @@ def test_the_pace_of_tokens_gives_first(bears: int) -> None:
 @pytest.mark.parametrize("slots", [1, 3, 6, 12])
 def test_a_request_beyond_the_slots_waits_for_the_end_of_another(slots: int) -> None:
     """The slots end one after another, so with one request more than slots each waits for a part of a response."""
-    found = search(Served(replace(SPEC, slots=slots)), "ttft=60ms", 64)
+    found = search(SearchedEngine(replace(SPEC, slots=slots)), "ttft=60ms", 64)
     assert (found.holds, found.undecided, found.ceiling) == (slots, [], slots + 1)
     assert found.why == "fails"
 
 
 @pytest.mark.system
-def test_the_rate_that_an_open_loop_bears_is_below_what_the_slots_can_give() -> None:
+def test_capacity_in_requests_per_second_is_below_the_slots_rate() -> None:
     spec = replace(SPEC, slots=4)
     most = 4 / (TOKENS * 0.014)
     """Answers a second, with four at once in steps of 14 ms: 14.3."""
-    found = search(Served(spec), "ttft=400ms", 100, rate=True)
+    found = search(SearchedEngine(spec), "ttft=400ms", 100, rate=True)
     assert found.open_loop
     assert 0.6 * most < (found.holds or 0) < most
     assert (found.ceiling or 0) < 1.2 * most
     assert found.knee is None or found.knee > 0.6 * most
 
 
-def test_all_steps_of_a_server_that_bears_everything() -> None:
-    served = Served(replace(SPEC, step_per_sequence_ms=0))
+def test_server_that_meets_every_limit_holds_the_highest_load() -> None:
+    served = SearchedEngine(replace(SPEC, step_per_sequence_ms=0))
     found = search(served, "voice", 32)
     assert (found.holds, found.ceiling, found.why, found.knee) == (32, None, "", None)
     assert [step.verdict for step in found.steps] == ["promising"] * 5 + ["holds"]
     assert [block.requests for block in served.sent] == [20, 20, 20, 24, 48, *[96] * 5]
 
 
-def test_throughput_hardly_grows_beyond_the_slots() -> None:
-    found = search(Served(replace(SPEC, slots=8, step_per_sequence_ms=0.1)), "ttft=10s", 64)
+def test_knee_is_at_the_slots_of_the_server() -> None:
+    found = search(SearchedEngine(replace(SPEC, slots=8, step_per_sequence_ms=0.1)), "ttft=10s", 64)
     assert (found.holds, found.ceiling, found.knee) == (64, None, 8)
 
 
-def test_a_server_that_sheds_load_is_well_and_the_search_goes_on() -> None:
-    found = search(Served(replace(SPEC, slots=4, queue_limit=1)), "ttft=10s", 64)
+def test_search_continues_if_the_server_sheds_load() -> None:
+    found = search(SearchedEngine(replace(SPEC, slots=4, queue_limit=1)), "ttft=10s", 64)
     assert (found.holds, found.ceiling, found.why) == (5, 6, "fails")
     assert all(step.missed.keys() <= {"errors"} for step in found.steps)
 
 
 def test_a_server_that_breaks_ends_the_search_at_once() -> None:
-    served = Served(SPEC, breaks_from=16)
+    served = SearchedEngine(SPEC, breaks_from=16)
     found = search(served, "ttft=2s", 64)
     assert (found.holds, found.ceiling, found.why) == (None, 16, "breaks")
     assert [step.load for step in found.steps] == [1, 2, 4, 8, 16]
@@ -139,14 +139,14 @@ def test_a_server_that_breaks_ends_the_search_at_once() -> None:
     assert found.undecided == [1, 2, 4, 8]
 
 
-def test_not_even_one_request_at_a_time() -> None:
-    found = search(Served(SPEC), "ttft=5ms", 64)
+def test_no_capacity_if_one_request_misses_the_limit() -> None:
+    found = search(SearchedEngine(SPEC), "ttft=5ms", 64)
     assert (found.holds, found.ceiling, found.why) == (None, 1, "fails")
 
 
-def test_a_step_has_no_more_blocks_than_rounds_and_numbers_its_requests_through() -> None:
+def test_step_numbers_its_requests_through_its_blocks() -> None:
     """At concurrency 5 one request of four waits, so whether 75% do not is undecided."""
-    served = Served(replace(SPEC, slots=4))
+    served = SearchedEngine(replace(SPEC, slots=4))
     found = search(served, "ttft=100ms", 16, share=0.75)
     assert (found.holds, found.undecided, found.ceiling) == (4, [5], 6)
     by_condition: dict[str, list[RequestBlock]] = {}
@@ -161,13 +161,13 @@ def test_a_step_has_no_more_blocks_than_rounds_and_numbers_its_requests_through(
     assert len({o.call for o in served.observations}) == len(served.observations)
 
 
-def test_so_few_requests_that_nothing_could_be_shown_are_refused() -> None:
+def test_too_few_requests_for_the_share_are_refused() -> None:
     with pytest.raises(CallerFault, match="12 times 10 requests cannot show that 95") as raised:
         LoadSearchDriver("t", "http://t", Search(1, 8, whole=True), parse_slo("voice"), 0.95, requests=10)
     assert "11 or more" in raised.value.hint
 
 
-def test_what_is_known_before_anything_was_sent_is_the_first_step() -> None:
+def test_search_begins_with_its_first_load() -> None:
     search = LoadSearchDriver("t", "http://t", Search(2, 8, whole=True), parse_slo("voice"), 0.95)
     plan = search.beginning()
     assert [condition.condition for condition in plan.conditions] == ["t@c2"]

@@ -6,6 +6,7 @@ from benchmarks.steady_state import Truth, errors, measured, unprepared
 from splitsecond.benchmark.load.plan import ROUNDS, PlannedLoad
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("requests", [50, 200])
 def test_a_closed_loop_shows_the_steady_state_with_few_requests(requests: int) -> None:
     """Answers of one length and a prompt that takes 26 ms: slots in step would wait for each other's prompts."""
@@ -15,7 +16,7 @@ def test_a_closed_loop_shows_the_steady_state_with_few_requests(requests: int) -
     assert (row.invalid, row.notes) == ([], [])
 
 
-def test_without_warm_ups_of_random_length_and_cool_downs_the_figures_are_wrong() -> None:
+def test_unprepared_block_gives_wrong_figures() -> None:
     """The same requests as one block without random warm-ups and cool-downs."""
     load = PlannedLoad(concurrency=32)
     found = errors(unprepared(load, 50), Truth(load))

@@ -60,7 +60,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_a_file_that_cannot_be_read(text: str, tmp_path: Path) -> None:
+def test_unreadable_workload_file_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "w.toml").write_text(text)
     with pytest.raises(CallerFault, match=r"w.toml: "):
         read_workloads(tmp_path / "w.toml")

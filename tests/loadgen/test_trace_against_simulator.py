@@ -11,6 +11,8 @@ from splitsecond.benchmark.load.traces import BLOCK_TOKENS
 from splitsecond.benchmark.runs.settings import Server
 from splitsecond.simulator.process import run_simulator
 
+pytestmark = pytest.mark.system
+
 BLOCK = 16
 CACHE = f"[prompt_cache]\nfrom_tokens = {BLOCK}\nblock_tokens = {BLOCK}\n"
 SHARED = {(1, 2, 3): 0, (1, 2, 4): 2, (5,): 0, (1, 6): 1, (1, 2, 4, 7): 3}

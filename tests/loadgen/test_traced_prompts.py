@@ -28,7 +28,7 @@ def shared(one: list[str], two: list[str]) -> int:
     st.floats(0.5, 3),
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 3 * BLOCK_TOKENS)), min_size=2, max_size=4),
 )
-def test_prompts_are_equal_as_far_as_their_blocks(
+def test_prompts_share_text_exactly_where_blocks_are_equal(
     fixed: float, per_word: float, asked: list[tuple[int, int, int]]
 ) -> None:
     """Each prompt has ids 0, 1, … of a common beginning, then some of its own, and then words without an id."""
@@ -47,7 +47,7 @@ def test_prompts_are_equal_as_far_as_their_blocks(
         assert equal <= shared(one, two) <= equal + 3
 
 
-def test_the_blocks_of_an_hour_of_conversations() -> None:
+def test_prompts_of_a_conversation_trace_share_their_blocks() -> None:
     requests = read_trace(EXCERPTS / "mooncake-conversation.jsonl").requests
     made = TracedPrompts("r/c", 0, PromptScale(), max(each.input_tokens or 0 for each in requests))
     first, second = (made.text(call, requests[at]).split() for call, at in (("a", 0), ("b", 1)))
@@ -57,7 +57,7 @@ def test_the_blocks_of_an_hour_of_conversations() -> None:
     assert shared(first, other) <= 3  # another run finds no block of this one in a cache
 
 
-def test_prompts_without_blocks_differ_from_their_first_words() -> None:
+def test_prompts_without_blocks_differ_in_their_first_words() -> None:
     made = TracedPrompts("r/c", 0, PromptScale(20, 1.5), 1000)
     one, two = (made.text(call, TracedRequest(0, 1000, 1)).split() for call in "ab")
     assert shared(one, two) <= 3

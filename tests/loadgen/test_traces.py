@@ -106,7 +106,7 @@ def test_a_limit_ends_reading_and_a_scale_stretches_the_times(file: Path) -> Non
         (" \n", "t: no request found"),
     ],
 )
-def test_a_trace_that_is_not_understood_is_refused_with_its_line(file: Path, text: str, complaint: str) -> None:
+def test_trace_of_unknown_form_is_refused_with_its_line(file: Path, text: str, complaint: str) -> None:
     file.write_text(text)
     with pytest.raises(CallerFault, match=complaint):
         read_trace(file)
@@ -130,6 +130,7 @@ def test_a_trace_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None
             assert len(read_trace(file, most=4).requests) == 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("unit", "before"),
     [(MOONCAKE, ""), ("1,m,2,3,5,l\n", BURST), ("1", ""), ('1,"', BURST)],

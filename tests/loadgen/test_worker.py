@@ -73,7 +73,7 @@ def outcomes(process: Process[bytes], count: int) -> list[str]:
 
 
 @pytest.mark.system
-def test_a_block_is_reported_request_by_request_then_the_reading_then_its_end() -> None:
+def test_worker_reports_requests_then_reading_then_end() -> None:
     with worker("quick") as process:
         assert outcomes(process, 6) == ["ok"] * 6
         read = hear(process)
@@ -102,7 +102,7 @@ def test_a_worker_closes_its_connections_before_it_exits(simulated: RunningProvi
 
 @pytest.mark.parametrize("way", ["stop", "end of input", "SIGTERM"])
 @pytest.mark.system
-def test_leaving_cancels_what_is_under_way_and_reports_it(way: str) -> None:
+def test_stopped_worker_cancels_and_reports_open_requests(way: str) -> None:
     with worker("hangs") as process:
         assert outcomes(process, 5) == ["ok"] * 5
         process.send_signal(signal.SIGINT)
@@ -128,7 +128,7 @@ def test_leaving_cancels_what_is_under_way_and_reports_it(way: str) -> None:
         TimedOut("m", phase="head", target="t", hint="h"),
     ],
 )
-def test_a_fault_survives_the_way_to_the_parent(fault: Fault) -> None:
+def test_fault_survives_the_transfer_to_the_parent(fault: Fault) -> None:
     revived = fault_from_record(record_fault(fault), "t")
     assert type(revived) is type(fault)
     assert str(revived) == str(fault)
@@ -136,6 +136,6 @@ def test_a_fault_survives_the_way_to_the_parent(fault: Fault) -> None:
     assert getattr(revived, "status", None) == getattr(fault, "status", None)
 
 
-def test_a_fault_of_another_type_keeps_its_words() -> None:
+def test_fault_of_another_type_keeps_its_message() -> None:
     for fault in (AllFailed([Overloaded("full")]), Overloaded("full")):
         assert str(fault_from_record(record_fault(fault), "")) == str(fault)

@@ -22,11 +22,11 @@ def system_prompt(body: dict[str, Any]) -> str:
     return content
 
 
-def test_the_words_are_256_and_different() -> None:
+def test_there_are_256_distinct_words() -> None:
     assert len(WORDS) == len(set(WORDS)) == 256
 
 
-def test_a_nonce_of_seven_words_stands_first_and_differs_by_run_and_call() -> None:
+def test_prompt_starts_with_a_nonce_of_run_and_call() -> None:
     texts = [
         system_prompt(made.body(call, 0))
         for made in (composer(), composer(run="r2"))
@@ -38,7 +38,7 @@ def test_a_nonce_of_seven_words_stands_first_and_differs_by_run_and_call() -> No
     assert {text.split(".\n", 1)[1] for text in texts} == {texts[0].split(".\n", 1)[1]}
 
 
-def test_a_shared_beginning_is_the_same_for_all_calls_of_one_condition_in_one_run() -> None:
+def test_shared_beginning_is_equal_within_a_condition_and_run() -> None:
     made = composer("t@c1-reuse", questions=True)
     one, two = (made.body(f"t@c1-reuse-{number}", number) for number in range(2))
     assert system_prompt(one) == system_prompt(two)
@@ -48,14 +48,14 @@ def test_a_shared_beginning_is_the_same_for_all_calls_of_one_condition_in_one_ru
     assert composer().hints == {}
 
 
-def test_questions_differ_from_call_to_call_behind_a_system_prompt_with_all_the_words() -> None:
+def test_questions_differ_between_calls() -> None:
     for made in (composer("shared", questions=True, user_words=0), composer(questions=True, user_words=0)):
         asked = [made.body(f"a-{number}", number)["messages"][1]["content"] for number in range(5)]
         assert len(set(asked)) == 5
         assert all(said.startswith(QUESTION) and len(said.split()) == len(QUESTION.split()) + 4 for said in asked)
 
 
-def test_both_ways_of_asking_differ_in_the_first_words_only() -> None:
+def test_cache_reuse_changes_only_the_first_words() -> None:
     alike, apart = (composer(shared, questions=True).body("a", 0)["messages"] for shared in ("s", ""))
     assert alike[1] == apart[1]
     (one, rest), (two, other_rest) = (said[0]["content"].split(".\n") for said in (alike, apart))
@@ -84,7 +84,7 @@ def test_output_length_and_extra_fields() -> None:
     assert "max_tokens" not in body
 
 
-def test_prompts_are_used_in_turn_with_the_nonce_at_the_start_of_the_first_message() -> None:
+def test_prompts_take_turns_with_a_nonce_at_their_start() -> None:
     lines = (
         b'[{"role": "user", "content": "one"}]',
         b"",

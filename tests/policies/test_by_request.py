@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 from tests.policies.branches import a_call, play, scripted
 
 from splitsecond.core.errors import CallerFault
@@ -51,7 +52,7 @@ JUDGED: list[tuple[Call, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "level"), JUDGED)
+@each_case(("call", "level"), JUDGED)
 def test_complexity(call: Call, level: str) -> None:
     assert complexity(call)[0] == level, complexity(call)
 
@@ -96,7 +97,7 @@ STANDING_IN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), STANDING_IN)
+@each_case(("text", "expected"), STANDING_IN)
 def test_the_next_stronger_branch_replaces_a_missing_one(text: str, expected: str) -> None:
     service, fakes = built(text)
 
@@ -121,7 +122,7 @@ def test_a_wrong_complexity_is_refused() -> None:
     play(main, fakes)
 
 
-def test_tasks() -> None:
+def test_hint_task_chooses_the_branch() -> None:
     service, fakes = built('by_task(code="c", chat=race("a", "b"), default="d")')
     strict, others = built('by_task(code="c", chat="a")')
 
@@ -159,8 +160,8 @@ CAPPED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "expected"), CAPPED)
-def test_cap(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+@each_case(("fields", "expected"), CAPPED)
+def test_cap_limits_the_output_tokens_of_a_request(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     fake = scripted(Script(tokens=1))
 
     async def main() -> None:
@@ -195,7 +196,7 @@ def test_cap_refuses_an_invalid_limit_and_ignores_embeddings() -> None:
 @pytest.mark.parametrize(
     "make", [lambda: by_task(), lambda: by_complexity(), lambda: by_complexity(easy=FakeService())]
 )
-def test_branches_must_be_right(make: Any) -> None:
+def test_missing_or_wrong_branches_are_refused(make: Any) -> None:
     with pytest.raises(CallerFault):
         make()
 
@@ -211,7 +212,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG)
-def test_wrong_expressions(text: str, message: str) -> None:
+@each_case(("text", "message"), WRONG)
+def test_wrong_expressions_are_refused(text: str, message: str) -> None:
     with pytest.raises(CallerFault, match=message):
         parse(text)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 from tests.policies.branches import a_call, fails, play, scripted, status
 from tests.policies.test_cascade import read_all, shown
 
@@ -40,7 +41,7 @@ def asks(
     return msgspec.structs.replace(call, body=body, stream=stream, client=client, hints=hints)
 
 
-async def told(service: Service, *calls: Call) -> list[str]:
+async def cache_states(service: Service, *calls: Call) -> list[str]:
     """Read the answers to calls one after the other; return `Notes.cache` of each."""
     for call in calls:
         await shown(service, call)
@@ -86,7 +87,7 @@ OTHER: list[dict[str, Any]] = [
 ]
 
 
-def test_which_fields_affect_the_answer() -> None:
+def test_fields_that_affect_the_response_are_in_the_cache_key() -> None:
     base = _key(asks(), sampled=False)
     assert base is not None
     for more in SAME:
@@ -113,12 +114,12 @@ NOT_KEPT: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("more", NOT_KEPT)
-def test_answers_that_are_not_kept(more: dict[str, Any]) -> None:
+@each_case("more", NOT_KEPT)
+def test_unrepeatable_or_large_requests_are_not_cached(more: dict[str, Any]) -> None:
     fake = numbered()
 
     async def main() -> None:
-        assert await told(cache(fake), asks(**more), asks(**more)) == ["", ""]
+        assert await cache_states(cache(fake), asks(**more), asks(**more)) == ["", ""]
         assert len(fake.calls) == 2
         assert not fake.calls[0].call.watched
 
@@ -143,7 +144,7 @@ def _image(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("part", "kept"),
     [
         (_image("HTTPS://x/a.png"), False),
@@ -163,13 +164,13 @@ def _image(url: str) -> dict[str, Any]:
         ({"type": "function", "parameters": {"properties": {"url": {"type": "string"}}}}, True),
     ],
 )
-def test_what_is_referred_to_may_change(part: dict[str, Any], kept: bool) -> None:
+def test_requests_with_references_are_not_cached(part: dict[str, Any], kept: bool) -> None:
     messages = Raw(msgspec.json.encode([{"role": "user", "content": [part]}]))
     call = msgspec.structs.replace(asks(), body={"messages": messages, "temperature": Raw(b"0")})
     assert (_key(call, sampled=False) is not None) == kept
 
 
-@pytest.mark.parametrize(
+@each_case(
     "field",
     [
         {"conversation": {"id": "conv_1"}},
@@ -181,7 +182,7 @@ def test_what_is_referred_to_may_change(part: dict[str, Any], kept: bool) -> Non
         {"input": [{"type": "item_reference", "id": "msg_1"}]},
     ],
 )
-def test_state_at_the_provider_may_change(field: dict[str, Any]) -> None:
+def test_requests_that_use_stored_state_are_not_cached(field: dict[str, Any]) -> None:
     assert _key(asks(**field), sampled=True) is None
 
 
@@ -195,7 +196,11 @@ def test_clients_never_share_answers() -> None:
 
     async def main() -> None:
         service = cache(fake)
-        assert await told(service, asks(client="a"), asks(client="b"), asks(client="a")) == ["miss", "miss", "hit"]
+        assert await cache_states(service, asks(client="a"), asks(client="b"), asks(client="a")) == [
+            "miss",
+            "miss",
+            "hit",
+        ]
 
     play(main, [fake])
 
@@ -226,7 +231,7 @@ def test_a_closed_answer_is_not_kept() -> None:
     async def main() -> None:
         service = cache(fake)
         await (await service(asks())).aclose()
-        assert await told(service, asks()) == ["miss"]
+        assert await cache_states(service, asks()) == ["miss"]
 
     play(main, [fake])
 
@@ -236,18 +241,22 @@ def test_answers_expire_and_clients_can_request_fresh_ones() -> None:
 
     async def main() -> None:
         service = cache(fake, ttl="10s")
-        assert await told(service, asks(), asks(cache="no-store"), asks(cache="max-age=60")) == ["miss", "", "hit"]
-        assert await told(service, asks(cache="private, No-Cache")) == ["miss"]
+        assert await cache_states(service, asks(), asks(cache="no-store"), asks(cache="max-age=60")) == [
+            "miss",
+            "",
+            "hit",
+        ]
+        assert await cache_states(service, asks(cache="private, No-Cache")) == ["miss"]
         assert await shown(service, asks()) == ("fake/model", "3word")  # the fresh one is kept
         await asyncio.sleep(5)
-        assert await told(service, asks(cache="max-age=4"), asks(cache="max-age=x")) == ["miss", "hit"]
+        assert await cache_states(service, asks(cache="max-age=4"), asks(cache="max-age=x")) == ["miss", "hit"]
         await asyncio.sleep(10)
-        assert await told(service, asks()) == ["miss"]
+        assert await cache_states(service, asks()) == ["miss"]
 
     play(main, [fake])
 
 
-def test_memory_is_bounded_and_the_least_recently_used_goes_first() -> None:
+def test_full_cache_drops_the_least_recently_used_response() -> None:
     long = "x" * 150_000
     fake: FakeService = scripted(Script(ttft=0, tokens=1, texts=(long,)))
 
@@ -255,11 +264,11 @@ def test_memory_is_bounded_and_the_least_recently_used_goes_first() -> None:
         service = cache(fake, size="1MB")
         assert isinstance(service, Cache)
         for name in ("a", "b", "c", "d", "e", "f"):
-            await told(service, asks(name))
-        assert await told(service, asks("a")) == ["hit"]
-        await told(service, asks("g"))
+            await cache_states(service, asks(name))
+        assert await cache_states(service, asks("a")) == ["hit"]
+        await cache_states(service, asks("g"))
         assert service._bytes <= 1_000_000
-        assert await told(service, asks("a"), asks("b")) == ["hit", "miss"]
+        assert await cache_states(service, asks("a"), asks("b")) == ["hit", "miss"]
 
     play(main, [fake])
 
@@ -268,7 +277,7 @@ def test_an_answer_too_large_for_the_cache_is_not_kept() -> None:
     fake = scripted(Script(ttft=0, tokens=1, texts=("x" * 400_000,)))
 
     async def main() -> None:
-        assert await told(cache(fake, size="1MB"), asks(), asks()) == ["miss", "miss"]
+        assert await cache_states(cache(fake, size="1MB"), asks(), asks()) == ["miss", "miss"]
 
     play(main, [fake])
 
@@ -304,7 +313,7 @@ def test_identical_requests_are_sent_once_and_read_as_they_come() -> None:
     play(main, [fake])
 
 
-def test_followers_continue_when_the_leader_leaves_during_the_stream() -> None:
+def test_followers_continue_when_the_leader_leaves_a_stream() -> None:
     fake = scripted(Script(ttft=0.2, tokens=5))
 
     async def main() -> None:
@@ -316,13 +325,13 @@ def test_followers_continue_when_the_leader_leaves_during_the_stream() -> None:
         for follower in followers:
             assert sum(isinstance(event, Token) for event in [event async for event in follower]) == 5
             await follower.aclose()
-        assert await told(service, asks()) == ["hit"]
+        assert await cache_states(service, asks()) == ["hit"]
         assert len(fake.calls) == 1
 
     play(main, [fake])
 
 
-def test_other_readers_continue_when_one_is_cancelled_during_a_read() -> None:
+def test_other_readers_continue_when_one_is_cancelled() -> None:
     fake = scripted(Script(ttft=0.2, tokens=5, tps=10))
 
     async def main() -> None:
@@ -348,12 +357,12 @@ def test_the_request_is_closed_when_all_readers_have_left() -> None:
             assert fake.left_open == 1
             await reply.aclose()
         assert fake.left_open == 0
-        assert await told(service, asks()) == ["miss"]
+        assert await cache_states(service, asks()) == ["miss"]
 
     play(main, [fake])
 
 
-def test_a_follower_becomes_leader_when_the_leader_leaves_before_the_first_token() -> None:
+def test_follower_takes_over_if_the_leader_leaves_before_a_token() -> None:
     fake = scripted(Script(ttft=0.2, tokens=2))
 
     async def main() -> None:
@@ -376,7 +385,7 @@ def test_all_readers_get_a_failure_before_the_first_token() -> None:
         await asyncio.wait(tasks)
         assert all(isinstance(task.exception(), ProviderFault) for task in tasks)
         assert len(fake.calls) == 1
-        assert await told(service, asks()) == ["miss"]
+        assert await cache_states(service, asks()) == ["miss"]
 
     play(main, [fake])
 
@@ -414,7 +423,7 @@ def test_a_call_with_a_later_deadline_or_a_stream_is_sent_alone() -> None:
     play(main, [fake])
 
 
-def test_only_the_reader_that_falls_far_behind_is_broken_off() -> None:
+def test_only_a_reader_far_behind_gets_an_error() -> None:
     fake = scripted(Script(ttft=0.2, tokens=40, tps=100, texts=("x" * 400_000,) * 40))
 
     async def main() -> None:
@@ -468,7 +477,7 @@ def test_callers_join_and_leave_at_any_time(callers: Sequence[tuple[int, int | N
     play(main, [fake])
 
 
-def test_settings() -> None:
+def test_settings_are_read_and_invalid_ones_refused() -> None:
     assert [MemorySize.parse("size", text).size for text in ("64MB", "2GB")] == [64_000_000, 2_000_000_000]
     assert flag("sampled", True)
     for wrong in ("0MB", "65GB", "64", 64, "1.5GB"):

@@ -14,7 +14,7 @@ from splitsecond.routing.policies.race import race
 from splitsecond.testing.fake_service import FakeService, Script
 
 
-class Books:
+class Recorder:
     """Branches whose observations are collected."""
 
     def __init__(self) -> None:
@@ -46,54 +46,60 @@ class Books:
         return [(o.target, o.role) for o in attempts], whole
 
 
-def test_a_race() -> None:
-    books = Books()
-    parts, whole = books.of(race(books.branch(SILENT), books.branch(Script(ttft=0.2)), books.branch(SILENT)))
+def test_observation_of_a_race_has_the_winners_ttft() -> None:
+    recorder = Recorder()
+    parts, whole = recorder.of(
+        race(recorder.branch(SILENT), recorder.branch(Script(ttft=0.2)), recorder.branch(SILENT))
+    )
     assert sorted(parts) == [("a/x", "loser"), ("b/x", "winner"), ("c/x", "loser")]
     assert (whole.outcome, whole.ttft_ns) == ("ok", 200 * NS_PER_MS)
 
 
 def test_the_wait_begins_with_the_first_request() -> None:
-    books = Books()
-    parts, whole = books.of(fallback(books.branch(fails(status(503), 0.5)), books.branch(Script(ttft=0.2, tokens=9))))
+    recorder = Recorder()
+    parts, whole = recorder.of(
+        fallback(recorder.branch(fails(status(503), 0.5)), recorder.branch(Script(ttft=0.2, tokens=9)))
+    )
     assert parts == [("a/x", "loser"), ("b/x", "winner")]
     assert (whole.outcome, whole.ttft_ns, len(whole.token_at)) == ("ok", 700 * NS_PER_MS, 9)
 
 
-def test_a_call_that_failed() -> None:
-    books = Books()
-    parts, whole = books.of(fallback(books.branch(fails(status(503), 0.5)), books.branch(fails(status(429), 0.2))))
+def test_call_whose_attempts_all_fail_is_failed() -> None:
+    recorder = Recorder()
+    parts, whole = recorder.of(
+        fallback(recorder.branch(fails(status(503), 0.5)), recorder.branch(fails(status(429), 0.2)))
+    )
     assert parts == [("a/x", "loser"), ("b/x", "loser")]
     assert (whole.outcome, whole.ttft_ns, whole.fault and whole.fault.kind) == ("failed", None, "all_failed")
     assert whole.end_ns - (whole.sent_ns or 0) == 700 * NS_PER_MS
 
 
-def test_an_answer_that_breaks_is_the_winners() -> None:
-    books = Books()
+def test_broken_response_belongs_to_the_winner() -> None:
+    recorder = Recorder()
     broken = Script(ttft=0.1, fault=reset(), breaks_after=2)
-    parts, whole = books.of(race(books.branch(SILENT), books.branch(broken)))
+    parts, whole = recorder.of(race(recorder.branch(SILENT), recorder.branch(broken)))
     assert parts == [("a/x", "loser"), ("b/x", "winner")]
     assert (whole.outcome, whole.fault and whole.fault.kind, len(whole.token_at)) == ("failed", "reset", 2)
 
 
-def test_an_answer_that_the_caller_closed_is_the_winners_too() -> None:
-    books = Books()
+def test_closed_response_belongs_to_the_winner() -> None:
+    recorder = Recorder()
     endless = Script(ttft=0.1, tokens=1000, tps=10)
-    parts, whole = books.of(race(books.branch(endless), books.branch(SILENT)), leave_after=1)
+    parts, whole = recorder.of(race(recorder.branch(endless), recorder.branch(SILENT)), leave_after=1)
     assert sorted(parts) == [("a/x", "winner"), ("b/x", "loser")]
     assert whole.outcome == "cancelled"
 
 
-def test_a_call_that_was_given_up_before_any_token() -> None:
-    books = Books()
-    parts, whole = books.of(race(books.branch(SILENT), books.branch(SILENT)), leave_after=1)
+def test_call_closed_before_any_token_is_cancelled() -> None:
+    recorder = Recorder()
+    parts, whole = recorder.of(race(recorder.branch(SILENT), recorder.branch(SILENT)), leave_after=1)
     assert [role for _, role in parts] == ["loser", "loser"]
     assert (whole.outcome, whole.ttft_ns) == ("cancelled", None)
 
 
-def test_an_answer_without_a_token_through_a_policy_that_lets_it_pass() -> None:
-    books = Books()
-    parts, whole = books.of(books.branch(Script(tokens=0)))
+def test_empty_response_is_an_empty_answer_of_the_winner() -> None:
+    recorder = Recorder()
+    parts, whole = recorder.of(recorder.branch(Script(tokens=0)))
     assert parts == [("a/x", "winner")]
     assert whole.fault is not None
     assert whole.fault.kind == "empty_answer"

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 from tests.policies.branches import SILENT, a_call, bad_request, fails, play, scripted, status
 
 from splitsecond.core import clock
@@ -65,8 +66,8 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("accept", "script", "expected"), RULES)
-def test_rules(accept: str, script: Script, expected: str) -> None:
+@each_case(("accept", "script", "expected"), RULES)
+def test_acceptance_rules_choose_the_model(accept: str, script: Script, expected: str) -> None:
     small, large = scripted(script, target="small/x"), scripted(LARGE, target="large/x")
 
     async def main() -> None:
@@ -81,7 +82,7 @@ def test_rules(accept: str, script: Script, expected: str) -> None:
     play(main, [small, large])
 
 
-def test_an_answer_is_held_until_complete_and_the_large_model_gets_the_original_call() -> None:
+def test_response_is_held_until_complete_before_escalation() -> None:
     small = scripted(says("a", "b", "c"), says("cut", finish="length"))
     large = scripted(LARGE)
 
@@ -116,7 +117,7 @@ def test_the_large_model_answers_when_the_small_one_fails(script: Script) -> Non
     play(main, [small, large])
 
 
-def test_an_invalid_request_is_raised_and_two_failures_are_both_listed() -> None:
+def test_invalid_request_is_raised_and_two_failures_are_listed() -> None:
     small, large = (
         scripted(fails(bad_request()), fails(status(500)), says("x", finish="length")),
         scripted(fails(status(503))),
@@ -138,7 +139,7 @@ def test_an_invalid_request_is_raised_and_two_failures_are_both_listed() -> None
 
 
 @pytest.mark.parametrize("script", [SILENT, Script(ttft=0.1, tokens=1000, tps=10)])
-def test_hold_bounds_the_wait(script: Script) -> None:
+def test_wait_for_the_small_model_is_limited_by_hold(script: Script) -> None:
     small, large = scripted(script), scripted(LARGE, target="large/x")
 
     async def main() -> None:
@@ -163,8 +164,8 @@ JUDGED = [
 ]
 
 
-@pytest.mark.parametrize(("verdict", "accepted"), JUDGED)
-def test_a_judge_must_say_yes(verdict: Script, accepted: bool) -> None:
+@each_case(("verdict", "accepted"), JUDGED)
+def test_response_is_accepted_only_if_the_judge_says_yes(verdict: Script, accepted: bool) -> None:
     small, large, judge = scripted(says("small")), scripted(LARGE), scripted(verdict)
 
     async def main() -> None:
@@ -178,7 +179,7 @@ def test_a_judge_must_say_yes(verdict: Script, accepted: bool) -> None:
     play(main, [small, large, judge])
 
 
-def test_the_prompt_of_a_judge_is_bounded_and_rejected_answers_are_not_judged() -> None:
+def test_judge_gets_a_bounded_prompt_and_no_rejected_responses() -> None:
     small = scripted(says("a" * 100_000), says("x", finish="length"))
     large, judge = scripted(LARGE), scripted(says("yes"))
 
@@ -194,9 +195,11 @@ def test_the_prompt_of_a_judge_is_bounded_and_rejected_answers_are_not_judged() 
 
 async def answer_likely(fake: FakeService, mean: float) -> None:
     """A script that answers with tokens of that mean log-probability."""
-    told = await fake.expect()
-    told._take(Token(clock.now_ns(), "sure", logprobs=(mean - 0.1, mean + 0.1)), Finish(clock.now_ns(), "stop"))
-    told.finish()
+    expected_call = await fake.expect()
+    expected_call._take(
+        Token(clock.now_ns(), "sure", logprobs=(mean - 0.1, mean + 0.1)), Finish(clock.now_ns(), "stop")
+    )
+    expected_call.finish()
 
 
 @pytest.mark.parametrize(("mean", "accepted"), [(-0.4, True), (-0.6, False)])
@@ -221,7 +224,7 @@ def test_log_probabilities_are_requested_and_removed(mean: float, accepted: bool
     play(main, [small, large])
 
 
-def test_log_probabilities_that_the_client_wants_stay() -> None:
+def test_log_probabilities_requested_by_the_client_are_kept() -> None:
     small, large = FakeService(), scripted(LARGE)
 
     async def main() -> None:
@@ -244,7 +247,7 @@ def test_embeddings_go_to_the_large_model() -> None:
     play(main, [small, large])
 
 
-def test_the_large_model_answers_when_the_answer_is_too_long_to_hold() -> None:
+def test_response_too_long_to_hold_goes_to_the_large_model() -> None:
     small, large = scripted(says(*["x" * 1_000_000] * 12)), scripted(LARGE)
 
     async def main() -> None:
@@ -255,13 +258,13 @@ def test_the_large_model_answers_when_the_answer_is_too_long_to_hold() -> None:
     play(main, [small, large])
 
 
-@pytest.mark.parametrize("accept", ["done", "re:", "re:(", "logprob>", "logprob>0", "logprob>nan", "logprob>-1000", 5])
-def test_wrong_rules(accept: object) -> None:
+@each_case("accept", ["done", "re:", "re:(", "logprob>", "logprob>0", "logprob>nan", "logprob>-1000", 5])
+def test_invalid_acceptance_rules_are_refused(accept: object) -> None:
     with pytest.raises(CallerFault, match="accept is"):
         acceptance("accept", accept)
 
 
-def test_a_refusal_and_tool_calls() -> None:
+def test_rule_finished_rejects_refusals_and_accepts_tool_calls() -> None:
     rule = acceptance("accept", "finished")
     refusal: list[Event] = [Token(1, "No.", "refusal"), Finish(1, "stop")]
     calls: list[Event] = [Token(1, "look_up", "tool"), Finish(1, "tool_calls")]

@@ -44,13 +44,13 @@ class World:
         text: str = 'cascade("s/x", "l/x")',
         large: Script = LARGE,
     ) -> None:
-        self.standing = TargetStates(facts)
+        self.states = TargetStates(facts)
         self.text = text
         self.number = 0
-        small = FakeService(script=lambda call: answers(self.number), target="s/x", observer=self.standing.observe)
-        fakes = {"s/x": small, "l/x": scripted(large, target="l/x", observer=self.standing.observe)}
+        small = FakeService(script=lambda call: answers(self.number), target="s/x", observer=self.states.observe)
+        fakes = {"s/x": small, "l/x": scripted(large, target="l/x", observer=self.states.observe)}
         self.small, self.large = small, fakes["l/x"]
-        self.service = build(parse(text), lambda name: fakes.get(name) or scripted(says("yes")), self.standing)
+        self.service = build(parse(text), lambda name: fakes.get(name) or scripted(says("yes")), self.states)
         self.chosen = ""
 
     async def asks(self, times: int, *, every_s: float = 0.0, tokens: int = 100) -> int:
@@ -65,8 +65,9 @@ class World:
         return len(self.small.calls) - before
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("escalates", "steps_aside"), [(0.0, False), (0.3, False), (0.7, True), (1.0, True)])
-def test_the_large_model_is_asked_alone_if_too_many_answers_are_rejected(escalates: float, steps_aside: bool) -> None:
+def test_small_model_is_skipped_if_too_many_are_rejected(escalates: float, steps_aside: bool) -> None:
     async def main() -> None:
         world = World(share(escalates), HALF)
         assert await world.asks(ENOUGH) == ENOUGH
@@ -112,7 +113,7 @@ def test_models_without_cost_are_not_compared() -> None:
     play(main)
 
 
-def test_the_small_model_returns_when_its_answers_are_accepted_again() -> None:
+def test_small_model_returns_when_accepted_again() -> None:
     async def main() -> None:
         world = World(lambda number: BAD if number < 300 else GOOD, HALF, large=Script(ttft=0.1, tokens=1))
         assert await world.asks(300) < 40
@@ -159,6 +160,7 @@ def test_a_race_inside_costs_all_of_its_targets() -> None:
     play(main)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("tokens", "steps_aside"), [(1000, True), (10, False)])
 def test_the_length_of_answers_counts(tokens: int, steps_aside: bool) -> None:
     """A small model whose answers are four times as long costs more, if the client allows them."""
@@ -177,12 +179,13 @@ def test_the_small_model_is_asked_while_the_large_one_is_down() -> None:
     async def main() -> None:
         world = World(share(1.0), HALF, large=fails(refused(), 0.01))
         await world.asks(5)
-        assert not world.standing.available("l/x")
+        assert not world.states.available("l/x")
         assert await world.asks(100) == 100
 
     play(main)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ['cascade("s/x", "l/x")', 'pipeline("s/x", "l/x")'])
 def test_a_small_model_that_is_down_is_left_out(text: str) -> None:
     async def main() -> None:
@@ -208,22 +211,22 @@ def test_previews_and_rebuilt_cascades_share_the_escalation_rate() -> None:
     async def main() -> None:
         world = World(share(1.0), HALF)
         await world.asks(100)
-        first, second = await preview(parse(world.text), world.standing, sample("Hello."), calls=100)
+        first, second = await preview(parse(world.text), world.states, sample("Hello."), calls=100)
         assert (first.calls, first.targets) == (98, ("l/x",))
         assert first.why.startswith(ALONE)
         assert "100% of the small model's recent answers were not accepted" in first.why
         assert second == PreviewedChoice(calls=2, targets=("s/x",))
-        ((text, known),) = world.standing.cascades().items()
+        ((text, known),) = world.states.cascades().items()
         assert (text, known.dearer) == (world.text, True)
         assert known.share == pytest.approx(1.0)
-        again = build(parse(world.text), lambda name: world.large if name == "l/x" else world.small, world.standing)
+        again = build(parse(world.text), lambda name: world.large if name == "l/x" else world.small, world.states)
         world.service = again
         assert await world.asks(10) == 0
-        other = preview(parse('cascade("s/x", "l/x", hold="9s")'), world.standing, sample("Hello."), calls=3)
+        other = preview(parse('cascade("s/x", "l/x", hold="9s")'), world.states, sample("Hello."), calls=3)
         assert [choice.targets for choice in await other] == [("s/x",)]
         await asyncio.sleep(10)  # until its timers have been dropped
         gc.collect()
-        assert len(world.standing.cascades()) == 1  # the other one has been collected
+        assert len(world.states.cascades()) == 1  # the other one has been collected
 
     play(main)
 
@@ -243,7 +246,7 @@ def test_embeddings_do_not_count() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 3000)), max_size=300))
-def test_a_share_is_a_share(steps: list[tuple[bool, float]]) -> None:
+def test_escalation_rate_stays_between_0_and_1(steps: list[tuple[bool, float]]) -> None:
     lately, now_ns = EscalationRate(), 0
     for escalated, after_s in steps:
         now_ns += round(after_s * NS_PER_S)

@@ -69,7 +69,7 @@ def clocked() -> ClockedBreaker:
 # What opens it.
 
 
-def test_failures_in_a_row_open_it(clocked: ClockedBreaker) -> None:
+def test_5_failures_in_a_row_open_the_circuit_breaker(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW - 1)
     assert clocked.breaker.state == "closed"
     clocked.answers()
@@ -80,7 +80,7 @@ def test_failures_in_a_row_open_it(clocked: ClockedBreaker) -> None:
     assert clocked.breaker.reason == "5 failures in a row, the last: http_500"
 
 
-def test_half_of_the_latest_requests_open_it(clocked: ClockedBreaker) -> None:
+def test_failure_of_half_the_latest_requests_opens_it(clocked: ClockedBreaker) -> None:
     for _ in range(4):
         clocked.fails()
         clocked.answers()
@@ -102,7 +102,7 @@ def test_failures_of_half_a_minute_ago_do_not_count(clocked: ClockedBreaker) -> 
     assert clocked.breaker.state == "closed"
 
 
-def test_one_failure_in_three_does_not_open_it(clocked: ClockedBreaker) -> None:
+def test_failure_of_every_third_request_does_not_open_it(clocked: ClockedBreaker) -> None:
     for _ in range(100):
         clocked.answers(2)
         clocked.fails()
@@ -111,7 +111,7 @@ def test_one_failure_in_three_does_not_open_it(clocked: ClockedBreaker) -> None:
 
 
 @pytest.mark.parametrize(("asked_s", "waited_s"), [(20, 20), (0.5, 0.5), (1e6, LONGEST_ASKED_NS / NS_PER_S)])
-def test_a_target_that_says_when_is_left_alone_until_then(
+def test_circuit_breaker_stays_open_for_the_retry_after(
     clocked: ClockedBreaker, asked_s: float, waited_s: float
 ) -> None:
     clocked.asks_to_wait(asked_s)
@@ -122,7 +122,7 @@ def test_a_target_that_says_when_is_left_alone_until_then(
     assert not clocked.is_down()
 
 
-def test_a_longer_wait_holds_a_shorter_one_of_an_older_request_does_not(clocked: ClockedBreaker) -> None:
+def test_longer_retry_after_wins_over_a_shorter_older_one(clocked: ClockedBreaker) -> None:
     clocked.asks_to_wait(30)
     clocked.passes(1)
     clocked.asks_to_wait(5, ago_s=2)
@@ -131,7 +131,7 @@ def test_a_longer_wait_holds_a_shorter_one_of_an_older_request_does_not(clocked:
     assert clocked.open_s == 60
 
 
-def test_a_target_that_does_not_say_when_cools_off_longer_and_longer(clocked: ClockedBreaker) -> None:
+def test_wait_without_retry_after_doubles_up_to_a_maximum(clocked: ClockedBreaker) -> None:
     waits = []
     for _ in range(8):
         clocked.asks_to_wait(None)
@@ -142,7 +142,7 @@ def test_a_target_that_does_not_say_when_cools_off_longer_and_longer(clocked: Cl
     assert waits == [1, 2, 4, 8, 16, 32, LONGEST_COOL_NS / NS_PER_S, LONGEST_COOL_NS / NS_PER_S]
 
 
-def test_a_model_that_is_not_served_is_left_alone_for_long(clocked: ClockedBreaker) -> None:
+def test_unserved_model_opens_it_for_about_5_minutes(clocked: ClockedBreaker) -> None:
     clocked.breaker.record_not_served(clocked.now_ns, clocked.now_ns, "http_404")
     assert 240 <= clocked.open_s <= 360
     clocked.until_probe()
@@ -150,7 +150,7 @@ def test_a_model_that_is_not_served_is_left_alone_for_long(clocked: ClockedBreak
     assert 240 <= clocked.open_s <= 360
 
 
-def test_a_404_of_a_target_that_serves_others_is_about_the_request(clocked: ClockedBreaker) -> None:
+def test_404_of_a_working_target_does_not_open_it(clocked: ClockedBreaker) -> None:
     clocked.answers()
     clocked.passes(30)
     clocked.breaker.record_not_served(clocked.now_ns, clocked.now_ns, "http_404")
@@ -177,7 +177,7 @@ def test_the_wait_doubles_with_each_probe_that_fails(clocked: ClockedBreaker, la
         assert 0.8 * usual_s <= wait_s <= 1.2 * usual_s
 
 
-def test_one_probe_at_a_time(clocked: ClockedBreaker) -> None:
+def test_only_one_probe_is_in_flight(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     clocked.until_probe()
     assert not clocked.is_down()
@@ -189,7 +189,7 @@ def test_one_probe_at_a_time(clocked: ClockedBreaker) -> None:
     assert not clocked.is_down()
 
 
-def test_a_success_of_before_does_not_close_it(clocked: ClockedBreaker) -> None:
+def test_success_of_an_older_request_does_not_close_it(clocked: ClockedBreaker) -> None:
     clocked.passes(10)
     clocked.fails(IN_A_ROW)
     clocked.passes(1)
@@ -200,7 +200,7 @@ def test_a_success_of_before_does_not_close_it(clocked: ClockedBreaker) -> None:
     assert clocked.breaker.state == "open"
 
 
-def test_a_success_since_does(clocked: ClockedBreaker) -> None:
+def test_success_of_a_newer_request_makes_it_half_open(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     clocked.passes(2)
     clocked.answers(ago_s=1)
@@ -208,14 +208,14 @@ def test_a_success_since_does(clocked: ClockedBreaker) -> None:
     assert clocked.breaker.state == "half_open"
 
 
-def test_but_not_while_it_asked_us_to_wait(clocked: ClockedBreaker) -> None:
+def test_success_during_retry_after_does_not_close_it(clocked: ClockedBreaker) -> None:
     clocked.asks_to_wait(20)
     clocked.passes(2)
     clocked.answers(ago_s=1)
     assert clocked.is_down()
 
 
-def test_traffic_comes_back_over_the_time_it_was_gone(clocked: ClockedBreaker) -> None:
+def test_traffic_returns_over_the_time_it_was_open(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     gone_s = min(clocked.open_s, RAMP_NS / NS_PER_S)
     clocked.until_probe()
@@ -228,7 +228,7 @@ def test_traffic_comes_back_over_the_time_it_was_gone(clocked: ClockedBreaker) -
     assert clocked.breaker.state == "closed"
 
 
-def test_an_answer_that_goes_on_lets_a_tenth_come_back_and_one_that_has_ended_the_rest(clocked: ClockedBreaker) -> None:
+def test_unfinished_response_admits_a_tenth_of_the_traffic(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     clocked.until_probe()
     clocked.breaker.probe_attempt = "c"
@@ -244,14 +244,14 @@ def test_an_answer_that_goes_on_lets_a_tenth_come_back_and_one_that_has_ended_th
     assert clocked.breaker.state == "closed"
 
 
-def test_or_with_so_many_answers(clocked: ClockedBreaker) -> None:
+def test_enough_successes_close_it_at_once(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     clocked.until_probe()
     clocked.answers(RAMP_ANSWERS)
     assert clocked.breaker.state == "closed"
 
 
-def test_a_failure_on_the_way_back_opens_it_for_longer(clocked: ClockedBreaker) -> None:
+def test_failure_while_half_open_opens_it_for_longer(clocked: ClockedBreaker) -> None:
     clocked.fails(IN_A_ROW)
     clocked.until_probe()
     clocked.answers()
@@ -262,7 +262,7 @@ def test_a_failure_on_the_way_back_opens_it_for_longer(clocked: ClockedBreaker) 
     assert clocked.open_s >= 8
 
 
-def test_once_closed_it_begins_anew(clocked: ClockedBreaker) -> None:
+def test_wait_starts_from_the_shortest_after_it_has_closed(clocked: ClockedBreaker) -> None:
     for _ in range(4):
         clocked.fails(IN_A_ROW)
         assert clocked.open_s <= 6
@@ -284,7 +284,7 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.breaker = CircuitBreaker(Random(3))
         self.now_ns = START_NS
-        self.under_way: dict[str, tuple[int, str]] = {}
+        self.in_flight: dict[str, tuple[int, str]] = {}
         self.probes: set[str] = set()
         self.probed_ns = 0
         self.begun = 0
@@ -299,21 +299,21 @@ class AnyOrder(RuleBasedStateMachine):
             return
         self.begun += 1
         call = f"call-{self.begun}"
-        self.under_way[call] = self.now_ns, client
+        self.in_flight[call] = self.now_ns, client
         if self.breaker.state == "open" and self.breaker.concerns(client):
             assert not self.probes, "a second probe"
             self.breaker.probe_attempt = call
             self.probes.add(call)
             self.probed_ns = self.breaker.open_until_ns
 
-    @precondition(lambda self: self.under_way)
+    @precondition(lambda self: self.in_flight)
     @rule(
         data=st.data(),
         ends=st.sampled_from(["answered", "failed", "limited", "asked to wait", "unserved", "given up"]),
     )
     def one_ends(self, data: st.DataObject, ends: str) -> None:
-        call = data.draw(st.sampled_from(sorted(self.under_way)))
-        began_ns, client = self.under_way.pop(call)
+        call = data.draw(st.sampled_from(sorted(self.in_flight)))
+        began_ns, client = self.in_flight.pop(call)
         state, undisturbed = self.breaker.state, self.breaker.open_until_ns == self.probed_ns
         was_probe = (
             call == self.breaker.probe_attempt and undisturbed
@@ -363,7 +363,7 @@ def received(clocked: ClockedBreaker, *, ago_s: float = 1.0, left_s: float = 5.0
     clocked.breaker.receive_opening(now_ns, opened_ns, until_ns, "http_500")
 
 
-def test_failures_of_others_open_it_for_a_while_unless_it_has_just_had_an_answer(clocked: ClockedBreaker) -> None:
+def test_reports_of_others_open_it_unless_it_just_succeeded(clocked: ClockedBreaker) -> None:
     breaker = clocked.breaker
     breaker.record_success(clocked.now_ns, clocked.now_ns)
     received(clocked, left_s=200)
@@ -379,7 +379,7 @@ def test_failures_of_others_open_it_for_a_while_unless_it_has_just_had_an_answer
     assert not breaker.is_down(clocked.now_ns)
 
 
-def test_an_answer_to_others_makes_it_half_open_once(clocked: ClockedBreaker) -> None:
+def test_recovery_report_of_others_makes_it_half_open_once(clocked: ClockedBreaker) -> None:
     breaker = clocked.breaker
     clocked.fails(IN_A_ROW)
     breaker.receive_recovery(clocked.now_ns, clocked.now_ns - NS_PER_S)  # the request began before it opened
@@ -397,7 +397,7 @@ def test_an_answer_to_others_makes_it_half_open_once(clocked: ClockedBreaker) ->
     assert state(clocked) == "half_open"
 
 
-def test_an_answer_of_its_own_outweighs_reports_for_minutes(clocked: ClockedBreaker) -> None:
+def test_own_success_outweighs_reports_for_minutes(clocked: ClockedBreaker) -> None:
     breaker = clocked.breaker
     clocked.passes(100)
     received(clocked)
@@ -411,7 +411,7 @@ def test_an_answer_of_its_own_outweighs_reports_for_minutes(clocked: ClockedBrea
     assert state(clocked) == "open"
 
 
-def test_what_the_provider_asks_for_is_not_changed_by_reports(clocked: ClockedBreaker) -> None:
+def test_reports_do_not_change_the_providers_retry_after(clocked: ClockedBreaker) -> None:
     breaker = clocked.breaker
     breaker.record_rate_limit(clocked.now_ns, clocked.now_ns, 20 * NS_PER_S, "http_429")
     clocked.passes(1)
@@ -421,7 +421,7 @@ def test_what_the_provider_asks_for_is_not_changed_by_reports(clocked: ClockedBr
     assert breaker.open_until_ns == START_NS + 20 * NS_PER_S
 
 
-def test_a_probe_waits_for_its_turn_for_a_minute(clocked: ClockedBreaker) -> None:
+def test_probe_waits_at_most_a_minute_for_its_turn(clocked: ClockedBreaker) -> None:
     breaker = clocked.breaker
     clocked.fails(IN_A_ROW)
     breaker.turn_until_ns = 0

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 from tests.policies.branches import play
 
 from splitsecond.core.events import Done, Token
@@ -98,14 +99,14 @@ FORMS: list[tuple[Spoken, dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("api_format", "more", "wanted"), FORMS)
+@each_case(("api_format", "more", "wanted"), FORMS)
 def test_the_response_format(api_format: Spoken, more: dict[str, Any], wanted: bool) -> None:
     asking = asked(api_format, "hi", **more)
     assert (wanted_form(asking) is not None) == wanted
     assert (_with_marker(asking) is None) == wanted
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("api_format", "choice", "must"),
     [
         ("openai", "auto", False),
@@ -140,15 +141,15 @@ def test_reasoning_effort(api_format: Spoken, more: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 def test_an_instruction_in_the_system_prompt(api_format: Spoken) -> None:
-    told = _with_marker(asked(api_format, "hi"))
-    assert told is not None
-    assert told.watched
+    marked = _with_marker(asked(api_format, "hi"))
+    assert marked is not None
+    assert marked.watched
     where = {"openai": "messages", "anthropic": "system", "responses": "instructions"}[api_format]
-    words = field_value(told, where)
+    words = field_value(marked, where)
     assert (words[0]["content"] if api_format == "openai" else words) == f"Be brief.\n\n{INSTRUCTION}"
 
 
-def test_an_instruction_without_a_system_prompt_and_beside_blocks() -> None:
+def test_instruction_is_added_without_or_beside_system_blocks() -> None:
     said = [{"role": "user", "content": "hi"}]
     blocks = [{"type": "text", "text": "Be brief."}]
     alone, beside = (
@@ -207,7 +208,7 @@ def test_answers_are_kept_for_each_format() -> None:
         ("responses", {"metadata": {}, "prompt": {"image_url": "https://x/a.png"}}),
     ],
 )
-def test_answers_that_depend_on_more_than_the_request_are_not_kept(api_format: Spoken, more: dict[str, Any]) -> None:
+def test_responses_that_depend_on_stored_state_are_not_cached(api_format: Spoken, more: dict[str, Any]) -> None:
     asking = asked(api_format, "hi", temperature=0, store=False, **more)
     assert _key(asking, sampled=True) is None
 
@@ -223,8 +224,8 @@ POLICIES: list[Callable[[Service, Service], Service]] = [
 ]
 
 
-@pytest.mark.parametrize("api_format", API_FORMATS)
-@pytest.mark.parametrize("policy", POLICIES)
+@each_case("api_format", API_FORMATS)
+@each_case("policy", POLICIES)
 def test_a_client_reads_its_own_format(api_format: Spoken, policy: Callable[[Service, Service], Service]) -> None:
     said = Script(tokens=3, texts=("It ", "snows", "."), input_tokens=5)
     service = policy(FakeService(script=lambda _: said), FakeService(script=lambda _: Script(ttft=9)))

@@ -60,14 +60,14 @@ CALLS = st.lists(
 
 @examples(300)
 @given(expressions(st.sampled_from(TARGETS), leaves=6), BEHAVIOURS, CALLS)
-def test_any_nesting_of_policies(
+def test_any_nesting_of_policies_ends_in_time_and_closes_all(
     expression: Expression, behaviours: dict[str, list[Script]], calls: list[tuple[int, int | None]]
 ) -> None:
-    standing = in_region()
-    fakes = {name: scripted(*behaviours[name], target=name, observer=standing.observe) for name in TARGETS}
+    states = in_region()
+    fakes = {name: scripted(*behaviours[name], target=name, observer=states.observe) for name in TARGETS}
 
     async def main() -> None:
-        service = build(expression, fakes.__getitem__, standing, make_encoder=continuation_encoder)
+        service = build(expression, fakes.__getitem__, states, make_encoder=continuation_encoder)
         async with asyncio.TaskGroup() as group:
             for number, (starts_ms, leaves_ms) in enumerate(calls):
                 group.create_task(_client(service, number, starts_ms, leaves_ms))

@@ -1,6 +1,6 @@
 """Every policy keeps the contract of a service, alone and inside another."""
 
-import pytest
+from tests.cases import each_case
 from tests.policies.test_expression import in_region
 
 from splitsecond.core.wire.openai.client_side import continuation_encoder
@@ -64,8 +64,8 @@ HOLDING = [
 ]
 
 
-@pytest.mark.parametrize("text", [*EXPRESSIONS, *HOLDING])
-def test_the_contract_is_kept(text: str) -> None:
+@each_case("text", [*EXPRESSIONS, *HOLDING])
+def test_every_policy_passes_the_conformance_kit(text: str) -> None:
     def make(script: Script) -> Subject:
         fakes: list[FakeService] = []
 
@@ -80,5 +80,5 @@ def test_the_contract_is_kept(text: str) -> None:
     check_service(make)
 
 
-def test_every_policy_is_among_them() -> None:
+def test_conformance_cases_include_every_policy() -> None:
     assert all(any(f"{policy}(" in text for text in [*EXPRESSIONS, *HOLDING]) for policy in POLICIES)

@@ -11,7 +11,7 @@ from splitsecond.routing.policies.deadline import deadline
 from splitsecond.testing.fake_service import Script
 
 
-def test_the_wait_for_the_first_token_ends() -> None:
+def test_ttft_limit_ends_the_wait_for_the_first_token() -> None:
     fake = scripted(SILENT)
 
     async def main() -> None:

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 import pytest
+from tests.cases import each_case
 from tests.policies.branches import a_call, play, scripted
 
 from splitsecond.core.errors import CallerFault
@@ -60,7 +61,7 @@ def test_a_signature_says_how_a_policy_is_written() -> None:
     assert (ALL["pair"].least, ALL["pair"].most, dict(ALL["pair"].settings)) == (2, 2, {})
 
 
-def test_a_policy_beside_those_of_the_catalogue() -> None:
+def test_policy_can_be_added_to_those_of_the_catalogue() -> None:
     text = 'fallback(mine("a/x", "b/x", judge="c/x", times=3, wait="2s", loud=True), pair("c/x", "d/x"))'
     expression = parse(text, ALL)
     assert repr(expression) == text
@@ -79,7 +80,7 @@ def test_a_policy_beside_those_of_the_catalogue() -> None:
         parse(text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ('mine("a/x", wait="2s")', "at character 1: mine needs times"),
@@ -109,7 +110,7 @@ def test_settings_in_python_are_literals_or_their_values() -> None:
         fallback(one)
 
 
-def test_a_parameter_that_is_neither_branch_nor_setting_is_refused() -> None:
+def test_parameter_that_is_no_branch_or_setting_is_refused() -> None:
     def wrong(first: Service, *, size: int = 1) -> Service:
         return first
 

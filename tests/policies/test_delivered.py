@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.routing.machinery.replies.delivered import (
@@ -35,12 +36,12 @@ def ended(reason: str = "stop", index: int = 0) -> list[Event]:
     return [Finish(0, reason, index), DONE]
 
 
-def retold(had: Sequence[Event], again: Sequence[Event]) -> list[Event]:
-    told = DeliveredText()
-    told.add(list(had))
-    hearing = ReplayDiff(told)
-    new = [event for each in again for event in hearing.take([each])]
-    hearing.finish()
+def replayed(had: Sequence[Event], again: Sequence[Event]) -> list[Event]:
+    delivered_text = DeliveredText()
+    delivered_text.add(list(had))
+    diff = ReplayDiff(delivered_text)
+    new = [event for each in again for event in diff.take([each])]
+    diff.finish()
     return new
 
 
@@ -87,9 +88,9 @@ AGAIN: list[tuple[list[Event], list[Event], list[Event]]] = [
 ]
 
 
-@pytest.mark.parametrize(("had", "again", "new"), AGAIN)
-def test_what_is_new(had: list[Event], again: list[Event], new: list[Event]) -> None:
-    assert retold(had, again) == new
+@each_case(("had", "again", "new"), AGAIN)
+def test_replay_gives_only_new_events(had: list[Event], again: list[Event], new: list[Event]) -> None:
+    assert replayed(had, again) == new
 
 
 DIFFERENT: list[tuple[list[Event], list[Event], str]] = [
@@ -109,32 +110,32 @@ DIFFERENT: list[tuple[list[Event], list[Event], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("had", "again", "words"), DIFFERENT)
-def test_what_is_not_the_same(had: list[Event], again: list[Event], words: str) -> None:
+@each_case(("had", "again", "words"), DIFFERENT)
+def test_replay_of_a_different_response_raises(had: list[Event], again: list[Event], words: str) -> None:
     with pytest.raises(ReplayMismatch, match=words):
-        retold(had, again)
+        replayed(had, again)
 
 
-def test_nothing_new_is_told_while_another_choice_is_not_yet_there() -> None:
-    told = DeliveredText()
-    told.add([*text("a"), *text("xy", index=1)])
-    hearing = ReplayDiff(told)
-    assert hearing.take([*text("ab"), *text("x", index=1)]) == []
-    assert hearing.take(text("yz", index=1)) == [*text("b"), *text("z", index=1)]
+def test_new_text_waits_until_all_choices_have_caught_up() -> None:
+    delivered_text = DeliveredText()
+    delivered_text.add([*text("a"), *text("xy", index=1)])
+    diff = ReplayDiff(delivered_text)
+    assert diff.take([*text("ab"), *text("x", index=1)]) == []
+    assert diff.take(text("yz", index=1)) == [*text("b"), *text("z", index=1)]
 
 
 @given(st.text(max_size=12), st.data())
-def test_any_cut_of_the_same_text(whole: str, data: st.DataObject) -> None:
+def test_any_cut_of_the_same_text_is_completed(whole: str, data: st.DataObject) -> None:
     had = whole[: data.draw(st.integers(0, len(whole)))]
-    new = retold(text(*pieces(had, data)), [*text(*pieces(whole, data)), *ended()])
+    new = replayed(text(*pieces(had, data)), [*text(*pieces(whole, data)), *ended()])
     assert had + "".join(event.text for event in new if isinstance(event, Token)) == whole
     assert new[-2:] == ended()
 
 
 @given(st.text("ab", max_size=8), st.text("ab", max_size=8), st.data())
-def test_any_other_text_goes_on_only_from_what_was_said(had: str, other: str, data: st.DataObject) -> None:
+def test_other_text_continues_only_from_the_delivered_text(had: str, other: str, data: st.DataObject) -> None:
     try:
-        new = retold(text(*pieces(had, data)), [*text(*pieces(other, data)), *ended()])
+        new = replayed(text(*pieces(had, data)), [*text(*pieces(other, data)), *ended()])
     except ReplayMismatch:
         assert not other.startswith(had)
     else:
@@ -146,14 +147,14 @@ def pieces(whole: str, data: st.DataObject) -> list[str]:
     return [part for part in map(whole.__getitem__, map(slice, [0, *cuts], [*cuts, len(whole)])) if part]
 
 
-def test_what_can_be_compared() -> None:
-    def told(*events: Event) -> DeliveredText:
+def test_only_text_without_log_probabilities_is_comparable() -> None:
+    def delivered_text(*events: Event) -> DeliveredText:
         had = DeliveredText()
         had.add(list(events))
         return had
 
-    assert told().is_empty
-    assert told(*text("a")).comparable
-    assert not told(Token(0, "UklGRg==", "audio")).comparable
-    assert not told(Token(0, "print()", "tool")).comparable
-    assert not told(Token(0, "a", logprobs=(-0.1,))).comparable
+    assert delivered_text().is_empty
+    assert delivered_text(*text("a")).comparable
+    assert not delivered_text(Token(0, "UklGRg==", "audio")).comparable
+    assert not delivered_text(Token(0, "print()", "tool")).comparable
+    assert not delivered_text(Token(0, "a", logprobs=(-0.1,))).comparable

@@ -48,13 +48,13 @@ def taught(time: Time, *ttfts_ms: float, every_s: float = 1, tpot_ms: float = 10
 # The figures.
 
 
-def test_nothing_is_known_at_first() -> None:
+def test_estimate_without_samples_is_none() -> None:
     estimate = SpeedEstimate()
     assert (estimate.ttft_ns(), estimate.tpot_ns(), estimate.output_tokens()) == (None, None, None)
     assert (estimate.expected_ns(100, 100), estimate.samples, estimate.age_ns) == (None, 0.0, 0)
 
 
-def test_quantiles_of_what_was_seen(time: Time) -> None:
+def test_estimate_gives_quantiles_of_its_samples(time: Time) -> None:
     estimate = taught(time, *range(101, 201), every_s=0)
     assert ms(estimate.ttft_ns()) == 150
     assert ms(estimate.ttft_ns(0.95)) == 195
@@ -66,7 +66,7 @@ def test_quantiles_of_what_was_seen(time: Time) -> None:
     assert estimate.age_ns == 3100 * NS_PER_MS  # since the latest first token
 
 
-def test_the_length_of_a_calibration_is_nobodys_answer() -> None:
+def test_calibration_counts_for_ttft_but_not_for_output_length() -> None:
     """It asks for one token, and a bench of a policy begins with some of them."""
     estimate = SpeedEstimate()
     estimate.observe(msgspec.structs.replace(answered(100), role="calibration"))
@@ -74,13 +74,13 @@ def test_the_length_of_a_calibration_is_nobodys_answer() -> None:
     assert estimate.output_tokens() is None
 
 
-def test_connecting_counts() -> None:
+def test_ttft_includes_the_time_to_connect() -> None:
     estimate = SpeedEstimate()
     estimate.observe(answered(200, connecting_ms=50))
     assert ms(estimate.ttft_ns()) == 250
 
 
-def test_failures_tell_nothing_of_speed_but_a_timeout_does() -> None:
+def test_failures_are_no_speed_samples_except_timeouts() -> None:
     estimate = SpeedEstimate()
     for fault in (status(503), status(429), refused()):
         estimate.observe(failed(fault, 5))
@@ -93,7 +93,7 @@ def test_failures_tell_nothing_of_speed_but_a_timeout_does() -> None:
 # Censored samples.
 
 
-def test_losers_that_were_closed_make_a_target_slow_not_fast(time: Time) -> None:
+def test_losers_closed_late_raise_the_ttft_estimate(time: Time) -> None:
     estimate = taught(time, *[200] * 10)
     for _ in range(20):
         time.passes(0.1)
@@ -101,7 +101,7 @@ def test_losers_that_were_closed_make_a_target_slow_not_fast(time: Time) -> None
     assert ms(estimate.ttft_ns()) == 1000  # it is at least that
 
 
-def test_losers_that_were_closed_early_tell_nothing(time: Time) -> None:
+def test_losers_closed_early_do_not_change_the_estimate(time: Time) -> None:
     estimate = taught(time, *[200] * 10)
     for _ in range(100):
         estimate.observe(closed(50))
@@ -109,7 +109,7 @@ def test_losers_that_were_closed_early_tell_nothing(time: Time) -> None:
     assert ms(estimate.ttft_ns()) == 200
 
 
-def test_requests_that_wait_now_count_before_the_first_of_them_fails(time: Time) -> None:
+def test_waiting_requests_raise_ttft_before_any_of_them_fails(time: Time) -> None:
     waiting: dict[str, int] = {}
     estimate = SpeedEstimate(waiting)
     for _ in range(100):
@@ -127,7 +127,7 @@ def test_requests_that_wait_now_count_before_the_first_of_them_fails(time: Time)
     assert ms(estimate.ttft_ns()) == 200
 
 
-def test_a_tail_is_no_change_while_others_are_answered_as_usual(time: Time) -> None:
+def test_hanging_requests_do_not_raise_ttft_while_others_succeed(time: Time) -> None:
     waiting: dict[str, int] = {}
     estimate = SpeedEstimate(waiting)
     for _ in range(100):
@@ -145,7 +145,7 @@ def test_a_tail_is_no_change_while_others_are_answered_as_usual(time: Time) -> N
 # Time.
 
 
-def test_a_change_is_seen_within_seconds(time: Time) -> None:
+def test_estimate_follows_a_change_within_seconds(time: Time) -> None:
     estimate = taught(time, *[200 + number % 7 for number in range(300)])
     assert ms(estimate.ttft_ns()) == pytest.approx(203, abs=3)
     assert ms(estimate.tpot_ns()) == 10
@@ -161,7 +161,7 @@ def test_a_change_is_seen_within_seconds(time: Time) -> None:
     assert ms(estimate.tpot_ns()) == 5
 
 
-def test_single_slow_requests_are_no_change(time: Time) -> None:
+def test_single_slow_requests_do_not_change_the_median(time: Time) -> None:
     draw = Random(7)
     ttfts = [200 * draw.lognormvariate(0, 0.3) for _ in range(100)]
     estimate = taught(time, *ttfts)
@@ -172,7 +172,7 @@ def test_single_slow_requests_are_no_change(time: Time) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_steady_scatter_stays_near_the_truth(time: Time, seed: int) -> None:
+def test_estimate_of_scattered_samples_stays_near_the_truth(time: Time, seed: int) -> None:
     draw, estimate = Random(seed), SpeedEstimate()
     medians = []
     for _ in range(600):
@@ -184,7 +184,7 @@ def test_steady_scatter_stays_near_the_truth(time: Time, seed: int) -> None:
     assert ms(estimate.ttft_ns(0.95)) == pytest.approx(200 * 1.93, rel=0.4)
 
 
-def test_what_is_known_fades(time: Time) -> None:
+def test_weight_of_samples_halves_with_the_half_life(time: Time) -> None:
     estimate = taught(time, *[200] * 64, every_s=0.01)
     fresh = estimate.samples
     time.passes(HALF_LIFE_NS / NS_PER_S)
@@ -194,7 +194,7 @@ def test_what_is_known_fades(time: Time) -> None:
     assert ms(estimate.ttft_ns()) == 200  # better than nothing
 
 
-def test_old_samples_give_way_to_a_few_new_ones(time: Time) -> None:
+def test_few_new_samples_outweigh_old_ones(time: Time) -> None:
     estimate = taught(time, *[200] * 64)
     time.passes(3600)
     for _ in range(3):
@@ -203,12 +203,12 @@ def test_old_samples_give_way_to_a_few_new_ones(time: Time) -> None:
     assert ms(estimate.ttft_ns()) == 500
 
 
-def test_only_so_many_are_kept(time: Time) -> None:
+def test_number_of_samples_is_bounded(time: Time) -> None:
     estimate = taught(time, *[200] * (3 * REMEMBERED), every_s=0.001)
     assert estimate.samples <= REMEMBERED
 
 
-def test_the_curve_is_not_worked_out_for_each_question(time: Time) -> None:
+def test_quantiles_are_cached_for_a_quarter_of_a_second(time: Time) -> None:
     estimate = taught(time, 200)
     assert ms(estimate.ttft_ns()) == 200
     estimate.observe(answered(400))
@@ -245,7 +245,7 @@ def test_seeds_that_come_late_do_not_hide_live_data(time: Time) -> None:
 # The length of the prompt.
 
 
-def test_a_long_prompt_takes_longer_where_the_samples_show_it(time: Time) -> None:
+def test_estimate_grows_with_the_prompt_if_samples_show_it(time: Time) -> None:
     draw, estimate = Random(3), SpeedEstimate()
     for _ in range(100):
         time.passes(0.5)
@@ -258,7 +258,7 @@ def test_a_long_prompt_takes_longer_where_the_samples_show_it(time: Time) -> Non
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_slope_is_made_up(seed: int) -> None:
+def test_slope_is_0_without_evidence(seed: int) -> None:
     draw = Random(seed)
     sizes = [draw.choice([100, 8000]) for _ in range(100)]
     assert slope([Sample(0, draw.uniform(100, 300), size=1000) for _ in sizes]) == 0
@@ -280,7 +280,7 @@ def test_single_slow_requests_do_not_tilt_the_slope() -> None:
 # Exploring.
 
 
-def test_what_is_hardly_known_is_drawn_widely(time: Time) -> None:
+def test_draws_scatter_widely_if_little_is_known(time: Time) -> None:
     draw = Random(1)
 
     def spread(estimate: SpeedEstimate) -> float:

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
@@ -116,7 +117,7 @@ def expressions(names: st.SearchStrategy[str] = NAMES, leaves: int = 8) -> st.Se
     return st.recursive(st.builds(TargetName, names), rules, max_leaves=leaves)
 
 
-def test_a_policy_is_a_tree() -> None:
+def test_policy_is_parsed_into_a_tree() -> None:
     assert parse(WHOLE) == PolicyExpression(
         "fallback",
         (
@@ -139,11 +140,11 @@ def test_a_target_alone_needs_no_quotes(name: str) -> None:
     assert parse(name) == parse(f" {name}\n") == parse(f'"{name}"') == TargetName(name)
 
 
-def test_it_prints_as_it_was_written() -> None:
+def test_expression_prints_as_it_was_written() -> None:
     assert repr(parse(WHOLE)) == WHOLE
 
 
-def test_lines_may_be_broken_anywhere() -> None:
+def test_expression_may_have_line_breaks_anywhere() -> None:
     broken = WHOLE.replace("(", "\n  (\n  ").replace(",", "\t,\r\n")
     assert parse(f"\n  {broken}\n") == parse(WHOLE)
 
@@ -244,7 +245,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "message", "hint"), WRONG)
+@each_case(("text", "place", "message", "hint"), WRONG)
 def test_messages_name_the_place_of_a_mistake(text: str, place: int, message: str, hint: str) -> None:
     with pytest.raises(CallerFault) as raised:
         parse(text)
@@ -256,7 +257,7 @@ def test_messages_name_the_place_of_a_mistake(text: str, place: int, message: st
         assert f"at character {place}:" in fault.message
 
 
-def test_too_deep_and_too_long() -> None:
+def test_too_deep_or_too_long_expressions_are_refused() -> None:
     nested = '"a/x"'
     for _ in range(DEEPEST):
         nested = f"retry({nested})"
@@ -287,8 +288,8 @@ def test_half_a_surrogate_is_escaped_in_messages_and_in_repr() -> None:
     assert parse(repr(policy)) == policy
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_every_example_is_right(policy: str) -> None:
+@each_case("policy", sorted(POLICIES))
+def test_every_example_can_be_parsed_and_built(policy: str) -> None:
     example = POLICIES[policy].example
     assert repr(parse(example)) == example
     assert repr(made(parse(example))) == example

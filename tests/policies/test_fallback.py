@@ -1,6 +1,7 @@
 """`fallback`: which failures lead to the next branch, to a second attempt, or back to the caller."""
 
 import pytest
+from tests.cases import each_case
 from tests.policies.branches import (
     SILENT,
     Seen,
@@ -67,12 +68,12 @@ REMEDIES: list[tuple[Fault, Remedy]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "expected"), REMEDIES)
-def test_remedies(fault: Fault, expected: Remedy) -> None:
+@each_case(("fault", "expected"), REMEDIES)
+def test_each_fault_has_its_remedy(fault: Fault, expected: Remedy) -> None:
     assert remedy(fault) == expected
 
 
-@pytest.mark.parametrize(("fault", "expected"), REMEDIES)
+@each_case(("fault", "expected"), REMEDIES)
 def test_the_remedy_is_applied(fault: Fault, expected: Remedy) -> None:
     first, second = scripted(fails(fault)), scripted(GOOD)
 
@@ -89,7 +90,7 @@ def test_the_remedy_is_applied(fault: Fault, expected: Remedy) -> None:
     play(main, [first, second])
 
 
-def test_an_answer_without_a_token_goes_on_and_is_closed() -> None:
+def test_empty_response_leads_to_the_next_branch() -> None:
     first, second = scripted(Script(tokens=0)), scripted(GOOD)
 
     async def main() -> None:
@@ -99,7 +100,7 @@ def test_an_answer_without_a_token_goes_on_and_is_closed() -> None:
     play(main, [first, second])
 
 
-def test_a_second_try_that_works_stays() -> None:
+def test_successful_retry_ends_the_fallback() -> None:
     first, second = scripted(fails(reset()), GOOD), scripted(GOOD)
 
     async def main() -> None:
@@ -109,7 +110,7 @@ def test_a_second_try_that_works_stays() -> None:
     play(main, [first, second])
 
 
-def test_a_second_try_that_blames_the_caller_goes_back() -> None:
+def test_caller_fault_of_a_retry_is_raised() -> None:
     wrong = bad_request()
     first, second = scripted(fails(reset()), fails(wrong)), scripted(GOOD)
 
@@ -119,7 +120,7 @@ def test_a_second_try_that_blames_the_caller_goes_back() -> None:
     play(main, [first, second])
 
 
-def test_a_branch_that_only_fails_does_not_get_twice_the_requests() -> None:
+def test_retries_of_a_failing_branch_stay_within_the_budget() -> None:
     first, second = scripted(fails(status(500))), scripted(GOOD)
 
     async def main() -> None:
@@ -140,7 +141,7 @@ def test_a_branch_that_only_fails_does_not_get_twice_the_requests() -> None:
         ('fallback("a", weighted("a", "b"), "c")', ["a", "a", "c"]),
     ],
 )
-def test_a_target_that_failed_is_not_asked_again_before_the_last_branch(policy: str, asked: list[str]) -> None:
+def test_failed_target_is_not_retried_before_the_last_branch(policy: str, asked: list[str]) -> None:
     order: list[str] = []
 
     def target(name: str) -> FakeService:
@@ -157,7 +158,7 @@ def test_a_target_that_failed_is_not_asked_again_before_the_last_branch(policy: 
     assert [*sorted(order[:2]), *order[2:]] == asked  # a policy inside begins at any of its targets
 
 
-def test_on_total_failure_every_attempt_is_listed_the_first_targets_first() -> None:
+def test_all_failed_lists_every_attempt_in_branch_order() -> None:
     fakes = scripted(fails(reset()), fails(status(500))), scripted(fails(status(429, 30))), scripted(fails(too_long()))
 
     async def main() -> None:
@@ -180,7 +181,7 @@ def test_causes_of_policies_inside_are_listed_one_by_one() -> None:
     play(main, fakes)
 
 
-def test_a_silent_branch_is_left_after_ttft_and_not_asked_twice() -> None:
+def test_silent_branch_is_left_after_ttft_without_a_retry() -> None:
     first, second = scripted(SILENT), scripted(GOOD)
 
     async def main() -> None:
@@ -191,7 +192,7 @@ def test_a_silent_branch_is_left_after_ttft_and_not_asked_twice() -> None:
     play(main, [first, second])
 
 
-def test_ttft_covers_a_second_try() -> None:
+def test_ttft_limit_includes_the_retry() -> None:
     first, second = scripted(fails(reset(), 1.5), SILENT), scripted(GOOD)
 
     async def main() -> None:
@@ -200,7 +201,7 @@ def test_ttft_covers_a_second_try() -> None:
     play(main, [first, second])
 
 
-def test_ttft_does_not_touch_a_stream() -> None:
+def test_ttft_limit_does_not_end_a_stream() -> None:
     first, second = scripted(Script(ttft=0.1, tokens=50, tps=10)), scripted(GOOD)
 
     async def main() -> None:
@@ -235,7 +236,7 @@ def test_no_second_try_after_the_deadline() -> None:
     play(main, [first, second])
 
 
-def test_a_stream_that_breaks_is_not_begun_anew() -> None:
+def test_broken_stream_is_not_restarted() -> None:
     first: FakeService = scripted(Script(fault=reset(), breaks_after=2))
     second = scripted(GOOD)
 
@@ -246,7 +247,7 @@ def test_a_stream_that_breaks_is_not_begun_anew() -> None:
     play(main, [first, second])
 
 
-def test_a_deadline_that_is_over_before_anybody_is_asked() -> None:
+def test_expired_deadline_raises_without_any_request() -> None:
     first, second = scripted(GOOD), scripted(GOOD)
 
     async def main() -> None:
@@ -262,20 +263,20 @@ def long_prompt(
     scripts: dict[str, Script], contexts: dict[str, int], policy: str = 'fallback("a/x", "b/x", "c/x")'
 ) -> tuple[Seen, list[str]]:
     """Return the outcome of a call and the called targets, given the context lengths of the targets."""
-    standing = TargetStates({name: TargetInfo(context_tokens=tokens) for name, tokens in contexts.items()})
-    fakes = {name: scripted(script, target=name, observer=standing.observe) for name, script in scripts.items()}
+    states = TargetStates({name: TargetInfo(context_tokens=tokens) for name, tokens in contexts.items()})
+    fakes = {name: scripted(script, target=name, observer=states.observe) for name, script in scripts.items()}
     seen, call = Seen(), a_call()
 
     async def main() -> None:
         nonlocal seen, call
         call = a_call()
-        seen = await ask(build(parse(policy), fakes.__getitem__, standing), call)
+        seen = await ask(build(parse(policy), fakes.__getitem__, states), call)
 
     play(main, list(fakes.values()))
     return seen, call.notes.attempted
 
 
-def test_what_is_too_long_for_one_goes_to_those_that_take_more() -> None:
+def test_too_long_prompt_goes_to_branches_with_more_context() -> None:
     scripts = {"a/x": fails(too_long()), "b/x": GOOD, "c/x": GOOD}
     for contexts, asked in [
         ({"a/x": 8000, "b/x": 4000, "c/x": 32000}, ["a/x", "c/x"]),
@@ -287,14 +288,14 @@ def test_what_is_too_long_for_one_goes_to_those_that_take_more() -> None:
         assert (seen.fault, went) == (None, asked)
 
 
-def test_what_is_too_long_for_all_goes_back_at_once() -> None:
+def test_prompt_too_long_for_all_branches_raises_at_once() -> None:
     fault = too_long()
     seen, asked = long_prompt({"a/x": fails(fault), "b/x": GOOD, "c/x": GOOD}, {"a/x": 8000, "b/x": 4000, "c/x": 8000})
     assert seen.fault is fault
     assert asked == ["a/x"]
 
 
-def test_after_another_failure_it_is_listed_with_it() -> None:
+def test_context_fault_after_another_failure_lists_both() -> None:
     seen, asked = long_prompt(
         {"a/x": fails(status(503)), "b/x": fails(too_long()), "c/x": GOOD}, {"b/x": 8000, "c/x": 8000}
     )
@@ -303,7 +304,7 @@ def test_after_another_failure_it_is_listed_with_it() -> None:
     assert asked == ["a/x", "b/x"]
 
 
-def test_a_policy_inside_takes_as_much_as_the_longest_of_its_targets() -> None:
+def test_context_of_an_inner_policy_is_its_largest_targets() -> None:
     scripts = {"a/x": fails(too_long()), "b/x": fails(too_long(), 0.3), "c/x": GOOD, "d/x": GOOD}
     contexts = {"a/x": 8000, "b/x": 16000, "c/x": 4000, "d/x": 20000}
     seen, asked = long_prompt(scripts, contexts, 'fallback(race("a/x", "b/x"), "c/x", weighted("c/x", "d/x"))')

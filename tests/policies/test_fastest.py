@@ -40,7 +40,7 @@ class Down:
 
 @settings(examples(4), derandomize=True)
 @given(seed=st.integers(0, 1000), slower=st.floats(1.3, 10))
-def test_the_faster_one_gets_the_calls_and_the_slower_is_not_forgotten(seed: int, slower: float) -> None:
+def test_faster_branch_gets_most_calls_and_slower_is_explored(seed: int, slower: float) -> None:
     sent = traffic(
         TWO, {"a/x": scattered(steady(0.2 * slower), seed), "b/x": scattered(steady(0.2), seed + 1)}, seconds=60
     )
@@ -60,7 +60,7 @@ def test_equal_targets_share_the_calls(seed: int) -> None:
 
 @settings(examples(4), derandomize=True)
 @given(seed=st.integers(0, 1000))
-def test_it_leaves_a_target_that_becomes_slow_within_seconds_and_comes_back(seed: int) -> None:
+def test_slow_target_loses_calls_in_seconds_until_it_recovers(seed: int) -> None:
     slow_from, slow_until = 30, 90
     a = changing((0, steady(0.2)), (slow_from, steady(2.0)), (slow_until, steady(0.2)))
     sent = traffic(TWO, {"a/x": scattered(a, seed), "b/x": scattered(steady(0.4), seed + 1)}, seconds=170)
@@ -70,7 +70,7 @@ def test_it_leaves_a_target_that_becomes_slow_within_seconds_and_comes_back(seed
     assert shares(sent, slow_until + 60)["a/x"] > 0.9
 
 
-def test_it_leaves_a_target_that_falls_silent() -> None:
+def test_silent_target_loses_calls_until_it_recovers() -> None:
     a = changing((0, steady(0.2)), (30, lambda at: Script(hangs=True)), (60, steady(0.2)))
     sent = traffic(
         'fallback(fastest("a/x", "b/x"), "c/x", ttft="2s")',
@@ -83,7 +83,7 @@ def test_it_leaves_a_target_that_falls_silent() -> None:
 
 @settings(examples(4), derandomize=True)
 @given(seed=st.integers(0, 1000), count=st.integers(2, 5))
-def test_regret_is_bounded(seed: int, count: int) -> None:
+def test_mean_ttft_is_close_to_that_of_the_best_target(seed: int, count: int) -> None:
     """Against one who knows which target is fastest, the median wait is the same, and the mean a tenth more."""
     chance = Random(seed)
     levels = [0.2, *(0.2 * chance.uniform(1.2, 4) for _ in range(count - 1))]
@@ -108,14 +108,15 @@ class Loaded:
         return Script(ttft=ttft, tokens=10)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("other", "best"), [(0.1, 0.3), (0.2, 0.6)])
-def test_the_crowd_does_not_run_from_one_to_the_other(other: float, best: float) -> None:
+def test_load_does_not_oscillate_between_targets(other: float, best: float) -> None:
     """At 50 calls a second neither can serve all of them; with the best split the mean wait is `best`."""
     sent = traffic(TWO, {"a/x": Loaded(0.1), "b/x": Loaded(other)}, seconds=30, rate=50)
     assert sum(each.ttft for each in sent) / len(sent) < 1.25 * best
 
 
-def test_what_fails_soon_is_not_fast() -> None:
+def test_target_that_fails_quickly_is_not_fast() -> None:
     chance = Random(1)
 
     def flaky(at: float) -> Script:
@@ -125,18 +126,20 @@ def test_what_fails_soon_is_not_fast() -> None:
     assert shares(sent, since=20)["b/x"] > 0.9
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("by", "winner"),
     [("ttft", "a/x"), ("tps", "b/x"), ("total", "b/x")],
 )
-def test_what_it_is_judged_by(by: str, winner: str) -> None:
+def test_setting_by_determines_the_fastest_target(by: str, winner: str) -> None:
     targets = {"a/x": steady(0.1, tps=20, tokens=50), "b/x": steady(0.5, tps=200, tokens=50)}
     sent = traffic(f'fastest("a/x", "b/x", by="{by}")', targets, seconds=60, rate=5)
     assert shares(sent, since=20)[winner] > 0.9
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("tokens", "winner"), [(5, "a/x"), (100, "b/x")])
-def test_a_short_answer_goes_where_the_first_token_is_soon(tokens: int, winner: str) -> None:
+def test_short_responses_go_to_the_branch_with_low_ttft(tokens: int, winner: str) -> None:
     def call(number: int) -> Call:
         return Call(id=f"call-{number}", body={"max_tokens": tokens})
 
@@ -145,7 +148,7 @@ def test_a_short_answer_goes_where_the_first_token_is_soon(tokens: int, winner: 
     assert shares(sent, since=20)[winner] > 0.9
 
 
-def test_a_race_is_judged_by_its_best_and_a_fallback_by_its_first() -> None:
+def test_race_is_judged_by_its_best_and_fallback_by_its_first() -> None:
     targets = {"slow/x": steady(1.0), "quick/x": steady(0.1), "b/x": steady(0.3)}
     raced = traffic('fastest(race("slow/x", "quick/x"), "b/x", by="ttft")', targets, seconds=60)
     assert shares(raced, since=20)["quick/x"] > 0.9
@@ -153,14 +156,14 @@ def test_a_race_is_judged_by_its_best_and_a_fallback_by_its_first() -> None:
     assert shares(kept, since=20)["b/x"] > 0.9
 
 
-def test_it_says_why() -> None:
+def test_notes_state_the_target_and_its_speed() -> None:
     sent = traffic(TWO, {"a/x": steady(0.1), "b/x": steady(0.5)}, seconds=10)
     assert {each.why for each in sent[:2]} == {"fastest: a/x, speed unknown", "fastest: b/x, speed unknown, explored"}
     assert all(each.why.startswith(f"fastest: {each.target}, ") for each in sent)
     assert sent[-1].why.endswith(" ms")
 
 
-def test_a_failure_is_raised_and_not_repaired() -> None:
+def test_failure_is_raised_without_another_attempt() -> None:
     fakes = [scripted(Script(ttft=0, fault=reset())), scripted(Script(ttft=0, fault=reset()))]
 
     async def main() -> None:
@@ -172,7 +175,7 @@ def test_a_failure_is_raised_and_not_repaired() -> None:
     play(main, fakes)
 
 
-def test_where_nothing_was_sent_the_next_best_is_asked() -> None:
+def test_next_best_branch_is_called_if_nothing_was_sent() -> None:
     down, well = Down(), scripted(Script())
 
     async def main() -> None:
@@ -184,7 +187,7 @@ def test_where_nothing_was_sent_the_next_best_is_asked() -> None:
     play(main, [well])
 
 
-def test_where_all_are_down_that_is_raised() -> None:
+def test_all_failed_is_raised_if_all_branches_are_down() -> None:
     async def main() -> None:
         seen = await ask(fastest(Down(), Down()))
         assert isinstance(seen.fault, AllFailed)
@@ -205,7 +208,7 @@ class Unwell(TargetStates):
 
 
 @pytest.mark.parametrize("policy", ["fastest", "cheapest", "weighted", "sticky"])
-def test_what_is_down_is_left_out(policy: str) -> None:
+def test_targets_that_are_down_get_no_calls(policy: str) -> None:
     fakes = {name: FakeService(script=lambda call: Script(), target=name) for name in ("a/x", "b/x", "c/x")}
 
     async def main() -> None:
@@ -219,7 +222,7 @@ def test_what_is_down_is_left_out(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["fastest", "cheapest", "weighted"])
-def test_where_all_are_down_they_are_asked_as_they_stand(policy: str) -> None:
+def test_branch_is_called_if_no_target_is_available(policy: str) -> None:
     fakes = {name: FakeService(script=lambda call: Script(), target=name) for name in ("a/x", "b/x")}
 
     async def main() -> None:
@@ -232,7 +235,7 @@ def test_where_all_are_down_they_are_asked_as_they_stand(policy: str) -> None:
     assert len(fakes["a/x"].calls) == 1
 
 
-def test_a_prompt_is_not_sent_twice() -> None:
+def test_fault_after_the_request_was_sent_is_not_retried() -> None:
     """A fault raised after the request was sent leads to no other attempt, even without a target's name."""
     fault: Fault = ProviderFault("busy", kind="http_503", phase="head", status=503)
     fakes = [scripted(Script(ttft=0.1, fault=fault)) for _ in range(3)]
@@ -244,8 +247,9 @@ def test_a_prompt_is_not_sent_twice() -> None:
     assert sum(len(fake.calls) for fake in fakes) == 1
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("chance", range(20))
-def test_a_bench_decides_where_the_first_calls_go(chance: int) -> None:
+def test_seeds_determine_the_targets_of_the_first_calls(chance: int) -> None:
     """In runs of yesterday a/x took 912 ms, b/x 472. So calls one after another go to b/x, but for an exploration."""
     asked: list[str] = []
 

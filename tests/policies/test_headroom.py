@@ -8,12 +8,12 @@ NOW = 100 * NS_PER_S
 IN_A_MINUTE = RateLimits(requests_left=3, requests_reset_ns=60 * NS_PER_S)
 
 
-def test_nothing_is_held_against_a_target_that_says_nothing() -> None:
+def test_headroom_without_reports_is_unlimited() -> None:
     assert RateLimitHeadroom().exhausted_until_ns(NOW, 1000) == 0
     assert RateLimitHeadroom().remaining(NOW, 1000) == (None, None)
 
 
-def test_what_was_sent_since_is_taken_off() -> None:
+def test_requests_sent_since_the_report_reduce_headroom() -> None:
     quota = RateLimitHeadroom()
     quota.observe(IN_A_MINUTE, NOW, 10)
     assert [quota.remaining(NOW, number)[0] for number in (10, 11, 12, 13, 14)] == [3, 2, 1, 0, 0]
@@ -21,14 +21,14 @@ def test_what_was_sent_since_is_taken_off() -> None:
     assert quota.exhausted_until_ns(NOW, 13) == NOW + 60 * NS_PER_S
 
 
-def test_after_the_reset_nothing_is_known() -> None:
+def test_headroom_is_unknown_after_the_reset() -> None:
     quota = RateLimitHeadroom()
     quota.observe(IN_A_MINUTE, NOW, 10)
     assert quota.exhausted_until_ns(NOW + 60 * NS_PER_S, 20) == 0
     assert quota.remaining(NOW + 60 * NS_PER_S, 20) == (None, None)
 
 
-def test_the_report_to_the_latest_request_counts() -> None:
+def test_report_on_the_latest_request_counts() -> None:
     quota = RateLimitHeadroom()
     quota.observe(RateLimits(requests_left=0, requests_reset_ns=60 * NS_PER_S), NOW, 12)
     quota.observe(RateLimits(requests_left=9, requests_reset_ns=60 * NS_PER_S), NOW, 11)  # older, and ended later
@@ -50,13 +50,13 @@ def test_tokens_are_counted_as_requests_use_them() -> None:
     assert quota.remaining(NOW, 6)[1] == 4500
 
 
-def test_no_tokens_left_is_short_whatever_a_request_takes() -> None:
+def test_zero_tokens_left_exhausts_the_limit_for_any_request() -> None:
     quota = RateLimitHeadroom()
     quota.observe(RateLimits(tokens_left=0, tokens_reset_ns=30 * NS_PER_S), NOW, 1)
     assert quota.exhausted_until_ns(NOW, 1) == NOW + 30 * NS_PER_S
 
 
-def test_a_reset_that_is_not_said_or_far_away() -> None:
+def test_missing_or_distant_reset_times_have_bounds() -> None:
     quota = RateLimitHeadroom()
     quota.observe(RateLimits(requests_left=0), NOW, 1)
     assert quota.exhausted_until_ns(NOW, 1) == NOW + UNKNOWN_RESET_NS

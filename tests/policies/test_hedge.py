@@ -26,28 +26,28 @@ USUAL = Script(ttft=0.2, tokens=1)
 LATE = Script(ttft=5, tokens=1)
 
 
-async def teach(service: Service, calls: int = 40) -> None:
+async def send_calls(service: Service, calls: int = 40) -> None:
     for number in range(calls):
         await ask(service, a_call(number))
 
 
-def test_nothing_is_hedged_before_enough_is_known() -> None:
+def test_no_hedge_before_enough_samples() -> None:
     first, second = scripted(*[USUAL] * 18, LATE, USUAL), scripted(USUAL)
 
     async def main() -> None:
         service = hedge(first, second, extra_load=0.05)
-        await teach(service, 20)
+        await send_calls(service, 20)
         assert len(second.calls) == 0
 
     play(main, [first, second])
 
 
-def test_the_second_is_asked_when_the_first_is_later_than_it_usually_is() -> None:
+def test_hedge_is_sent_when_the_first_is_later_than_usual() -> None:
     first, second = scripted(*[USUAL] * 40, LATE), scripted(Script(ttft=0.1))
 
     async def main() -> None:
         service = hedge(first, second, extra_load=0.05)
-        await teach(service)
+        await send_calls(service)
         seen = await ask(service)
         assert (seen.fault, seen.ms) == (None, 301)
         assert len(second.calls) == 1
@@ -58,12 +58,12 @@ def test_the_second_is_asked_when_the_first_is_later_than_it_usually_is() -> Non
     play(main, [first, second])
 
 
-def test_the_first_may_still_win() -> None:
+def test_first_attempt_may_win_after_the_hedge() -> None:
     first, second = scripted(*[USUAL] * 40, Script(ttft=0.25)), scripted(Script(ttft=0.1))
 
     async def main() -> None:
         service = hedge(first, second)
-        await teach(service)
+        await send_calls(service)
         assert (await ask(service)).ms == 250
         assert len(second.calls) == 1
 
@@ -76,20 +76,20 @@ def test_a_failure_before_the_hedge_is_raised_and_not_hedged() -> None:
 
     async def main() -> None:
         service = hedge(first, second)
-        await teach(service)
+        await send_calls(service)
         assert (await ask(service)).fault is fault
         assert len(second.calls) == 0
 
     play(main, [first, second])
 
 
-def test_a_failure_after_the_hedge_leaves_it_to_the_second() -> None:
+def test_failure_after_the_hedge_leaves_the_second_running() -> None:
     first = scripted(*[USUAL] * 60, fails(reset(), 0.25), fails(reset(), 0.25))
     second = scripted(Script(ttft=0.3), fails(refused()))
 
     async def main() -> None:
         service = hedge(first, second)
-        await teach(service, 60)
+        await send_calls(service, 60)
         assert (await ask(service)).ms == 501
         both = (await ask(service)).fault
         assert isinstance(both, AllFailed)
@@ -99,7 +99,7 @@ def test_a_failure_after_the_hedge_leaves_it_to_the_second() -> None:
 
 
 @given(st.sampled_from([0.01, 0.05, 0.07, 0.2, 1.0]), st.lists(st.sampled_from([10, 200, 1000, 9000]), max_size=150))
-def test_never_more_than_its_share_at_any_moment(extra_load: float, first_ms: list[int]) -> None:
+def test_hedges_never_exceed_extra_load(extra_load: float, first_ms: list[int]) -> None:
     first = scripted(*[Script(ttft=ms / 1000, tokens=1) for ms in first_ms], USUAL)
     second = scripted(Script(ttft=0.05, tokens=1))
 
@@ -112,28 +112,28 @@ def test_never_more_than_its_share_at_any_moment(extra_load: float, first_ms: li
     play(main, [first, second])
 
 
-def test_nor_when_the_first_is_slow_for_ever() -> None:
+def test_hedges_stay_within_extra_load_if_the_first_stays_slow() -> None:
     first, second = scripted(*[USUAL] * 100, LATE), scripted(USUAL)
 
     async def main() -> None:
         service = hedge(first, second, extra_load=0.05)
-        await teach(service, 100)
+        await send_calls(service, 100)
         async with asyncio.TaskGroup() as group:  # many at once: none of them has taught anything yet
             for number in range(500):
                 group.create_task(ask(service, a_call(number)))
         assert 0 < len(second.calls) <= 0.05 * 600
-        await teach(service, 600)
+        await send_calls(service, 600)
         assert len(second.calls) <= 0.05 * 1200
 
     play(main, [first, second])
 
 
-def test_nor_when_the_first_hangs_for_ever() -> None:
+def test_hedges_stay_within_extra_load_if_the_first_hangs() -> None:
     first, second = scripted(*[USUAL] * 100, SILENT), scripted(USUAL)
 
     async def main() -> None:
         service = hedge(first, second, extra_load=0.05)
-        await teach(service, 100)
+        await send_calls(service, 100)
         for number in range(400):
             seen = await ask(service, a_call(number, within_ms=2000))
             assert seen.fault is None or isinstance(seen.fault, TimedOut)
@@ -142,23 +142,23 @@ def test_nor_when_the_first_hangs_for_ever() -> None:
     play(main, [first, second])
 
 
-def test_about_its_share_when_latency_is_spread() -> None:
+def test_hedges_use_most_of_extra_load_if_latency_varies() -> None:
     first = scripted(*[Script(ttft=0.1 + 0.001 * (number * 389 % 997), tokens=1) for number in range(2000)])
     second = scripted(Script(ttft=0.05, tokens=1))
 
     async def main() -> None:
-        await teach(hedge(first, second, extra_load=0.05), 2000)
+        await send_calls(hedge(first, second, extra_load=0.05), 2000)
         assert 60 <= len(second.calls) <= 100
 
     play(main, [first, second])
 
 
-def test_a_first_that_times_out_is_known_to_be_slower_than_that() -> None:
+def test_timeout_of_the_first_counts_as_a_slow_sample() -> None:
     first, second = scripted(*[USUAL] * 30, *[fails(silent(), 3)] * 10, USUAL), scripted(USUAL)
 
     async def main() -> None:
         service = hedge(first, second, extra_load=0.2)
-        await teach(service, 30)
+        await send_calls(service, 30)
         late = [await ask(service, a_call(number)) for number in range(10)]
         assert all(seen.fault is None or seen.ms == 3000 for seen in late)
 
@@ -169,13 +169,13 @@ def test_the_delay_has_a_floor() -> None:
     first, second = scripted(*[Script(ttft=0.001, tokens=1)] * 40, Script(ttft=0.009, tokens=1)), scripted(USUAL)
 
     async def main() -> None:
-        await teach(hedge(first, second), 41)
+        await send_calls(hedge(first, second), 41)
         assert len(second.calls) == 0
 
     play(main, [first, second])
 
 
-def test_an_empty_answer_teaches_nothing_and_is_a_fault() -> None:
+def test_empty_response_is_a_fault() -> None:
     first, second = scripted(Script(tokens=0)), scripted(USUAL)
 
     async def main() -> None:
@@ -193,16 +193,16 @@ def refusal(words: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("extra_load", [0, -1, 1.1, 0.0001, float("nan")])
-def test_a_share_that_is_none(extra_load: float) -> None:
+def test_invalid_extra_load_is_refused(extra_load: float) -> None:
     with refusal("extra_load"):
         hedge(FakeService(), FakeService(), extra_load=extra_load)
 
 
 def learned(
-    facts: Mapping[str, TargetInfo], standing: TargetStates | None = None
+    facts: Mapping[str, TargetInfo], states: TargetStates | None = None
 ) -> tuple[Service, FakeService, FakeService]:
     """A hedge of a/x by b/x that is to be taught by 40 calls, and its targets; the 41st call is late."""
-    known = standing or TargetStates(facts)
+    known = states or TargetStates(facts)
     first = scripted(*[USUAL] * 40, LATE, target="a/x", observer=known.observe)
     second = scripted(USUAL, target="b/x", observer=known.observe)
     fakes = {"a/x": first, "b/x": second}
@@ -219,13 +219,13 @@ def learned(
         ({"a/x": TargetInfo(provider="p", region="eu"), "b/x": TargetInfo(provider="q", region="eu")}, ""),
     ],
 )
-def test_both_must_not_be_in_one_place(facts: Mapping[str, TargetInfo], words: str) -> None:
+def test_branches_at_one_provider_and_region_are_refused(facts: Mapping[str, TargetInfo], words: str) -> None:
     with refusal(words) if words else nullcontext():
         learned(facts)
 
 
 @pytest.mark.parametrize("policy", ['hedge("a/x", "a/x")', 'hedge(retry("a/x"), "a/x")'])
-def test_nor_be_the_same_target(policy: str) -> None:
+def test_same_target_in_both_branches_is_refused(policy: str) -> None:
     with refusal("the same target, a/x"):
         build(parse(policy), lambda name: FakeService(target=name))
 
@@ -240,7 +240,9 @@ def test_nor_be_the_same_target(policy: str) -> None:
         ("", {"a/x": TargetInfo(provider="p"), "b/x": TargetInfo(provider="p")}, 1),
     ],
 )
-def test_none_is_sent_where_it_would_not_help(down: str, facts: Mapping[str, TargetInfo], hedged: int) -> None:
+def test_no_hedge_to_a_target_that_is_down_or_at_one_provider(
+    down: str, facts: Mapping[str, TargetInfo], hedged: int
+) -> None:
     class Some(TargetStates):
         def available(self, target: str, client: str | None = None) -> bool:
             return target != down
@@ -248,19 +250,19 @@ def test_none_is_sent_where_it_would_not_help(down: str, facts: Mapping[str, Tar
     service, first, second = learned(facts, Some(facts))
 
     async def main() -> None:
-        await teach(service)
+        await send_calls(service)
         await ask(service)
         assert len(second.calls) == hedged
 
     play(main, [first, second])
 
 
-def test_a_long_prompt_is_late_for_good_reason() -> None:
+def test_slow_response_to_a_long_prompt_is_not_hedged() -> None:
     service, first, second = learned({})
     long = msgspec.structs.replace(a_call(41), body={"messages": [{"role": "user", "content": "word " * 20_000}]})
 
     async def main() -> None:
-        await teach(service)
+        await send_calls(service)
         assert (await ask(service, long)).ms == 5000
         assert len(second.calls) == 0
 
@@ -280,7 +282,7 @@ MANY = [USUAL, LATE, fails(reset(), 0.1), fails(status(500)), fails(status(503))
 
 @examples(150)
 @given(st.sampled_from(EXPRESSIONS), st.lists(st.lists(st.sampled_from(MANY), min_size=1), min_size=4, max_size=4))
-def test_together_they_send_no_more_than_the_most_generous_may(policy: str, scripts: list[list[Script]]) -> None:
+def test_policies_of_a_route_share_one_budget_of_extra_requests(policy: str, scripts: list[list[Script]]) -> None:
     """Whatever the targets do: what is sent beyond the first request of each step is paid from one budget."""
     fakes = {name: scripted(*each, target=name) for name, each in zip(NAMES, scripts, strict=True)}
     share = max([float(found) for found in re.findall(r"extra_load=([\d.]+)", policy)], default=0.1)
@@ -288,7 +290,7 @@ def test_together_they_send_no_more_than_the_most_generous_may(policy: str, scri
 
     async def main() -> None:
         service = build(parse(policy), fakes.__getitem__)
-        await teach(service, 60)
+        await send_calls(service, 60)
         sent = [fake.call.id for each in fakes.values() for fake in each.calls]
         steps = len({(fake.call.id, name) for name, each in fakes.items() for fake in each.calls})
         hedges = 0 if "fallback" in policy else len({fake.call.id for fake in fakes["b/x"].calls})
@@ -300,7 +302,7 @@ def test_together_they_send_no_more_than_the_most_generous_may(policy: str, scri
 # What it stands on.
 
 
-def test_a_budget_saves_only_so_much() -> None:
+def test_savings_of_a_budget_are_bounded() -> None:
     budget = ExtraRequestBudget(0.5)
     for _ in range(1000):
         budget.deposit()
@@ -308,12 +310,12 @@ def test_a_budget_saves_only_so_much() -> None:
     assert repr(budget) == "<ExtraRequestBudget 0.00 of 10, 50.0% of calls>"
 
 
-def test_a_budget_with_a_reserve_pays_before_it_earns() -> None:
+def test_reserve_of_a_budget_can_be_spent_at_once() -> None:
     budget = ExtraRequestBudget(0.1, reserve=2)
     assert [budget.withdraw() for _ in range(3)] == [True, True, False]
 
 
-def test_old_samples_are_forgotten() -> None:
+def test_latency_window_drops_old_samples() -> None:
     latencies = LatencyWindow(0.05)
     assert latencies.quantile_ns() is None
     for ns in [1000] * REMEMBERED + [10] * REMEMBERED:

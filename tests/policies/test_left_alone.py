@@ -11,23 +11,23 @@ from splitsecond.core.errors import AllFailed, Fault, Overloaded
 from splitsecond.testing.fake_service import Script
 
 
-def test_a_target_that_is_well_is_asked_as_if_nobody_watched() -> None:
+def test_guard_does_not_change_calls_to_a_healthy_target() -> None:
     async def main() -> None:
         world = World('"a/x"', a=GOOD)
         assert repr(world.service) == repr(world.fakes["a/x"])
         assert (await world.ask()).ms == 200
-        assert world.standing.available("a/x")
-        assert world.standing.unavailable_reason("a/x") == ""
+        assert world.states.available("a/x")
+        assert world.states.unavailable_reason("a/x") == ""
 
     play(main)
 
 
-def test_a_target_that_is_down_for_an_hour_costs_a_handful_of_requests_a_minute() -> None:
+def test_target_that_is_down_gets_few_requests_a_minute() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=DOWN, b=GOOD)
         await world.ask(5)
         assert world.asked("a/x") == 5
-        assert not world.standing.available("a/x")
+        assert not world.states.available("a/x")
         times: list[float] = []
         for _ in range(1800):
             before = world.asked("a/x")
@@ -40,63 +40,63 @@ def test_a_target_that_is_down_for_an_hour_costs_a_handful_of_requests_a_minute(
     play(main)
 
 
-def test_nobody_waits_for_a_target_that_hangs_once_it_is_known() -> None:
+def test_no_call_waits_for_a_target_known_to_hang() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x", ttft="2s")', a=SILENT, b=GOOD)
         first = await world.ask(5)
         assert first.ms == 2200
         assert (await world.ask()).ms == 200
-        assert "no token in the time" in world.standing.unavailable_reason("a/x")
+        assert "no token in the time" in world.states.unavailable_reason("a/x")
 
     play(main)
 
 
 @pytest.mark.parametrize("fault", [silent(), reset(), status(500), status(529)], ids=str)
-def test_what_puts_a_target_down(fault: Fault) -> None:
+def test_5_provider_failures_put_a_target_down(fault: Fault) -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=fails(fault), b=GOOD)
         await world.ask(5)
-        assert not world.standing.available("a/x")
+        assert not world.states.available("a/x")
 
     play(main)
 
 
-def test_answers_that_break_put_it_down_too() -> None:
+def test_5_broken_responses_put_a_target_down() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=Script(fault=reset(), breaks_after=3), b=GOOD)
         await world.ask(5)
-        assert not world.standing.available("a/x")
+        assert not world.states.available("a/x")
 
     play(main)
 
 
-def test_requests_that_are_wrong_do_not() -> None:
+def test_invalid_requests_do_not_put_a_target_down() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=fails(bad_request()), b=GOOD)
         await world.ask(100)
-        assert world.standing.available("a/x")
+        assert world.states.available("a/x")
 
     play(main)
 
 
-def test_losers_and_clients_who_leave_do_not() -> None:
+def test_losers_and_disconnects_do_not_put_a_target_down() -> None:
     async def main() -> None:
         world = World('race("a/x", "b/x")', a=SILENT, b=GOOD)
         await world.ask(30)
         assert world.asked("a/x") == 30
-        assert world.standing.available("a/x")
+        assert world.states.available("a/x")
         alone = World('"a/x"', a=SILENT)
         for number in range(30):
             task = asyncio.create_task(ask(alone.service, a_call(number)))
             await asyncio.sleep(0.1)
             task.cancel()
             await asyncio.wait([task])
-        assert alone.standing.available("a/x")
+        assert alone.states.available("a/x")
 
     play(main)
 
 
-def test_a_refusal_says_why_and_until_when() -> None:
+def test_refusal_states_the_reason_and_retry_after() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=DOWN, b=lambda now_s: GOOD if world.asked("b/x") <= 5 else DOWN)
         await world.ask(5)
@@ -113,7 +113,7 @@ def test_a_refusal_says_why_and_until_when() -> None:
     play(main)
 
 
-def test_a_hedge_goes_to_the_second_at_once_and_for_nothing() -> None:
+def test_hedge_uses_the_second_at_once_if_the_first_is_down() -> None:
     async def main() -> None:
         world = World('fallback(hedge("a/x", "b/x"), "c/x")', a=DOWN, b=GOOD, c=GOOD)
         await world.ask(5)
@@ -124,7 +124,7 @@ def test_a_hedge_goes_to_the_second_at_once_and_for_nothing() -> None:
     play(main)
 
 
-def test_a_race_goes_on_without_it() -> None:
+def test_race_skips_a_target_that_is_down() -> None:
     async def main() -> None:
         world = World('race("a/x", "b/x", "c/x")', a=DOWN, b=GOOD, c=GOOD)
         seen = await world.ask(10)
@@ -134,7 +134,7 @@ def test_a_race_goes_on_without_it() -> None:
     play(main)
 
 
-def test_no_second_try_where_the_first_has_put_it_down() -> None:
+def test_no_retry_once_the_circuit_breaker_has_opened() -> None:
     async def main() -> None:
         world = World('retry("a/x", times=2)', a=fails(status(503)))
         await world.ask(1)

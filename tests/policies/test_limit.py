@@ -68,7 +68,7 @@ def test_a_failure_releases_the_place() -> None:
     play(main, [fake])
 
 
-def test_first_come_first_served() -> None:
+def test_queue_is_first_come_first_served() -> None:
     fake = scripted(GOOD)
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_first_come_first_served() -> None:
             tasks = [group.create_task(ask(service, a_call(number))) for number in range(6)]
         assert [round(task.result().ms) for task in tasks] == [200, 200, 400, 400, 600, 0]
         assert isinstance(tasks[5].result().fault, Overloaded)
-        assert [told.call.id for told in fake.calls] == [f"call-{number}" for number in range(5)]
+        assert [attempt.call.id for attempt in fake.calls] == [f"call-{number}" for number in range(5)]
 
     play(main, [fake])
 
@@ -120,7 +120,7 @@ def test_a_call_that_leaves_the_queue_loses_no_place() -> None:
     st.integers(0, 3),
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 700), st.booleans()), max_size=12),
 )
-def test_never_more_than_the_limit_and_none_lost(
+def test_concurrency_never_exceeds_the_limit(
     concurrency: int, queue: int, callers: list[tuple[int, int, bool]]
 ) -> None:
     fake = scripted(GOOD, fails(status(503)), GOOD)

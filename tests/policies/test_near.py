@@ -48,16 +48,16 @@ def asked(policy: str, region: str = "") -> set[str]:
         ("europe", {"odd/x"}),
     ],
 )
-def test_only_what_is_in_the_region_is_asked(region: str, expected: set[str]) -> None:
+def test_only_targets_in_the_region_are_called(region: str, expected: set[str]) -> None:
     assert asked(f'near({ALL}, region="{region}")') == expected
 
 
-def test_a_policy_is_inside_if_all_of_it_is() -> None:
+def test_policy_is_in_the_region_if_all_its_targets_are() -> None:
     assert asked('near(race("paris/x", "texas/x"), race("paris/x", "rome/x"), region="eu")') == {"paris/x", "rome/x"}
     assert asked('near(fallback("bern/x", "lost/x"), "rome/x", region="eu")') == {"rome/x"}
 
 
-def test_a_client_may_narrow_it_and_not_widen_it() -> None:
+def test_client_may_narrow_but_not_widen_the_region() -> None:
     assert asked(f'near({ALL}, region="eu")', "eu-south") == {"rome/x"}
     for elsewhere in ("us", "us-south", "europe", "e", "eu-"):
         with pytest.raises(CallerFault, match="no branch is in the region") as refused:
@@ -65,7 +65,7 @@ def test_a_client_may_narrow_it_and_not_widen_it() -> None:
         assert refused.value.hint == "There are: eu, eu-south, eu-west."
 
 
-def test_the_wider_region_changes_nothing() -> None:
+def test_client_region_outside_the_configured_one_is_refused() -> None:
     assert asked(f'near({ALL}, region="eu-west")', "eu-west") == {"paris/x"}
     with pytest.raises(CallerFault):
         asked(f'near({ALL}, region="eu-west")', "us")
@@ -85,7 +85,7 @@ def test_an_empty_region_is_refused_when_the_policy_is_built(policy: str, hint: 
     assert (raised.value.kind, raised.value.hint) == ("bad_policy", hint)
 
 
-def test_the_nearest_is_asked_mostly() -> None:
+def test_fastest_target_in_the_region_gets_most_calls() -> None:
     targets = {"paris/x": steady(0.3), "rome/x": steady(0.1), "texas/x": steady(0.01)}
     sent = traffic('near("paris/x", "rome/x", "texas/x", region="eu")', targets, seconds=60, facts=FACTS)
     assert shares(sent, since=20)["rome/x"] > 0.9

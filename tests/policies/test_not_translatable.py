@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec import structs
+from tests.cases import each_case
 from tests.policies.branches import a_call, ask, play, scripted
 
 from splitsecond.core.errors import CallerFault
@@ -23,9 +24,9 @@ class CannotExpress:
 POLICIES = ["weighted", "sticky", "hedge", "fastest", "cheapest", "fallback", "race"]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("branches", ['"a/x", "b/x"', '"b/x", "a/x"'])
-def test_another_target_answers(policy: str, branches: str) -> None:
+@each_case("policy", POLICIES)
+@each_case("branches", ['"a/x", "b/x"', '"b/x", "a/x"'])
+def test_untranslatable_request_goes_to_another_target(policy: str, branches: str) -> None:
     able = scripted(Script())
 
     async def main() -> None:
@@ -58,7 +59,7 @@ def test_the_branch_for_another_complexity_answers(policy: str, level: str) -> N
     play(main, [able])
 
 
-def test_where_no_branch_can_the_client_is_at_fault() -> None:
+def test_by_complexity_raises_not_translatable_if_no_branch_can() -> None:
     async def main() -> None:
         policy = parse('by_complexity(simple="a/x", complex="b/x")')
         fault = (await ask(build(policy, lambda name: CannotExpress(), TargetStates()))).fault
@@ -68,8 +69,8 @@ def test_where_no_branch_can_the_client_is_at_fault() -> None:
     play(main)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_where_none_can_the_client_is_at_fault(policy: str) -> None:
+@each_case("policy", POLICIES)
+def test_every_policy_raises_not_translatable_if_no_branch_can(policy: str) -> None:
     async def main() -> None:
         service = build(parse(f'{policy}("a/x", "b/x")'), lambda name: CannotExpress(), TargetStates())
         fault = (await ask(service)).fault

@@ -78,9 +78,10 @@ MET: list[Fault] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("policy", ['"a/x"', 'fallback("a/x", "b/x")', 'sticky("a/x", "b/x")', 'race("a/x", "b/x")'])
 @pytest.mark.parametrize("fault", MET, ids=str)
-def test_a_client_whose_requests_fail_takes_no_target_away(fault: Fault, policy: str) -> None:
+def test_failing_client_does_not_open_a_target_for_others(fault: Fault, policy: str) -> None:
     async def main() -> None:
         clients = Clients(policy, of_mallory(fault), b=Script(ttft=0.5))
         for _ in range(20):
@@ -93,7 +94,7 @@ def test_a_client_whose_requests_fail_takes_no_target_away(fault: Fault, policy:
     play(main)
 
 
-def test_a_target_fails_for_one_client_and_is_then_not_asked_for_it() -> None:
+def test_circuit_breaker_opens_for_one_failing_client() -> None:
     async def main() -> None:
         clients = Clients('fallback("a/x", "b/x")', of_mallory(reset()), b=GOOD)
         await clients.ask("mallory", 60, every_s=1)
@@ -103,7 +104,7 @@ def test_a_target_fails_for_one_client_and_is_then_not_asked_for_it() -> None:
     play(main)
 
 
-def test_another_client_that_comes_later_is_answered() -> None:
+def test_later_client_is_served_by_the_same_target() -> None:
     async def main() -> None:
         clients = Clients('fallback("a/x", "b/x")', of_mallory(status(404)), b=GOOD)
         await clients.ask("mallory", 10)
@@ -114,7 +115,7 @@ def test_another_client_that_comes_later_is_answered() -> None:
 
 
 @pytest.mark.parametrize("fault", [status(404), status(429, 60), reset(), silent()], ids=str)
-def test_a_target_that_fails_for_two_clients_fails_for_all(fault: Fault) -> None:
+def test_failures_for_two_clients_open_it_for_all(fault: Fault) -> None:
     async def main() -> None:
         clients = Clients('fallback("a/x", "b/x")', lambda call: fails(fault), b=GOOD)
         for client in ("alice", "bob"):
@@ -125,7 +126,7 @@ def test_a_target_that_fails_for_two_clients_fails_for_all(fault: Fault) -> None
     play(main)
 
 
-def test_no_connection_opens_it_for_all_at_once() -> None:
+def test_refused_connections_open_it_for_all_at_once() -> None:
     breaker = CircuitBreaker(Random(1))
     for _ in range(IN_A_ROW):
         breaker.record_failure(NS_PER_S, NS_PER_S, "refused")
@@ -143,7 +144,7 @@ def test_a_single_failure_of_another_client_changes_nothing() -> None:
         breaker.record_success(now_ns + 1, now_ns + 1, "alice")
 
 
-def test_after_an_outage_one_client_cannot_keep_it_closed_off() -> None:
+def test_failing_probes_of_one_client_do_not_keep_it_open() -> None:
     breaker, now_ns = CircuitBreaker(Random(1)), 1000 * NS_PER_S
     for client in ("mallory", "alice", "bob", "alice", "mallory"):
         breaker.record_failure(now_ns, now_ns, "http_500", client)
@@ -154,7 +155,7 @@ def test_after_an_outage_one_client_cannot_keep_it_closed_off() -> None:
     assert not breaker.is_down(now_ns, "alice")
 
 
-def test_silence_for_one_client_in_races_is_not_silence_for_others() -> None:
+def test_silence_in_races_of_one_client_does_not_affect_others() -> None:
     async def main() -> None:
         clients = Clients('race("a/x", "b/x")', silent_for_mallory, b=Script(ttft=0.5))
         await clients.ask("alice", 100)
@@ -166,7 +167,7 @@ def test_silence_for_one_client_in_races_is_not_silence_for_others() -> None:
     play(main)
 
 
-def test_a_deadline_of_one_client_is_not_one_of_others() -> None:
+def test_deadlines_of_one_client_do_not_affect_others() -> None:
     async def main() -> None:
         clients = Clients('fallback("a/x", "b/x", ttft="2s")', silent_for_mallory, b=GOOD)
         await clients.ask("mallory", 20)
@@ -185,7 +186,7 @@ def poor(call: Call) -> Script:
     return fails(status(402)) if cast(int, call.body["max_tokens"]) >= 10_000 else GOOD
 
 
-def test_a_request_beyond_the_balance_locks_nothing_else() -> None:
+def test_request_above_the_balance_does_not_lock_the_account() -> None:
     async def main() -> None:
         clients = Clients('fallback("a/x", "a/y", "b/x")', poor, b=GOOD)
         await clients.ask("", body=EXPENSIVE)
@@ -199,7 +200,7 @@ def test_a_request_beyond_the_balance_locks_nothing_else() -> None:
     play(main)
 
 
-def test_an_account_without_credit_is_left_alone_after_a_few_requests() -> None:
+def test_account_without_credit_is_locked_after_a_few_requests() -> None:
     async def main() -> None:
         clients = Clients('"a/x"', lambda call: fails(status(402)))
         for most in (64_000, 1_000, 8_000, 100, 50_000, 10, 10, 200):
@@ -226,7 +227,7 @@ def test_a_request_is_sent_again_once_the_account_has_credit() -> None:
     play(main)
 
 
-def test_a_code_that_refuses_the_key_stops_all_that_use_it() -> None:
+def test_rejected_key_locks_all_its_targets_for_all_clients() -> None:
     async def main() -> None:
         clients = Clients('fallback("a/x", "a/y", "b/x")', of_mallory(key_refused()), b=GOOD)
         await clients.ask("mallory")
@@ -236,7 +237,7 @@ def test_a_code_that_refuses_the_key_stops_all_that_use_it() -> None:
     play(main)
 
 
-def test_failures_before_the_request_is_sent_are_nobodys() -> None:
+def test_failures_before_sending_open_it_for_all_clients() -> None:
     async def main() -> None:
         states = TargetStates()
         state = states.state("a/x")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 from tests.policies.branches import SILENT, a_call, fails, play, scripted, status
 from tests.policies.test_cascade import chat, read_all, shown
 
@@ -34,8 +35,8 @@ PASSES = [
 ANSWERS = [("It is.",), ("[", "1, 2]"), ("E", "ven so"), ("[[", "ESCAPE]]"), ("E",)]
 
 
-@pytest.mark.parametrize("texts", PASSES)
-def test_a_fast_model_that_passes_is_closed_and_not_shown(texts: tuple[str, ...]) -> None:
+@each_case("texts", PASSES)
+def test_escalation_of_the_fast_model_is_not_shown(texts: tuple[str, ...]) -> None:
     fast, slow = scripted(says(*texts), target="fast/x"), scripted(SLOW, target="slow/x")
 
     async def main() -> None:
@@ -48,7 +49,7 @@ def test_a_fast_model_that_passes_is_closed_and_not_shown(texts: tuple[str, ...]
 
 
 @pytest.mark.parametrize("texts", ANSWERS)
-def test_an_answer_goes_on_as_soon_as_it_is_one(texts: tuple[str, ...]) -> None:
+def test_response_passes_once_it_cannot_be_the_marker(texts: tuple[str, ...]) -> None:
     fast, slow = scripted(says(*texts)), scripted(SLOW)
 
     async def main() -> None:
@@ -70,9 +71,9 @@ def test_the_instruction_is_in_the_system_message() -> None:
         for first in (said[:1], [{"role": "system", "content": [{"type": "text", "text": "Be kind."}]}], []):
             body = {"messages": Raw(msgspec.json.encode([*first, said[1]])), "own": Raw(b"1")}
             await shown(pipeline(fast, slow), msgspec.structs.replace(chat(), body=body))
-        told = [msgspec.json.decode(fake.call.body["messages"]) for fake in fast.calls]
-        assert all(messages[0]["role"] == "system" and messages[1] == said[1] for messages in told)
-        assert [messages[0]["content"] for messages in told] == [
+        sent = [msgspec.json.decode(fake.call.body["messages"]) for fake in fast.calls]
+        assert all(messages[0]["role"] == "system" and messages[1] == said[1] for messages in sent)
+        assert [messages[0]["content"] for messages in sent] == [
             f"Be kind.\n\n{INSTRUCTION}",
             [{"type": "text", "text": "Be kind."}, {"type": "text", "text": INSTRUCTION}],
             INSTRUCTION,
@@ -82,11 +83,9 @@ def test_the_instruction_is_in_the_system_message() -> None:
     play(main, [fast, slow])
 
 
-@pytest.mark.parametrize(
-    "texts", [("I think. ", MARKER), ("I ", "think. [", "[ESCALATE", "]] so"), ("a", "b[[ESCALATE]]c")]
-)
-@pytest.mark.parametrize("watched", [False, True])
-def test_a_marker_in_the_middle_breaks_the_answer_off(texts: tuple[str, ...], watched: bool) -> None:
+@each_case("texts", [("I think. ", MARKER), ("I ", "think. [", "[ESCALATE", "]] so"), ("a", "b[[ESCALATE]]c")])
+@each_case("watched", [False, True])
+def test_marker_in_the_middle_breaks_the_response(texts: tuple[str, ...], watched: bool) -> None:
     fast, slow = scripted(says(*texts, "after")), scripted(SLOW)
 
     async def main() -> None:
@@ -104,7 +103,7 @@ def test_a_marker_in_the_middle_breaks_the_answer_off(texts: tuple[str, ...], wa
     play(main, [fast, slow])
 
 
-def test_a_beginning_of_the_marker_is_held_back_only_until_it_is_none() -> None:
+def test_text_is_held_back_only_while_it_may_become_the_marker() -> None:
     fast, slow = scripted(says("a ", "[[", "ESC", " key")), scripted(SLOW)
 
     async def main() -> None:
@@ -123,7 +122,7 @@ def test_a_beginning_of_the_marker_is_held_back_only_until_it_is_none() -> None:
         {"messages": Raw(b'["x"]')},
     ],
 )
-def test_what_could_not_be_answered_with_the_marker_goes_to_the_slow_model(fields: dict[str, Any]) -> None:
+def test_requests_that_rule_out_the_marker_use_the_slow_model(fields: dict[str, Any]) -> None:
     fast, slow = scripted(says("x")), scripted(SLOW, target="slow/x")
 
     async def main() -> None:
@@ -148,8 +147,10 @@ EARLY = [
 ]
 
 
-@pytest.mark.parametrize(("early", "script", "answers", "after_ms", "asked"), EARLY)
-def test_early(early: str | bool | None, script: Script, answers: str, after_ms: int, asked: int) -> None:
+@each_case(("early", "script", "answers", "after_ms", "asked"), EARLY)
+def test_early_starts_the_slow_model_before_the_fast_one_decides(
+    early: str | bool | None, script: Script, answers: str, after_ms: int, asked: int
+) -> None:
     fast, slow = scripted(script, target="fast"), scripted(SLOW, target="slow")
 
     async def main() -> None:
@@ -164,7 +165,7 @@ def test_early(early: str | bool | None, script: Script, answers: str, after_ms:
     play(main, [fast, slow])
 
 
-def test_both_fail_and_the_deadline() -> None:
+def test_failures_and_timeouts_of_both_models_are_listed() -> None:
     fast, slow = scripted(says(MARKER), SILENT), scripted(fails(status(503)))
 
     async def main() -> None:

@@ -20,44 +20,44 @@ def failed(target: str) -> Observation:
     return Observation(id="x", call="c", target=target, outcome="failed", fault=fault, end_ns=1)
 
 
-def choices(policy: str, standing: TargetStates | None = None, prompt: str = "Hello.") -> list[PreviewedChoice]:
+def choices(policy: str, states: TargetStates | None = None, prompt: str = "Hello.") -> list[PreviewedChoice]:
     found: list[PreviewedChoice] = []
 
     async def act() -> None:
-        found.extend(await preview(parse(policy), standing or TargetStates(), sample(prompt), calls=20))
+        found.extend(await preview(parse(policy), states or TargetStates(), sample(prompt), calls=20))
 
     run_virtual(act())
     return found
 
 
-def test_all_of_a_race_are_asked_and_the_first_of_a_fallback() -> None:
+def test_preview_of_a_fallback_shows_all_branches_of_its_race() -> None:
     assert choices('fallback(race("a/x", "b/x"), "c/x")') == [PreviewedChoice(calls=20, targets=("a/x", "b/x"))]
 
 
 def test_a_target_that_is_down_is_skipped() -> None:
-    standing = TargetStates()
+    states = TargetStates()
 
     async def break_it() -> None:
         for _ in range(5):
-            standing.observe(failed("a/x"))
-        assert not standing.available("a/x")
-        (choice,) = await preview(parse('fallback("a/x", "b/x")'), standing, sample("Hello."), calls=3)
+            states.observe(failed("a/x"))
+        assert not states.available("a/x")
+        (choice,) = await preview(parse('fallback("a/x", "b/x")'), states, sample("Hello."), calls=3)
         assert choice == PreviewedChoice(calls=3, targets=("b/x",))
-        (choice,) = await preview(parse('retry("a/x")'), standing, sample(""), calls=3)
+        (choice,) = await preview(parse('retry("a/x")'), states, sample(""), calls=3)
         assert choice.targets == ("a/x",)  # the last remaining target is always tried
-        assert standing.in_flight("a/x") == 0
+        assert states.in_flight("a/x") == 0
 
     run_virtual(break_it())
 
 
-def test_the_fastest_of_those_that_are_known_and_why() -> None:
-    standing = TargetStates()
+def test_preview_of_fastest_names_the_fastest_and_why() -> None:
+    states = TargetStates()
 
     async def act() -> None:
         for _ in range(50):
-            standing.observe(answered("a/x", 900))
-            standing.observe(answered("b/x", 100))
-        first, *others = await preview(parse('fastest("a/x", "b/x", by="ttft")'), standing, sample("Hello."), calls=50)
+            states.observe(answered("a/x", 900))
+            states.observe(answered("b/x", 100))
+        first, *others = await preview(parse('fastest("a/x", "b/x", by="ttft")'), states, sample("Hello."), calls=50)
         assert first.targets == ("b/x",)
         assert first.calls > 40
         assert "b/x" in first.why
@@ -66,21 +66,21 @@ def test_the_fastest_of_those_that_are_known_and_why() -> None:
     run_virtual(act())
 
 
-def test_exploration_is_counted_and_a_warm_start_explores_one_call_in_fifty() -> None:
+def test_preview_after_a_warm_start_explores_2_of_100_calls() -> None:
     """Before, the first calls went to the slow target, one after another, because its estimate was older than 5 s."""
-    standing = TargetStates()
+    states = TargetStates()
     attempts = [answered(target, ttft_ms) for target, ttft_ms in (("a/x", 900), ("b/x", 150)) for _ in range(40)]
 
     async def act() -> None:
-        standing.seed(attempts, 600 * NS_PER_S)
-        found = await preview(parse('fastest("a/x", "b/x", by="ttft")'), standing, sample("Hello."), calls=100)
+        states.seed(attempts, 600 * NS_PER_S)
+        found = await preview(parse('fastest("a/x", "b/x", by="ttft")'), states, sample("Hello."), calls=100)
         assert {choice.targets: choice.calls for choice in found} == {("b/x",): 98, ("a/x",): 2}
         assert "explored" in found[1].why
 
     run_virtual(act())
 
 
-def test_a_prompt_decides_and_prices_do() -> None:
+def test_preview_follows_the_prompt_and_the_prices() -> None:
     by_complexity = 'by_complexity(simple="a/x", complex="b/x")'
     assert choices(by_complexity)[0].targets == ("a/x",)
     facts = {"a/x": TargetInfo(input_usd=2, output_usd=4), "b/x": TargetInfo(input_usd=1, output_usd=2)}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.service import Call
 from splitsecond.routing.targets.prompt_size import (
@@ -28,7 +29,7 @@ def user(text: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text}]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "call",
     [
         sent(messages=user(PROSE * 100)),
@@ -39,23 +40,23 @@ def user(text: str) -> list[dict[str, str]]:
         Call(id="c", body={"messages": user(PROSE * 100)}),
     ],
 )
-def test_prose_is_about_right(call: Call) -> None:
+def test_token_estimate_of_prose_is_about_right(call: Call) -> None:
     assert input_tokens(call) == pytest.approx(2800, rel=0.1)
 
 
-def test_other_fields_are_no_prompt() -> None:
+def test_fields_without_prompt_do_not_count() -> None:
     assert input_tokens(sent(messages=[], metadata="x" * 10_000)) == 1
     assert input_tokens(sent()) == 1
 
 
-def test_a_picture_is_not_as_many_tokens_as_its_bytes() -> None:
+def test_picture_counts_as_a_fixed_number_of_tokens() -> None:
     url = "data:image/png;base64," + "iVBORw0KGgo" * 100_000
     content = [{"type": "text", "text": PROSE}, {"type": "image_url", "image_url": {"url": url}}]
     tokens = input_tokens(sent(messages=[{"role": "user", "content": content}]))
     assert PICTURE_TOKENS < tokens < PICTURE_TOKENS + 100
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("most", "usual", "expected"),
     [
         (None, [100.0, 300.0], 200),
@@ -66,7 +67,9 @@ def test_a_picture_is_not_as_many_tokens_as_its_bytes() -> None:
         (None, [0.0], 1),
     ],
 )
-def test_the_answer_is_as_long_as_usual_and_as_is_allowed(most: int | None, usual: list[float], expected: int) -> None:
+def test_expected_output_is_the_usual_length_within_the_limit(
+    most: int | None, usual: list[float], expected: int
+) -> None:
     assert output_tokens(sent(**{} if most is None else {"max_tokens": most}), usual) == expected
 
 
@@ -75,7 +78,7 @@ def test_an_embedding_has_no_answer() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["messages", "max_tokens", "input", "max_output_tokens"]), st.binary()))
-def test_any_bytes_are_read(fields: dict[str, bytes]) -> None:
+def test_any_bytes_give_an_estimate_of_at_least_one_token(fields: dict[str, bytes]) -> None:
     call = Call(id="c", body={name: Raw(data) for name, data in fields.items()})
     assert input_tokens(call) >= 1
     assert output_tokens(call, []) >= 1

@@ -22,7 +22,7 @@ from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 
-def test_the_first_token_wins_and_the_losers_are_closed_at_that_moment() -> None:
+def test_first_token_wins_and_closes_the_losers_at_once() -> None:
     slow, fast, mute = scripted(Script(ttft=0.3)), scripted(Script(ttft=0.2, tokens=3)), scripted(SILENT)
 
     async def main() -> None:
@@ -65,7 +65,7 @@ def test_causes_have_the_order_of_the_branches() -> None:
     play(main, fakes)
 
 
-def test_two_first_tokens_in_one_turn_of_the_loop_are_one_reply() -> None:
+def test_simultaneous_first_tokens_give_one_reply() -> None:
     fakes = scripted(Script(ttft=0.2)), scripted(Script(ttft=0.2)), scripted(Script(ttft=0.2))
 
     async def main() -> None:
@@ -76,7 +76,7 @@ def test_two_first_tokens_in_one_turn_of_the_loop_are_one_reply() -> None:
     play(main, fakes)
 
 
-def test_the_reply_of_a_branch_that_delays_its_cancellation_is_closed() -> None:
+def test_reply_of_a_branch_that_delays_cancellation_is_closed() -> None:
     fake = scripted(Script(ttft=0.3))
 
     async def stubborn(call: Call) -> Reply:
@@ -94,7 +94,7 @@ def test_the_reply_of_a_branch_that_delays_its_cancellation_is_closed() -> None:
     play(main, [fake])
 
 
-def test_a_caller_cancelled_in_the_turn_of_the_win_leaves_nothing_open() -> None:
+def test_cancellation_during_the_win_leaves_nothing_open() -> None:
     fakes = scripted(Script(ttft=0.2)), scripted(SILENT)
     for turns in range(8):  # after the first token it takes a few turns of the loop until the race returns
 
@@ -116,7 +116,7 @@ def _later(turns: int, task: "asyncio.Task[Any]") -> None:
         task.cancel()
 
 
-def test_a_bug_in_a_branch_is_raised_as_itself() -> None:
+def test_bug_in_a_branch_is_raised_unwrapped() -> None:
     fake = scripted(SILENT)
 
     async def broken(call: Call) -> Reply:
@@ -149,7 +149,7 @@ OUTCOMES = st.tuples(st.integers(1, 1000), st.sampled_from(["token", "fails", "e
 
 
 @given(st.lists(OUTCOMES, min_size=2, max_size=5))
-def test_never_slower_than_the_best_branch(branches: list[tuple[int, str]]) -> None:
+def test_race_is_never_slower_than_its_best_branch(branches: list[tuple[int, str]]) -> None:
     made = {"token": Script(), "fails": fails(reset()), "empty": Script(tokens=0), "hangs": SILENT}
     fakes: list[FakeService] = []
     for ms, what in branches:
@@ -169,7 +169,7 @@ def test_never_slower_than_the_best_branch(branches: list[tuple[int, str]]) -> N
     play(main, fakes)
 
 
-def test_the_stream_is_the_winners_own() -> None:
+def test_stream_has_only_the_winners_events() -> None:
     fakes = scripted(SILENT), scripted(Script(ttft=0.2, tokens=2, input_tokens=7))
 
     async def main() -> None:
@@ -200,14 +200,14 @@ def raced(
         def available(self, target: str, client: str | None = None) -> bool:
             return target != down
 
-    standing = Some(facts)
+    states = Some(facts)
     fakes = {
         name: scripted(Script(ttft=ttft, tokens=100, tps=1e4), target=name) for name, ttft in [("a", 0.2), ("b", 0.1)]
     }
     asked: list[list[str]] = []
 
     async def main() -> None:
-        service = build(parse(f'race("a", "b", spend="{spend}")'), fakes.__getitem__, standing)
+        service = build(parse(f'race("a", "b", spend="{spend}")'), fakes.__getitem__, states)
         for number in range(calls):
             call = msgspec.structs.replace(a_call(number), body={**ASKS, "max_tokens": 100})
             await ask(service, call)
@@ -224,17 +224,17 @@ def test_a_race_keeps_to_its_budget() -> None:
     assert asked == [["a", "b"]] * 5 + [["a"]] * 5
 
 
-def test_races_resume_when_the_account_has_grown() -> None:
+def test_races_resume_when_the_budget_has_grown() -> None:
     asked = raced("0.03/h", {"a": at(1.0), "b": at(1.0)}, calls=40, every_s=60)
     both = sum(len(each) == 2 for each in asked)
     assert 5 + 40 * 0.5 - 2 <= both <= 5 + 40 * 0.5 + 1
 
 
-def test_all_but_the_cheapest_are_priced() -> None:
+def test_budget_pays_for_all_branches_but_the_cheapest() -> None:
     assert raced("0.03/h", {"a": at(1.0), "b": at(5.0)})[:3] == [["a", "b"], ["a"], ["a"]]
 
 
-def test_losers_that_are_billed_in_full_cost_a_whole_answer() -> None:
+def test_losers_billed_in_full_cost_a_whole_response() -> None:
     """A hundred tokens at 50 dollars a million are half a cent more."""
     for stops, races in [(False, 2), (None, 2), (True, 10)]:
         facts = {"a": at(0.0), "b": at(0.0, 50.0, stops=stops)}
@@ -250,14 +250,14 @@ def test_targets_without_cost_are_always_raced() -> None:
     assert raced("0.01/h", {"a": at(0.0), "b": at(0.0)}) == [["a", "b"]] * 10
 
 
-def test_a_target_that_is_down_costs_nothing_and_is_not_asked_alone() -> None:
+def test_target_that_is_down_costs_nothing_and_is_skipped() -> None:
     facts = {"a": at(1.0), "b": at(1.0)}
     assert raced("0.03/h", facts, down="a") == [["b"]] * 10
     assert raced("0.03/h", facts, down="b") == [["a"]] * 10
 
 
 @given(st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 1)), max_size=60), st.floats(1e-6, 1e-2))
-def test_no_more_is_spent_than_the_account_received(steps: list[tuple[float, float]], usd_per_s: float) -> None:
+def test_withdrawals_never_exceed_the_deposits(steps: list[tuple[float, float]], usd_per_s: float) -> None:
     account, now_s, spent = SpendingAccount(usd_per_s), 0.0, 0.0
     for wait_s, usd in steps:
         now_s += wait_s

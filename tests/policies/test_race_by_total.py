@@ -31,7 +31,7 @@ def whole_call(number: int = 1) -> Call:
     return Call(id=f"call-{number}", body={}, start_ns=clock.now_ns(), stream=False)
 
 
-def test_the_first_complete_answer_wins_where_nobody_streams() -> None:
+def test_first_complete_response_wins_if_not_streamed() -> None:
     """Raced by the first token, the same call takes 6.7 s."""
     fakes = scripted(EARLY, target="a/x"), scripted(QUICK, target="b/x")
 
@@ -59,7 +59,7 @@ def test_a_stream_comes_from_the_branch_that_should_end_first() -> None:
     assert [each.ttft for each in sent] == pytest.approx([0.8] * len(sent), abs=0.01)
 
 
-def test_a_race_learns_the_speed_of_a_branch_that_never_begins_first() -> None:
+def test_race_learns_the_speed_of_a_branch_with_late_first_token() -> None:
     """The first call is raced to its end, which shows both speeds; then the branch that ends first is waited for."""
     targets: dict[str, Speed] = {"a/x": steady(0.1, tps=30, tokens=200), "b/x": steady(0.8, tps=300, tokens=200)}
     sent = traffic('race("a/x", "b/x", by="total")', targets, seconds=60, rate=0.1)
@@ -67,7 +67,7 @@ def test_a_race_learns_the_speed_of_a_branch_that_never_begins_first() -> None:
     assert [each.ttft for each in sent] == pytest.approx([QUICK_S, *[0.8] * (len(sent) - 1)], abs=0.01)
 
 
-def test_a_branch_whose_speed_stays_unknown_delays_ever_fewer_streams() -> None:
+def test_branch_of_unknown_speed_delays_ever_fewer_streams() -> None:
     """Its first token comes after the end of the other answer, so it never shows how fast it writes."""
     targets: dict[str, Speed] = {"a/x": steady(0.1, tps=100, tokens=50), "b/x": steady(5.0)}
     sent = traffic('race("a/x", "b/x", by="total")', targets, seconds=200, rate=0.1)
@@ -82,7 +82,7 @@ def test_a_branch_whose_speed_stays_unknown_delays_ever_fewer_streams() -> None:
         (Script(ttft=0.5, fault=reset()), 0.5),
     ],
 )
-def test_a_branch_that_should_end_first_is_waited_for_while_it_can_win(rival: Script, ttft: float) -> None:
+def test_branch_expected_to_end_first_is_awaited(rival: Script, ttft: float) -> None:
     answers = iter([Script(ttft=0.8, tps=300, tokens=200), rival])
     targets: dict[str, Speed] = {"a/x": steady(0.1, tps=30, tokens=200), "b/x": lambda at: next(answers)}
 

@@ -21,7 +21,7 @@ from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService
 
 
-def test_a_target_that_says_when_is_left_alone_until_then() -> None:
+def test_rate_limited_target_is_refused_until_retry_after() -> None:
     async def main() -> None:
         world = World('"a/x"', a=until(20, fails(status(429, 20), 0)))
         await world.ask()
@@ -36,7 +36,7 @@ def test_a_target_that_says_when_is_left_alone_until_then() -> None:
     play(main)
 
 
-def test_retry_comes_back_when_it_was_told_to() -> None:
+def test_retry_waits_for_the_retry_after_of_the_target() -> None:
     async def main() -> None:
         world = World('retry("a/x")', a=until(3, fails(status(503, 3), 0)))
         assert (await world.ask()).fault is None
@@ -52,18 +52,18 @@ ACCOUNTS = {
 }
 
 
-def test_a_key_that_is_refused_stops_all_that_take_it() -> None:
+def test_rejected_key_locks_all_targets_that_use_it() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "a/y", "b/x")', facts=ACCOUNTS, a=fails(key_refused()), b=GOOD)
         for _ in range(100):
             assert (await world.ask(every_s=100)).fault is None
         assert (world.asked("a/x"), world.asked("a/y"), world.asked("b/x")) == (1, 0, 100)
-        assert world.standing.status("a/y").state == "locked"
+        assert world.states.status("a/y").state == "locked"
 
     play(main)
 
 
-def test_also_where_nothing_else_is_left() -> None:
+def test_rejected_key_locks_the_only_target_too() -> None:
     async def main() -> None:
         world = World('"a/x"', facts=ACCOUNTS, a=fails(key_refused()))
         await world.ask()
@@ -80,7 +80,7 @@ def test_also_where_nothing_else_is_left() -> None:
 
 
 @pytest.mark.parametrize("fault", [key_refused(), status(401), status(402)], ids=str)
-def test_a_key_that_has_worked_is_tried_again(fault: ProviderFault) -> None:
+def test_rejected_key_that_had_worked_is_retried_later(fault: ProviderFault) -> None:
     async def main() -> None:
         world = World(
             'fallback("a/x", "b/x")',
@@ -100,7 +100,7 @@ def test_a_key_that_has_worked_is_tried_again(fault: ProviderFault) -> None:
     play(main)
 
 
-def test_where_all_are_asked_to_wait_the_first_that_comes_back_counts() -> None:
+def test_retry_after_is_the_shortest_of_all_targets() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=fails(status(429, 60), 0), b=fails(status(429, 20), 0))
         await world.ask()
@@ -117,8 +117,8 @@ def test_where_all_are_asked_to_wait_the_first_that_comes_back_counts() -> None:
 class Metered:
     """A target with a rate limit of `each_minute` requests, that says how many are left and refuses beyond."""
 
-    def __init__(self, standing: TargetStates, name: str, each_minute: int) -> None:
-        self._standing, self._name, self._limit = standing, name, each_minute
+    def __init__(self, states: TargetStates, name: str, each_minute: int) -> None:
+        self._states, self._name, self._limit = states, name, each_minute
         self._fake = FakeService(script=lambda call: GOOD, target=name)
         self._window, self._used = -1, 0
         self.refusals = 0
@@ -131,22 +131,22 @@ class Metered:
         if self._used >= self._limit:
             self.refusals += 1
             fault = status(429)
-            self._standing.observe(failed(fault, 0, target=self._name, call=call.id))
+            self._states.observe(failed(fault, 0, target=self._name, call=call.id))
             raise fault
         self._used += 1
         left = RateLimits(requests_left=self._limit - self._used, requests_reset_ns=60 * NS_PER_S - into_ns)
         reply = await self._fake(call)
-        self._standing.observe(answered(200, target=self._name, call=call.id, tokens=2, tpot_ms=0, limits=left))
+        self._states.observe(answered(200, target=self._name, call=call.id, tokens=2, tpot_ms=0, limits=left))
         return reply
 
 
-def test_traffic_leaves_before_the_rate_limit_refuses_it() -> None:
+def test_traffic_moves_before_the_rate_limit_is_exceeded() -> None:
     async def main() -> None:
-        standing = TargetStates()
-        metered = Metered(standing, "a/x", 50)
-        other = FakeService(script=lambda call: GOOD, target="b/x", observer=standing.observe)
+        states = TargetStates()
+        metered = Metered(states, "a/x", 50)
+        other = FakeService(script=lambda call: GOOD, target="b/x", observer=states.observe)
         services: dict[str, Service] = {"a/x": metered, "b/x": other}
-        service = build(parse('fallback("a/x", "b/x")'), services.__getitem__, standing)
+        service = build(parse('fallback("a/x", "b/x")'), services.__getitem__, states)
         for number in range(1000):
             assert (await ask(service, a_call(number))).fault is None
         assert metered.refusals == 0
@@ -156,19 +156,19 @@ def test_traffic_leaves_before_the_rate_limit_refuses_it() -> None:
     play(main)
 
 
-def test_what_is_under_way_counts() -> None:
+def test_requests_in_flight_reduce_the_headroom() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=GOOD, b=GOOD)
         await world.ask()
-        stand = world.standing.state("a/x")
+        stand = world.states.state("a/x")
         stand.record_start("c", True, clock.now_ns())
-        world.standing.observe(answered(limits=RateLimits(requests_left=3, requests_reset_ns=60 * NS_PER_S)))
+        world.states.observe(answered(limits=RateLimits(requests_left=3, requests_reset_ns=60 * NS_PER_S)))
         async with asyncio.TaskGroup() as group:
             for _ in range(10):
                 group.create_task(world.ask())
         assert (world.asked("a/x"), world.asked("b/x")) == (1 + 3, 7)
-        assert world.standing.unavailable_reason("a/x").startswith("its rate limit is used up, for another ")
-        assert world.standing.status("a/x").state == "limited"
+        assert world.states.unavailable_reason("a/x").startswith("its rate limit is used up, for another ")
+        assert world.states.status("a/x").state == "limited"
         await asyncio.sleep(60)
         await world.ask()
         assert world.asked("a/x") == 5
@@ -176,12 +176,12 @@ def test_what_is_under_way_counts() -> None:
     play(main)
 
 
-def test_the_only_target_is_asked_although_its_limit_seems_used_up() -> None:
+def test_only_target_is_called_although_its_limit_is_used_up() -> None:
     async def main() -> None:
         world = World('"a/x"', a=GOOD)
-        world.standing.state("a/x").record_start("c", True, clock.now_ns())
-        world.standing.observe(answered(limits=RateLimits(requests_left=0, requests_reset_ns=60 * NS_PER_S)))
-        assert not world.standing.available("a/x")
+        world.states.state("a/x").record_start("c", True, clock.now_ns())
+        world.states.observe(answered(limits=RateLimits(requests_left=0, requests_reset_ns=60 * NS_PER_S)))
+        assert not world.states.available("a/x")
         assert (await world.ask()).fault is None
 
     play(main)

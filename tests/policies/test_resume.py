@@ -27,7 +27,7 @@ from splitsecond.testing.fake_service import FakeService, Script
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
-def test_a_cut_answer_continues_at_the_same_place(after: int) -> None:
+def test_truncated_response_continues_at_the_same_place(after: int) -> None:
     played = Resumed('fallback("a", "b", resume="replay")', a=breaks(after), b=ANSWER)
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
     assert played.asked == {"a": 1, "b": 1}
@@ -35,7 +35,7 @@ def test_a_cut_answer_continues_at_the_same_place(after: int) -> None:
     assert played.call.notes.chosen == "resumed at b"
 
 
-def test_an_answer_that_does_not_break_is_passed_on_unchanged_and_at_once() -> None:
+def test_unbroken_response_passes_unchanged_without_delay() -> None:
     played = Resumed('resume("a", "b")', a=ANSWER, b=SILENT)
     plain = Resumed('"a"', a=ANSWER)
     assert played.received.data == plain.received.data
@@ -43,7 +43,7 @@ def test_an_answer_that_does_not_break_is_passed_on_unchanged_and_at_once() -> N
     assert played.asked == {"a": 1, "b": 0}
 
 
-def test_the_continued_answer_keeps_the_id_and_model_of_the_first_target() -> None:
+def test_resumed_response_keeps_the_first_targets_id_and_model() -> None:
     played = Resumed('resume("a", "b")', a=breaks(2), b=ANSWER)
     heads = {
         (chunk["id"], chunk["model"])
@@ -53,7 +53,7 @@ def test_the_continued_answer_keeps_the_id_and_model_of_the_first_target() -> No
     assert heads == {("call-1", "a")}
 
 
-def test_if_the_second_answer_differs_the_client_gets_the_fault_of_the_first() -> None:
+def test_different_second_response_raises_the_first_fault() -> None:
     played = Resumed('resume("a", "b")', a=breaks(2), b=answers("Once ", "there ", "was "))
     assert played.received.text == "Once upon "
     assert played.received.fault is CUT
@@ -67,7 +67,7 @@ def test_a_third_target_may_repeat_the_answer() -> None:
 
 
 @pytest.mark.parametrize("then", [fails(refused()), fails(status(429, 9)), Script(tokens=0), breaks(1), breaks(3)])
-def test_a_target_that_cannot_continue_does_not_replace_the_first_fault(then: Script) -> None:
+def test_target_that_cannot_continue_keeps_the_first_fault(then: Script) -> None:
     played = Resumed('resume("a", "b")', a=breaks(2), b=then)
     assert played.received.fault is CUT
     assert WHOLE.startswith(played.received.text)
@@ -75,7 +75,7 @@ def test_a_target_that_cannot_continue_does_not_replace_the_first_fault(then: Sc
     assert (again.received.text, again.received.ended_well) == (WHOLE, True)
 
 
-def test_a_second_answer_that_ends_earlier_differs() -> None:
+def test_second_response_that_ends_earlier_keeps_the_fault() -> None:
     played = Resumed('resume("a", "b")', a=breaks(3), b=answers("Once ", "upon "))
     assert played.received.fault is CUT
     assert played.received.text == "Once upon a "
@@ -147,13 +147,13 @@ BEGINS = [
 
 
 @pytest.mark.parametrize("policy", BEGINS)
-def test_the_limit_on_silence_holds_for_the_target_that_continues(policy: str) -> None:
+def test_stall_limit_holds_for_the_target_that_continues(policy: str) -> None:
     played = Resumed(policy, a=breaks(2), b=SILENT, c=ANSWER)
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
     assert played.received.ms == 200 + 20 + 2000 + 200 + 30
 
 
-def test_a_fallback_that_does_not_resume_ends_when_it_falls_silent() -> None:
+def test_fallback_without_resume_ends_on_a_stall() -> None:
     played = Resumed(
         'fallback("a", "b", stall="2s", resume="off")', a=Script(texts=WORDS, tokens=4, tps=0.01), b=ANSWER
     )
@@ -179,13 +179,13 @@ def test_a_fallback_resumes_by_default(policy: str) -> None:
     assert played.asked["a"] == played.asked["b"] == 1
 
 
-def test_inside_a_policy_that_resumes_a_fallback_does_not() -> None:
+def test_fallback_inside_a_resume_does_not_resume() -> None:
     played = Resumed('resume(fallback("a", "b"), "c")', a=breaks(2), b=ANSWER, c=ANSWER)
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
     assert played.asked == {"a": 1, "b": 0, "c": 1}
 
 
-def test_the_limit_on_silence_begins_again_with_each_token() -> None:
+def test_stall_limit_restarts_with_each_token() -> None:
     played = Resumed('fallback("a", "b", stall="2s")', a=Script(texts=WORDS, tokens=4, tps=0.6), b=ANSWER)
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
 
@@ -204,7 +204,7 @@ def test_an_answer_that_is_too_long_is_not_continued() -> None:
     assert Resumed('resume("a", "b")', a=breaks(2, fault=fault), b=ANSWER).asked == {"a": 1, "b": 0}
 
 
-def test_a_single_branch_is_asked_again_without_the_targets_that_broke() -> None:
+def test_single_branch_is_retried_without_the_broken_targets() -> None:
     played = Resumed('resume(fastest("a", "b", "c"))', a=breaks(2), b=breaks(3), c=breaks(1))
     assert played.received.fault is CUT
     assert played.asked == {"a": 1, "b": 1, "c": 1}
@@ -212,7 +212,7 @@ def test_a_single_branch_is_asked_again_without_the_targets_that_broke() -> None
     assert (played.received.text, played.asked) == (WHOLE, {"a": 1, "b": 1})
 
 
-def test_a_target_that_failed_before_its_first_token_may_continue() -> None:
+def test_target_that_failed_before_a_token_may_continue() -> None:
     played = Resumed('fallback("a", "b", resume="replay")', a=[fails(status(503)), ANSWER], b=breaks(2))
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
     assert played.asked == {"a": 2, "b": 1}
@@ -249,7 +249,7 @@ def test_the_usage_is_sent_once_and_is_that_of_the_second_target() -> None:
     assert (played.received.usage.input_tokens, played.received.usage.output_tokens) == (9, 4)
 
 
-def test_a_client_that_leaves_during_the_continuation_leaves_no_request_open() -> None:
+def test_disconnect_during_the_continuation_closes_all_requests() -> None:
     fakes = {"a": scripted(breaks(2), target="a"), "b": scripted(Script(ttft=5, tokens=4, texts=WORDS), target="b")}
     for after_ms in (0, 200, 219, 220, 221, 3000, 5220, 5225):
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.policies.branches import play
 from tests.policies.resumed import CUT, Received, Stream, chunked, receive
 from tests.policies.test_delivered import pieces
@@ -204,7 +205,9 @@ ANSWERS = st.lists(
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @given(parts=ANSWERS, data=st.data())
-def test_all_of_it_is_told_once_wherever_it_broke(api_format: Spoken, parts: list[Part], data: st.DataObject) -> None:
+def test_resumed_response_is_whole_wherever_it_broke(
+    api_format: Spoken, parts: list[Part], data: st.DataObject
+) -> None:
     """Cut at any byte and continued in any tokens by either of the next two targets, one of which may break too."""
     newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
     first = stream(api_format, "a", tokens(parts, data)).replace(b"\n", newline)
@@ -227,7 +230,7 @@ def test_all_of_it_is_told_once_wherever_it_broke(api_format: Spoken, parts: lis
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @given(parts=ANSWERS, others=st.tuples(ANSWERS, ANSWERS), data=st.data())
-def test_else_it_is_a_beginning_and_an_error(
+def test_response_is_whole_or_a_beginning_and_an_error(
     api_format: Spoken, parts: list[Part], others: tuple[list[Part], list[Part]], data: st.DataObject
 ) -> None:
     first = stream(api_format, "a", tokens(parts, data))
@@ -280,7 +283,7 @@ def signed(name: str, *, until: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("until", ['"tool_use"', "partial_json", '"index": 3}', "message_delta", "message_stop"])
-def test_thoughts_that_were_told_keep_their_signature(until: str) -> None:
+def test_delivered_reasoning_keeps_its_signature(until: str) -> None:
     received = carried(
         asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
     )
@@ -291,7 +294,7 @@ def test_thoughts_that_were_told_keep_their_signature(until: str) -> None:
 
 
 @pytest.mark.parametrize("until", ["signature_delta", '"Once "', '"upon"', '"redacted_thinking"'])
-def test_a_thought_that_is_signed_or_hidden_is_not_told_on(until: str) -> None:
+def test_signed_or_hidden_reasoning_is_not_resumed(until: str) -> None:
     received = carried(
         asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
     )
@@ -303,7 +306,7 @@ def test_a_thought_that_is_signed_or_hidden_is_not_told_on(until: str) -> None:
 
 
 @pytest.mark.parametrize("until", ["signature_delta", '"index": 0}', '"Once "'])
-def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
+def test_unsigned_continuation_does_not_extend_signed_reasoning(until: str) -> None:
     """Delivered reasoning stays as it is, also without a signature; signed reasoning does not grow."""
     for thought, is_whole in (("Hm.", True), ("Hm. Well.", until == "signature_delta")):
         again: list[Part] = [("reasoning", "", thought), ("text", "", "Once"), ("text", "", " more")]
@@ -316,7 +319,7 @@ def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
         assert read.is_whole([again[0], ("text", "", "Once more")]) == is_whole
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("api_format", "fields"),
     [
         ("anthropic", {"tools": [{"name": "f"}, {"type": "web_search_20250305", "name": "web_search"}]}),
@@ -327,7 +330,7 @@ def test_a_thought_is_not_signed_by_who_does_not_sign(until: str) -> None:
         ("responses", {"top_logprobs": 2}),
     ],
 )
-def test_what_only_its_provider_can_tell_breaks_as_it_is(api_format: Spoken, fields: dict[str, Any]) -> None:
+def test_response_with_provider_specific_fields_is_not_resumed(api_format: Spoken, fields: dict[str, Any]) -> None:
     first = stream(api_format, "a", tokens(WHOLE[1:2]))
     cut = Stream("a", [first[: begun(first)]], CUT)
     received = carried(asked(api_format, **fields), cut, Stream("b", [first]), policy=BOTH)
@@ -336,7 +339,7 @@ def test_what_only_its_provider_can_tell_breaks_as_it_is(api_format: Spoken, fie
 
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
-def test_tools_that_the_client_answers_are_told(api_format: Spoken) -> None:
+def test_client_tool_calls_are_resumed(api_format: Spoken) -> None:
     tools = [{"name": "f"}, {"type": "custom", "name": "g"}] if api_format == "anthropic" else [{"type": "function"}]
     first = stream(api_format, "a", tokens(WHOLE[-1:]))
     cut = Stream("a", [first[: begun(first)]], CUT)
@@ -346,7 +349,7 @@ def test_tools_that_the_client_answers_are_told(api_format: Spoken) -> None:
 
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
-def test_an_answer_that_nobody_watches_come_is_asked_for_anew(api_format: Spoken) -> None:
+def test_broken_whole_response_is_requested_again(api_format: Spoken) -> None:
     first, again = stream(api_format, "a", tokens(WHOLE[1:2])), stream(api_format, "b", tokens([("text", "", "Else")]))
     whole = msgspec.structs.replace(asked(api_format), stream=False)
     received = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
@@ -387,17 +390,17 @@ def responses_stream(name: str) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("cut", range(4, len(responses_stream("a"))))
-def test_parts_of_items_are_told_on_wherever_they_broke(cut: int) -> None:
+@each_case("cut", range(4, len(responses_stream("a"))))
+def test_items_of_responses_are_resumed_wherever_they_broke(cut: int) -> None:
     first, again = responses_stream("a"), responses_stream("b")
     received = carried(asked("responses"), Stream("a", first[:cut], CUT), Stream("b", [b"".join(again)]), policy=BOTH)
     said = [json.loads(event.split(b"\ndata: ")[1]) for event in received.data.split(b"\n\n") if event]
     assert [event["sequence_number"] for event in said] == list(range(len(said)))
-    told = "".join(event["delta"] for event in said if event["type"].endswith(".delta"))
+    delivered = "".join(event["delta"] for event in said if event["type"].endswith(".delta"))
     whole = "Hm.Well.So.Once upon"
-    assert whole.startswith(told)
+    assert whole.startswith(delivered)
     if received.fault is None:
-        assert told == whole
+        assert delivered == whole
         response = said[-1]["response"]
         assert (response["id"], response["status"]) == ("a", "completed")
         texts = [part["text"] for item in response["output"] for part in item.get("summary", item.get("content"))]
@@ -427,7 +430,7 @@ FIELDS = ["index", "output_index", "content_index", "sequence_number", "item", "
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @given(data=st.data())
-def test_whatever_was_told_it_goes_on_or_says_that_it_cannot(api_format: Spoken, data: st.DataObject) -> None:
+def test_continuation_after_any_events_works_or_is_refused(api_format: Spoken, data: st.DataObject) -> None:
     telling = continuation_encoder(asked(api_format))
     assert telling is not None
     for kind in data.draw(st.lists(st.sampled_from(EVENTS[api_format]), max_size=6)):

@@ -46,7 +46,7 @@ def test_a_break_after_the_end_of_an_answer_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("stall", ["", ', stall="9s"'])
-def test_a_long_answer(stall: str) -> None:
+def test_long_response_is_resumed_within_an_event(stall: str) -> None:
     """Longer than what is compressed together, and cut within an event."""
     words = [f"word{number} " for number in range(1000)]
     first = stream("a", words)
@@ -89,7 +89,7 @@ def test_events_and_bytes_of_a_watched_call_agree(again: Script) -> None:
 
 
 @pytest.mark.parametrize("again", [ANSWER, answers("Twice ")])
-def test_the_events_alone_tell_the_same(again: Script) -> None:
+def test_events_alone_show_the_resumed_response(again: Script) -> None:
     fakes = {"a": scripted(breaks(2), target="a"), "b": scripted(again, target="b")}
 
     async def main() -> None:
@@ -111,7 +111,7 @@ TEXTS = st.text(min_size=1, max_size=12) | st.text("ab", min_size=1, max_size=12
 
 
 @given(TEXTS, st.data())
-def test_the_client_gets_the_whole_answer_once_or_its_beginning_and_an_error(whole: str, data: st.DataObject) -> None:
+def test_client_gets_the_whole_response_or_beginning_and_error(whole: str, data: st.DataObject) -> None:
     """Any cut at any byte, any tokens, the same text or another: never lost, never doubled, never made up."""
     newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
     first = stream("a", pieces(whole, data), newline)
@@ -143,7 +143,7 @@ def test_the_client_gets_the_whole_answer_once_or_its_beginning_and_an_error(who
 
 
 @given(TEXTS, st.data())
-def test_the_same_text_in_any_tokens_is_always_completed(whole: str, data: st.DataObject) -> None:
+def test_same_text_in_any_tokens_is_always_completed(whole: str, data: st.DataObject) -> None:
     first = stream("a", pieces(whole, data))
     cut = data.draw(st.integers(1, len(first) - len(b"data: [DONE]\n\n")))
     again = stream("b", pieces(whole, data))

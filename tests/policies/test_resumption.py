@@ -1,7 +1,7 @@
 """Where a route's `resume` goes: to the policies that choose, inside of what stands around them."""
 
-import pytest
 from hypothesis import given
+from tests.cases import each_case
 from tests.policies.test_expression import expressions, in_region, made
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
@@ -38,12 +38,12 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "expected"), PLACES)
-def test_where_it_goes(policy: str, expected: str) -> None:
+@each_case(("policy", "expected"), PLACES)
+def test_resume_is_added_to_the_policies_that_choose(policy: str, expected: str) -> None:
     assert repr(resumed(parse(policy), 9 * NS_PER_S)) == expected
 
 
-def test_a_stall_is_written_as_people_do() -> None:
+def test_stall_is_written_in_the_largest_whole_unit() -> None:
     for stall_ns, text in [(1500 * NS_PER_MS, "1500ms"), (60 * NS_PER_S, "60s"), (1, "1ms")]:
         assert f'stall="{text}"' in repr(resumed(parse('race("a/x", "b/x")'), stall_ns))
 

@@ -21,7 +21,7 @@ def with_chance(fake: FakeService, times: int = 2, extra_load: float = 0.1) -> S
 
 
 @pytest.mark.parametrize("fault", [reset(), status(500), status(503), status(429)])
-def test_a_failure_that_may_pass_is_retried_after_a_wait(fault: Fault) -> None:
+def test_transient_failure_is_retried_after_a_wait(fault: Fault) -> None:
     fake = scripted(fails(fault, 0.1), fails(fault, 0.1), GOOD)
 
     async def main() -> None:
@@ -65,7 +65,7 @@ def test_an_invalid_request_in_a_later_attempt_is_raised() -> None:
     play(main, [fake])
 
 
-def test_retry_after_is_kept() -> None:
+def test_retry_waits_for_the_retry_after() -> None:
     fake = scripted(fails(status(429, retry_after_s=7), 0.1), GOOD)
 
     async def main() -> None:
@@ -75,7 +75,7 @@ def test_retry_after_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("retry_after_s", "within_ms"), [(60, None), (3, 2000)])
-def test_a_wait_that_is_too_long_is_not_begun(retry_after_s: float, within_ms: int | None) -> None:
+def test_retry_after_that_is_too_long_is_not_waited_for(retry_after_s: float, within_ms: int | None) -> None:
     fake = scripted(fails(status(429, retry_after_s), 0.1), GOOD)
 
     async def main() -> None:
@@ -86,7 +86,7 @@ def test_a_wait_that_is_too_long_is_not_begun(retry_after_s: float, within_ms: i
 
 
 @pytest.mark.parametrize(("wait", "asked"), [("2s", 2), ("1999ms", 1), ("100ms", 1)])
-def test_the_longest_wait_is_a_setting(wait: str, asked: int) -> None:
+def test_setting_wait_is_the_longest_wait(wait: str, asked: int) -> None:
     fake = scripted(fails(status(429, retry_after_s=2), 0.1), GOOD)
 
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_the_longest_wait_is_a_setting(wait: str, asked: int) -> None:
     play(main, [fake])
 
 
-def test_never_more_than_the_budget() -> None:
+def test_retries_never_exceed_the_budget() -> None:
     fake = scripted(fails(status(503), 0.01))
 
     async def main() -> None:

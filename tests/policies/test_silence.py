@@ -5,9 +5,10 @@ from random import Random
 
 import msgspec
 import pytest
+from tests.cases import each_case
 from tests.policies.attempts import answered, closed
 from tests.policies.branches import SILENT, a_call, ask, play
-from tests.policies.world import Told, World
+from tests.policies.world import ScriptAt, World
 
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.routing.targets.estimate import SpeedEstimate
@@ -15,13 +16,13 @@ from splitsecond.routing.targets.silence_detector import MIN_RACES, SilenceDetec
 from splitsecond.testing.fake_service import Script
 
 
-def about(ttft: float, seed: int, by: float = 0.3) -> Told:
+def about(ttft: float, seed: int, by: float = 0.3) -> ScriptAt:
     """Each time longer or shorter by chance."""
     chance = Random(seed)
     return lambda now_s: Script(ttft=ttft * chance.lognormvariate(0.0, by), tokens=3)
 
 
-def between(begin_s: float, end_s: float, other: Script, usual: Told) -> Told:
+def between(begin_s: float, end_s: float, other: Script, usual: ScriptAt) -> ScriptAt:
     """`usual`, and `other` in that time."""
     return lambda now_s: other if begin_s <= now_s < end_s else usual(now_s)
 
@@ -42,7 +43,7 @@ class Traffic(World):
         return asked | {"": round(seconds * rate)}
 
 
-def test_one_that_falls_silent_is_raced_no_more_and_comes_back_when_it_answers() -> None:
+def test_silent_target_leaves_races_until_it_answers() -> None:
     async def main() -> None:
         a = between(60, 360, SILENT, about(0.2, 1))
         world = Traffic('race("a/x", "b/x")', a=a, b=about(0.2, 2))
@@ -51,17 +52,18 @@ def test_one_that_falls_silent_is_raced_no_more_and_comes_back_when_it_answers()
         asked = await world.run(300)
         assert asked["b/x"] == asked[""]
         assert asked["a/x"] < 60
-        assert "races that others have won" in world.standing.unavailable_reason("a/x")
+        assert "races that others have won" in world.states.unavailable_reason("a/x")
         await world.run(300)
         asked = await world.run(60)
         assert asked["a/x"] == asked["b/x"] == asked[""]
-        assert world.standing.status("a/x").state == "up"
+        assert world.states.status("a/x").state == "up"
 
     play(main)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ttft", [0.2, 0.3, 0.5, 1.0])
-def test_whoever_only_loses_is_raced_for_ever(ttft: float) -> None:
+def test_target_that_always_loses_stays_in_races(ttft: float) -> None:
     """Also the one that is always slower: it answers when the others do not."""
 
     async def main() -> None:
@@ -69,12 +71,12 @@ def test_whoever_only_loses_is_raced_for_ever(ttft: float) -> None:
         world = Traffic('race("a/x", "b/x", "c/x")', a=about(ttft, 1), b=b, c=between(20, 25, SILENT, about(0.25, 3)))
         asked = await world.run(200)
         assert asked["a/x"] == asked[""]
-        assert world.standing.available("a/x")
+        assert world.states.available("a/x")
 
     play(main)
 
 
-def test_one_of_which_nothing_is_known_may_be_slow() -> None:
+def test_unknown_target_may_be_slow() -> None:
     async def main() -> None:
         world = Traffic('race("a/x", "b/x")', a=lambda now_s: SILENT, b=about(0.2, 2))
         asked = await world.run(60)
@@ -83,21 +85,21 @@ def test_one_of_which_nothing_is_known_may_be_slow() -> None:
     play(main)
 
 
-def test_a_longer_prompt_takes_longer() -> None:
+def test_target_slow_because_of_long_prompts_stays_in_races() -> None:
     """Where prompts become long the slower one loses each race later than ever, and is as well as before."""
 
     async def main() -> None:
         world = Traffic('race("a/x", "b/x")', a=lambda now_s: Script(ttft=5.0), b=lambda now_s: Script(ttft=4.0))
         for number in range(64):
             tokens = 100 + 100 * (number % 10)
-            world.standing.observe(answered(100 + tokens, input_tokens=tokens, target="a/x"))
+            world.states.observe(answered(100 + tokens, input_tokens=tokens, target="a/x"))
         asked = await world.run(60, tokens_in=4500)
         assert asked["a/x"] == asked[""]
 
     play(main)
 
 
-def test_clients_who_leave_say_nothing() -> None:
+def test_disconnecting_clients_are_no_evidence_of_silence() -> None:
     async def main() -> None:
         world = Traffic('race("a/x", "b/x")', a=about(0.2, 1), b=about(0.2, 2))
         await world.run(20)
@@ -108,12 +110,12 @@ def test_clients_who_leave_say_nothing() -> None:
             await asyncio.sleep(1)
             task.cancel()
             await asyncio.wait([task])
-        assert all(map(world.standing.available, world.fakes))
+        assert all(map(world.states.available, world.fakes))
 
     play(main)
 
 
-def test_the_first_of_a_hedge_that_falls_silent_is_found_too() -> None:
+def test_silent_first_branch_of_a_hedge_is_found() -> None:
     async def main() -> None:
         a = between(60, 1000, SILENT, about(0.2, 1))
         world = Traffic('fallback(hedge("a/x", "b/x", extra_load=1.0), "c/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
@@ -125,7 +127,7 @@ def test_the_first_of_a_hedge_that_falls_silent_is_found_too() -> None:
     play(main)
 
 
-def test_a_policy_in_a_race_is_judged_by_whom_it_asked() -> None:
+def test_policy_in_a_race_is_judged_by_its_attempted_target() -> None:
     async def main() -> None:
         a = between(60, 1000, SILENT, about(0.2, 1))
         world = Traffic('race(fallback("a/x", "c/x", ttft="5s"), "b/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
@@ -157,18 +159,18 @@ def races(found: SpeedEstimate, waited_ms: float) -> int:
     return 1000
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("waited_ms", "expected"),
     [(99, 1000), (120, 1000), (150, 20), (175, 10), (198, MIN_RACES), (5000, MIN_RACES)],
 )
-def test_the_later_it_was_closed_the_fewer_races_tell(waited_ms: float, expected: int) -> None:
+def test_later_closed_losers_need_fewer_races(waited_ms: float, expected: int) -> None:
     async def main() -> None:
         assert races(estimate(*range(100, 200)), waited_ms) == expected
 
     play(main)
 
 
-def test_without_an_answer_there_is_nothing_to_compare_with() -> None:
+def test_target_without_past_responses_is_never_silent() -> None:
     async def main() -> None:
         assert races(SpeedEstimate(), 10_000) == 1000
         never = SpeedEstimate()

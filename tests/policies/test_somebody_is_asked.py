@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.policies.attempts import failed
 from tests.policies.branches import fails, play, refused, reset, silent, status
-from tests.policies.world import DOWN, GOOD, Told, World
+from tests.policies.world import DOWN, GOOD, ScriptAt, World
 
 from splitsecond.testing.fake_service import Script
 
 
-def test_the_only_target_is_always_asked() -> None:
+def test_only_target_is_always_called() -> None:
     async def main() -> None:
         world = World('"a/x"', a=DOWN)
         await world.ask(50)
@@ -22,7 +22,7 @@ def test_the_only_target_is_always_asked() -> None:
     play(main)
 
 
-def test_when_none_stands_the_least_bad_is_asked() -> None:
+def test_one_target_is_called_if_all_are_down() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x", "c/x")', a=DOWN, b=DOWN, c=DOWN)
         await world.ask(5)
@@ -33,12 +33,12 @@ def test_when_none_stands_the_least_bad_is_asked() -> None:
     play(main)
 
 
-def test_a_target_that_is_down_is_the_last_resort_three_times_a_minute() -> None:
+def test_target_that_is_down_is_rarely_a_last_resort() -> None:
     async def main() -> None:
         flaky = [GOOD] * 5 + [fails(status(503)), GOOD, GOOD] * 1000
         world = World('fallback("b/x", "a/x")', a=fails(silent(), 0.01), b=lambda now_s: flaky[world.asked("b/x") - 1])
         for _ in range(5):
-            world.standing.observe(failed(refused()))
+            world.states.observe(failed(refused()))
         await world.ask(5)
         before, began_s = world.asked("a/x"), world.now_s
         await world.ask(100, every_s=0.3)
@@ -61,10 +61,10 @@ POLICIES = [
 ]
 
 
-def over(periods: Sequence[tuple[float, Script]]) -> Told:
+def over(periods: Sequence[tuple[float, Script]]) -> ScriptAt:
     """One script after another, over and over."""
 
-    def told(now_s: float) -> Script:
+    def script_at(now_s: float) -> Script:
         left_s = now_s % sum(lasts_s for lasts_s, _ in periods)
         for lasts_s, script in periods:
             left_s -= lasts_s
@@ -72,12 +72,12 @@ def over(periods: Sequence[tuple[float, Script]]) -> Told:
                 return script
         return periods[-1][1]
 
-    return told
+    return script_at
 
 
 @examples(40)
 @given(st.sampled_from(POLICIES), PERIODS, PERIODS, PERIODS, st.floats(0.05, 3))
-def test_whatever_happens_somebody_is_asked(
+def test_every_call_reaches_a_target_whatever_fails(
     policy: str,
     a: list[tuple[float, Script]],
     b: list[tuple[float, Script]],
@@ -90,14 +90,14 @@ def test_whatever_happens_somebody_is_asked(
             before = sum(map(world.asked, world.fakes))
             await world.ask(every_s=every_s)
             assert sum(map(world.asked, world.fakes)) > before
-        assert [world.standing.in_flight(name) for name in world.fakes] == [0, 0, 0]
+        assert [world.states.in_flight(name) for name in world.fakes] == [0, 0, 0]
 
     play(main)
 
 
 @examples(15)
 @given(st.sampled_from(POLICIES), PERIODS, st.integers(2, 12))
-def test_one_probe_at_a_time_however_many_ask(policy: str, a: list[tuple[float, Script]], at_once: int) -> None:
+def test_one_probe_at_a_time_for_concurrent_calls(policy: str, a: list[tuple[float, Script]], at_once: int) -> None:
     async def main() -> None:
         world = World(policy, a=over([*a, (20, fails(reset(), 0.5))]), b=GOOD, c=GOOD)
         for _ in range(20):
@@ -105,7 +105,7 @@ def test_one_probe_at_a_time_however_many_ask(policy: str, a: list[tuple[float, 
                 for _ in range(at_once):
                     group.create_task(world.ask())
                 await asyncio.sleep(0)
-                half_open = world.standing.status("a/x").state in ("down", "probing")
+                half_open = world.states.status("a/x").state in ("down", "probing")
                 assert not half_open or world.fakes["a/x"].in_flight <= 1
             await asyncio.sleep(2)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 from tests.policies.branches import ask, play
 from tests.policies.test_fastest import Down
 
@@ -43,7 +44,7 @@ def about(topic: int, turns: int = 1) -> Call:
 FIRST = chat(SYSTEM, HELLO)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("same", "call"),
     [
         (True, chat(SYSTEM, HELLO, ANSWER, MORE)),
@@ -57,12 +58,12 @@ FIRST = chat(SYSTEM, HELLO)
         (False, chat(SYSTEM, HELLO, prompt_cache_key="mine")),
     ],
 )
-def test_which_calls_are_one_conversation(same: bool, call: Call) -> None:
+def test_calls_with_the_same_beginning_are_one_conversation(same: bool, call: Call) -> None:
     assert (conversation(call) == conversation(FIRST)) is same
 
 
 @pytest.mark.parametrize("word", ["prompt_cache_key", "user"])
-def test_the_clients_own_key_decides(word: str) -> None:
+def test_client_key_determines_the_conversation(word: str) -> None:
     one, other = chat(SYSTEM, HELLO, **{word: "w"}), chat(MORE, **{word: "w"})
     assert conversation(one) == conversation(other) != conversation(chat(MORE, **{word: "v"}))
 
@@ -82,23 +83,23 @@ def test_the_cache_key_takes_precedence_over_the_user() -> None:
         ({"input": [{"type": "message", **HELLO}]}, {"input": [{"type": "message", **HELLO}, ANSWER]}),
     ],
 )
-def test_requests_of_other_forms_have_a_beginning_too(body: dict[str, Any], longer: dict[str, Any]) -> None:
+def test_conversations_in_other_api_formats_have_a_beginning(body: dict[str, Any], longer: dict[str, Any]) -> None:
     calls = [Call(id="c", body={name: raw(value) for name, value in fields.items()}) for fields in (body, longer)]
     assert conversation(calls[0]) == conversation(calls[1]) is not None
 
 
-def test_calls_without_a_beginning() -> None:
+def test_calls_without_a_beginning_have_no_conversation() -> None:
     assert conversation(Call(id="c", body={})) is None
     assert conversation(Call(id="c", operation="embeddings", body={"input": raw("some text")})) is None
 
 
 @given(st.dictionaries(st.sampled_from(["messages", "input", "prompt", "tools", "user", "system"]), st.binary()))
-def test_any_bytes_have_a_key_or_none(fields: dict[str, bytes]) -> None:
+def test_any_bytes_give_a_conversation_key_or_none(fields: dict[str, bytes]) -> None:
     key = conversation(Call(id="c", body={name: Raw(data) for name, data in fields.items()}))
     assert key is None or len(key) == 16
 
 
-class Health(TargetStates):
+class FakeStates(TargetStates):
     """Target states in which the test decides which targets are down."""
 
     def __init__(self) -> None:
@@ -113,11 +114,11 @@ class Site:
     """Three targets, behind one worker process or several."""
 
     def __init__(self) -> None:
-        self.standing = Health()
+        self.states = FakeStates()
         self.fakes = {name: FakeService(script=lambda call: Script(), target=name) for name in NAMES}
 
     def worker(self) -> Sticky:
-        service = build(parse(POLICY), self.fakes.__getitem__, self.standing)
+        service = build(parse(POLICY), self.fakes.__getitem__, self.states)
         assert isinstance(service, Sticky)
         return service
 
@@ -127,7 +128,7 @@ class Site:
         return next(name for name, fake in self.fakes.items() if len(fake.calls) > before[name])
 
 
-def test_a_conversation_stays_and_all_workers_agree() -> None:
+def test_conversation_stays_at_one_branch_in_all_workers() -> None:
     site = Site()
 
     async def main() -> None:
@@ -141,32 +142,32 @@ def test_a_conversation_stays_and_all_workers_agree() -> None:
     play(main, list(site.fakes.values()))
 
 
-def test_a_conversation_moves_while_its_branch_is_down_and_returns() -> None:
+def test_conversation_moves_while_its_branch_is_down() -> None:
     site = Site()
 
     async def main() -> None:
         service = site.worker()
         homes = {topic: await site.home(service, about(topic)) for topic in range(30)}
-        site.standing.down = {"a/x"}
+        site.states.down = {"a/x"}
         away = {topic: await site.home(service, about(topic, 2)) for topic in range(30)}
         assert all((away[topic] == home) is (home != "a/x") for topic, home in homes.items())
         assert {away[topic] for topic, home in homes.items() if home == "a/x"} == {"b/x", "c/x"}
-        site.standing.down = set()
+        site.states.down = set()
         assert {topic: await site.home(service, about(topic, 3)) for topic in range(30)} == homes
 
     play(main, list(site.fakes.values()))
 
 
-def test_a_conversation_that_began_elsewhere_stays_while_it_is_used() -> None:
+def test_moved_conversation_stays_while_it_is_used() -> None:
     site = Site()
 
     async def main() -> None:
         service = site.worker()
         by_hash = await site.home(site.worker(), FIRST)
-        site.standing.down = {by_hash}
+        site.states.down = {by_hash}
         home = await site.home(service, FIRST)
         assert home != by_hash
-        site.standing.down = set()
+        site.states.down = set()
         for _ in range(4):
             await asyncio.sleep(9 * 60)
             assert await site.home(service, FIRST) == home
@@ -176,7 +177,7 @@ def test_a_conversation_that_began_elsewhere_stays_while_it_is_used() -> None:
     play(main, list(site.fakes.values()))
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_remembered_conversations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitsecond.routing.policies.sticky.REMEMBERED", 50)
     site = Site()
 
@@ -206,7 +207,7 @@ def test_the_next_branch_by_hash_is_asked_if_nothing_was_sent() -> None:
     play(main, [well])
 
 
-def test_the_reason() -> None:
+def test_notes_name_the_branch_and_why() -> None:
     site = Site()
 
     async def main() -> None:

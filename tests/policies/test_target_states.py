@@ -17,7 +17,7 @@ from splitsecond.routing.targets.target_states import MAX_STATES, TargetStates
 from splitsecond.testing.fake_service import Script
 
 
-def test_what_is_in_flight_is_counted_down_however_it_ends() -> None:
+def test_in_flight_count_returns_to_0_however_a_call_ends() -> None:
     ends = {"a/x": GOOD, "b/x": DOWN, "c/x": SILENT}
 
     async def main() -> None:
@@ -37,7 +37,7 @@ def test_what_is_in_flight_is_counted_down_however_it_ends() -> None:
     play(main)
 
 
-def test_each_attempt_of_a_call_counts_at_a_target_that_the_call_asks_twice() -> None:
+def test_two_attempts_of_a_call_at_one_target_count_separately() -> None:
     """The first attempt fails late, the second answers; in between, an attempt fails before it is sent."""
     scripts = [fails(refused(), 0.3), Script(ttft=0.2, tokens=11, tps=10.0)]
 
@@ -69,16 +69,16 @@ async def _untranslatable(call: Call) -> Reply:
     raise CallerFault("it cannot be written in this api_format")
 
 
-def test_a_race_of_a_target_with_itself_has_two_attempts_in_flight() -> None:
+def test_race_of_a_target_with_itself_has_2_attempts_in_flight() -> None:
     async def main() -> None:
         world = World('race("a/x", "a/x")', a=Script(ttft=0.2, tokens=101))
         task = asyncio.create_task(world.ask())
         await asyncio.sleep(0.1)
-        assert world.standing.in_flight("a/x") == 2
+        assert world.states.in_flight("a/x") == 2
         await asyncio.sleep(0.2)
-        assert world.standing.in_flight("a/x") == 1  # the loser is closed, the winner streams
+        assert world.states.in_flight("a/x") == 1  # the loser is closed, the winner streams
         await task
-        assert world.standing.in_flight("a/x") == 0
+        assert world.states.in_flight("a/x") == 0
 
     play(main)
 
@@ -93,7 +93,7 @@ def test_a_request_that_never_became_an_attempt_is_not_in_flight() -> None:
 
 
 @pytest.mark.parametrize(("early_ns", "counts"), [(NS_PER_MS // 2, True), (2 * NS_PER_MS, False)])
-def test_a_deadline_counts_as_a_failure_although_its_timer_fires_early(early_ns: int, counts: bool) -> None:
+def test_deadline_counts_as_failure_if_its_timer_fires_early(early_ns: int, counts: bool) -> None:
     async def main() -> None:
         states = TargetStates()
         service = states.guard("a/x", scripted(SILENT, target="a/x"), frozenset({"a/x"}))
@@ -108,7 +108,7 @@ def test_a_deadline_counts_as_a_failure_although_its_timer_fires_early(early_ns:
     play(main)
 
 
-def test_the_call_knows_who_was_asked_and_who_was_not() -> None:
+def test_notes_name_attempted_and_rejected_targets() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=DOWN, b=GOOD)
         await world.ask(5)
@@ -119,14 +119,14 @@ def test_the_call_knows_who_was_asked_and_who_was_not() -> None:
     play(main)
 
 
-def test_how_a_target_stands_in_one_look() -> None:
+def test_status_summarizes_the_state_of_a_target() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=GOOD, b=DOWN)
-        assert world.standing.status("b/x").state == "untested"
+        assert world.states.status("b/x").state == "untested"
         await world.ask(20)
         for _ in range(5):
-            world.standing.observe(failed(refused(), target="b/x"))
-        up, down = world.standing.status("a/x"), world.standing.status("b/x")
+            world.states.observe(failed(refused(), target="b/x"))
+        up, down = world.states.status("a/x"), world.states.status("b/x")
         assert (up.state, up.until_ns, up.reason, up.in_flight) == ("up", None, "", 0)
         assert up.samples == pytest.approx(20, rel=0.1)
         assert (up.ttft_p50_ns, up.ttft_p95_ns) == (200_000_000, 200_000_000)
@@ -135,14 +135,14 @@ def test_how_a_target_stands_in_one_look() -> None:
         assert down.until_ns is not None
         assert 4 * NS_PER_S <= down.until_ns <= 6 * NS_PER_S
         assert down.reason.startswith("down (5 failures in a row")
-        assert world.standing.status("nobody/knows").state == "untested"
-        world.standing.seed([answered(200, target="logged/x")], age_ns=0)
-        assert world.standing.status("logged/x").state == "up"
+        assert world.states.status("nobody/knows").state == "untested"
+        world.states.seed([answered(200, target="logged/x")], age_ns=0)
+        assert world.states.status("logged/x").state == "up"
 
     play(main)
 
 
-def test_one_that_fails_now_and_then_is_degraded_and_still_asked() -> None:
+def test_target_that_sometimes_fails_is_degraded_but_available() -> None:
     async def main() -> None:
         states = TargetStates()
         for number in range(20):
@@ -160,7 +160,7 @@ def test_one_that_fails_now_and_then_is_degraded_and_still_asked() -> None:
     play(main)
 
 
-def test_speed_is_kept_for_streamed_answers_and_for_others() -> None:
+def test_live_speed_is_kept_separately_for_whole_responses() -> None:
     async def main() -> None:
         states = TargetStates({"a/x": TargetInfo(provider="a")})
         assert states.estimate("a/x") is None
@@ -179,11 +179,11 @@ def test_speed_is_kept_for_streamed_answers_and_for_others() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_target_that_falls_silent_looks_slow_before_anything_fails(stream: bool) -> None:
+def test_silent_target_looks_slow_before_its_requests_fail(stream: bool) -> None:
     async def main() -> None:
         world = World('"a/x"', a=until(30, GOOD, SILENT))
         await world.ask(100)
-        estimate = world.standing.estimate("a/x", stream=stream)
+        estimate = world.states.estimate("a/x", stream=stream)
         assert estimate is not None
         assert estimate.ttft_ns() == 200_000_000
         await asyncio.sleep(10)
@@ -199,7 +199,7 @@ def test_a_target_that_falls_silent_looks_slow_before_anything_fails(stream: boo
     play(main)
 
 
-def test_seeds_tell_how_fast_and_not_how_well() -> None:
+def test_seeds_affect_live_speed_but_not_availability() -> None:
     async def main() -> None:
         states = TargetStates()
         await asyncio.sleep(100)
@@ -213,7 +213,7 @@ def test_seeds_tell_how_fast_and_not_how_well() -> None:
     play(main)
 
 
-def test_invented_names_that_fail_displace_each_other() -> None:
+def test_unknown_failing_targets_displace_each_other() -> None:
     async def main() -> None:
         states = TargetStates()
         for number in range(MAX_STATES + 5):
@@ -225,7 +225,7 @@ def test_invented_names_that_fail_displace_each_other() -> None:
     play(main)
 
 
-def test_what_clients_name_is_forgotten_but_not_what_is_down() -> None:
+def test_unused_states_are_dropped_but_not_those_that_are_down() -> None:
     async def main() -> None:
         states = TargetStates()
         for _ in range(5):
@@ -239,7 +239,7 @@ def test_what_clients_name_is_forgotten_but_not_what_is_down() -> None:
     play(main)
 
 
-def test_a_target_that_comes_back_makes_the_probes_at_its_host_due() -> None:
+def test_recovery_of_a_target_makes_probes_at_its_host_due() -> None:
     async def main() -> None:
         states = TargetStates()
         for target in ("a/x", "a/y", "b/x"):
@@ -255,7 +255,7 @@ def test_a_target_that_comes_back_makes_the_probes_at_its_host_due() -> None:
     play(main)
 
 
-def test_a_target_that_does_not_serve_its_model_is_not_probed_when_another_comes_back() -> None:
+def test_unserved_model_is_not_probed_when_another_recovers() -> None:
     async def main() -> None:
         states = TargetStates()
         states.observe(failed(status(404), target="a/y"))
@@ -269,7 +269,7 @@ def test_a_target_that_does_not_serve_its_model_is_not_probed_when_another_comes
     play(main)
 
 
-def test_whole_answers_are_not_late_by_the_first_tokens_of_streams() -> None:
+def test_whole_responses_are_not_judged_by_ttft_of_streams() -> None:
     """A bench showed streams with a first token after 200 ms and an end after 500 ms. Until the first answer to a
     client that does not stream, it is not known whether the target streams it to us."""
 

@@ -28,7 +28,7 @@ def read(folder: Path, text: str) -> PolicyFile:
     return PolicyFile.read(path)
 
 
-def test_the_policies_of_a_file_are_known_where_it_is_given(tmp_path: Path) -> None:
+def test_policies_of_a_file_are_known_only_where_it_is_given(tmp_path: Path) -> None:
     own = read(tmp_path, SECOND_FIRST).policies()
     text = 'fallback(second_first("a/x", "b/x", loud=True), "c/x")'
     expression = parse(text, own)
@@ -47,7 +47,7 @@ def test_the_policies_of_a_file_are_known_where_it_is_given(tmp_path: Path) -> N
         parse('second_first("a/x")', own)
 
 
-def test_the_same_text_gives_the_same_policies_and_another_text_others(tmp_path: Path) -> None:
+def test_same_file_text_gives_equal_policies(tmp_path: Path) -> None:
     text = 'second_first("a/x", "b/x")'
     first, again = (parse(text, read(tmp_path, SECOND_FIRST).policies()) for _ in range(2))
     changed = parse(text, read(tmp_path, SECOND_FIRST.replace("b(call)", "a(call)")).policies())
@@ -70,7 +70,7 @@ def test_the_same_text_gives_the_same_policies_and_another_text_others(tmp_path:
     ],
     ids=["syntax", "exception", "exit", "import", "empty", "built-in", "not asynchronous", "setting"],
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, words: str) -> None:
+def test_unusable_policy_file_is_refused_with_line_and_reason(tmp_path: Path, text: str, words: str) -> None:
     known = dict(REGISTERED)
     with pytest.raises(CallerFault) as raised:
         read(tmp_path, text)
@@ -79,7 +79,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, words: str) -> No
     assert known == REGISTERED
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_policy_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match=r"cannot read .*absent\.py: No such file"):
         PolicyFile.read(tmp_path / "absent.py")
     (tmp_path / "latin.py").write_bytes(b"# \xe9\n")
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ("return None", "the policy second_first failed: it returned None"),
     ],
 )
-def test_a_mistake_in_a_policy_is_a_fault_of_our_family(tmp_path: Path, body: str, words: str) -> None:
+def test_mistake_in_a_policy_raises_policy_failed(tmp_path: Path, body: str, words: str) -> None:
     own = read(tmp_path, SECOND_FIRST.replace("return await b(call)", body)).policies()
     fakes = {name: scripted(Script(), target=name) for name in ("a/x", "b/x")}
     service = build(parse('second_first("a/x", "b/x")', own), fakes.__getitem__)

@@ -41,7 +41,7 @@ def waited_s(
 
 
 @pytest.mark.parametrize(("usual_ms", "wait_s"), [(200, 10), (2000, 20), (None, 12)])
-def test_the_limit_follows_what_is_usual(usual_ms: float | None, wait_s: float) -> None:
+def test_default_limit_follows_the_usual_ttft(usual_ms: float | None, wait_s: float) -> None:
     assert waited_s(usual_ms=usual_ms) == pytest.approx(wait_s, rel=0.05)
 
 
@@ -51,7 +51,7 @@ def test_the_limit_for_an_unknown_target_grows_with_the_prompt() -> None:
     assert waited_s(body=body, usual_ms=200) == pytest.approx(10, rel=0.05)
 
 
-def test_a_given_limit_replaces_it() -> None:
+def test_configured_limit_replaces_the_default() -> None:
     assert waited_s(policy='fallback("a/x", "b/x", ttft="2s")') == 2
 
 

@@ -1,6 +1,6 @@
 """The verdict on a target for each way in which an attempt can end."""
 
-import pytest
+from tests.cases import each_case
 from tests.policies.attempts import answered, closed, failed
 from tests.policies.branches import bad_request, full, refused, reset, silent, status, too_long
 
@@ -15,7 +15,7 @@ def provider(kind: str, phase: Phase = "first token", code: int = 200) -> Provid
     return ProviderFault("it said so", kind=kind, phase=phase, status=code)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fault", "expected"),
     [
         (refused(), "failing"),
@@ -48,11 +48,11 @@ def provider(kind: str, phase: Phase = "first token", code: int = 200) -> Provid
     ],
     ids=str,
 )
-def test_of_each_fault(fault: Fault, expected: AttemptVerdict) -> None:
+def test_each_fault_has_its_verdict(fault: Fault, expected: AttemptVerdict) -> None:
     assert verdict(failed(fault)) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("code", "body", "expected"),
     [
         (400, b'{"error": {"details": [{"reason": "API_KEY_INVALID"}], "message": "API key not valid."}}', "locked"),
@@ -80,16 +80,16 @@ def test_of_each_fault(fault: Fault, expected: AttemptVerdict) -> None:
         (429, b'{"error": {"details": [{"retryDelay": "34s"}]}}', "limited"),
     ],
 )
-def test_of_what_providers_say(code: int, body: bytes, expected: AttemptVerdict) -> None:
+def test_each_error_response_has_its_verdict(code: int, body: bytes, expected: AttemptVerdict) -> None:
     assert verdict(failed(fault_from_response(code, {}, body))) == expected
 
 
-def test_of_what_did_not_fail() -> None:
+def test_attempts_without_a_fault_are_healthy_or_neutral() -> None:
     assert verdict(answered()) == "healthy"
     assert verdict(closed(500)) == "nothing"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("token_at_s", "end_s", "expected"),
     [
         ([0.2, 0.3, 0.4], 0.5, "nothing"),
@@ -100,7 +100,7 @@ def test_of_what_did_not_fail() -> None:
         ([0.2, 3.2, 3.3], 9.0, "nothing"),
     ],
 )
-def test_an_answer_that_ran_into_the_callers_deadline_is_an_illness_only_where_it_had_stopped(
+def test_deadline_counts_as_failing_only_if_the_stream_stalled(
     token_at_s: list[float], end_s: float, expected: AttemptVerdict
 ) -> None:
     token_at = [round((100 + at) * NS_PER_S) for at in token_at_s]

@@ -16,7 +16,7 @@ from splitsecond.testing.fake_service import FakeService, Script
 NAMES = "abcdef"
 
 
-def order(weights: str | None, calls: int, of: int, standing: TargetStates | None = None) -> str:
+def order(weights: str | None, calls: int, of: int, states: TargetStates | None = None) -> str:
     """Return the branch of each call, as a letter."""
     answered: list[str] = []
 
@@ -29,7 +29,7 @@ def order(weights: str | None, calls: int, of: int, standing: TargetStates | Non
 
     async def main() -> None:
         names = NAMES[:of]
-        context = PolicyContext(states=standing or TargetStates(), names=[[name] for name in names])
+        context = PolicyContext(states=states or TargetStates(), names=[[name] for name in names])
         service = weighted(*map(branch, names), weights=weights, context=context)
         for _ in range(calls):
             await ask(service)
@@ -48,7 +48,7 @@ def order(weights: str | None, calls: int, of: int, standing: TargetStates | Non
         ("1000,1", "aaaa"),
     ],
 )
-def test_the_order_is_smooth(weights: str | None, expected: str) -> None:
+def test_branches_alternate_evenly_by_weight(weights: str | None, expected: str) -> None:
     assert order(weights, len(expected), 2 if weights is None else weights.count(",") + 1) == expected
 
 
@@ -75,6 +75,6 @@ def test_the_next_branch_is_asked_if_nothing_was_sent() -> None:
     assert len(well.calls) == 4
 
 
-def test_as_many_weights_as_branches() -> None:
+def test_number_of_weights_must_equal_the_branches() -> None:
     with pytest.raises(CallerFault, match="has 2 branches and 3 weights"):
         weighted(FakeService(), FakeService(), weights="1,2,3")

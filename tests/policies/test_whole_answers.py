@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cases import each_case
 from tests.policies.branches import a_call, play
 from tests.policies.world import GOOD
 
@@ -76,11 +77,11 @@ def share(policy: str, times: int = 200, *, script: Script = GOOD, **fields: Any
         'retry(limit("a/x", concurrency=9))',
     ],
 )
-def test_short_answers_are_requested_whole_but_for_a_sample(policy: str) -> None:
+def test_short_responses_are_requested_whole_except_a_sample(policy: str) -> None:
     assert 1 - 3 * SAMPLED < share(policy) < 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     "policy",
     [
         'race("a/x", "b/x")',
@@ -105,7 +106,7 @@ def test_a_policy_that_waits_for_first_tokens_gets_streams(policy: str) -> None:
         {"body": {"max_tokens": 100_000}},
     ],
 )
-def test_calls_that_are_not_requested_whole(fields: dict[str, Any]) -> None:
+def test_other_calls_are_never_requested_whole(fields: dict[str, Any]) -> None:
     assert share("a/x", **fields) == 0
 
 
@@ -114,14 +115,14 @@ def test_an_answer_that_takes_long_at_this_speed_is_streamed() -> None:
     assert share("a/x", script=Script(ttft=0.2, tokens=3, tps=10.0), times=40) > 0.5
 
 
-def test_an_answer_that_takes_longer_than_the_usual_wait_for_a_first_token_is_streamed() -> None:
+def test_response_slower_than_the_ttft_limit_is_streamed() -> None:
     script = Script(ttft=0.2, tokens=3, tps=20.0)
     assert share("a/x", script=script, times=40) > 0.5  # 5 s for 100 tokens
     assert share('fallback("a/x", "b/x")', script=script, times=40) == 0
     assert share('fallback("a/x", "b/x")', script=script, times=40, body={"max_tokens": 40}) > 0.5
 
 
-def test_a_target_with_few_requests_is_asked_for_streams() -> None:
+def test_target_with_few_requests_gets_streamed_requests() -> None:
     async def main() -> None:
         world = Whole("a/x")
         assert await world.ask(40) > 20
@@ -131,7 +132,7 @@ def test_a_target_with_few_requests_is_asked_for_streams() -> None:
     play(main)
 
 
-def test_a_change_of_the_speed_is_no_reason_to_stream_all_answers() -> None:
+def test_change_of_speed_does_not_stream_all_responses() -> None:
     async def main() -> None:
         world = Whole("a/x")
         await world.ask(600, every_s=0.0)
@@ -154,7 +155,7 @@ def test_a_busy_target_streams_at_most_four_samples_a_second() -> None:
     play(main)
 
 
-def test_whole_answers_teach_nothing_about_the_speed() -> None:
+def test_whole_responses_do_not_change_live_speed() -> None:
     async def main() -> None:
         world = Whole("a/x")
         await world.ask(200)
@@ -167,7 +168,7 @@ def test_whole_answers_teach_nothing_about_the_speed() -> None:
     play(main)
 
 
-def test_a_whole_answer_in_flight_does_not_count_as_a_late_first_token() -> None:
+def test_whole_response_in_flight_is_not_a_late_first_token() -> None:
     async def main() -> None:
         world = Whole("a/x")
         await world.ask(20)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case, sampled_cases
 from tests.worst_case import JSON_KINDS, check_cheap, check_linear, deepest_json, repeated
 
 from splitsecond.core.service import Call, Spoken
@@ -41,9 +42,9 @@ KINDS = {
 BODY_BYTES = 32 << 20
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reader", READERS)
-def test_each_reader_is_linear(reader: str, kind: str) -> None:
+@each_case("kind", KINDS)
+@each_case("reader", READERS)
+def test_each_reader_takes_linear_time(reader: str, kind: str) -> None:
     """Each field holds a part of the text: a reader looks at some of them only."""
 
     def feed(text: bytes) -> None:
@@ -54,8 +55,9 @@ def test_each_reader_is_linear(reader: str, kind: str) -> None:
     check_linear(feed, KINDS[kind], size=1 << 15)
 
 
-@pytest.mark.parametrize("run", [2_047, 2_048, 2_049, 4_000, 100_000])
-def test_the_size_of_a_body_of_32_mb_is_found_at_once(run: int) -> None:
+@sampled_cases(2)
+@each_case("run", [2_047, 2_048, 2_049, 4_000, 100_000])
+def test_size_of_a_32_mb_body_is_estimated_quickly(run: int) -> None:
     """Runs of base64 that are just too short for a picture were looked at once from each of their bytes."""
     data = repeated(b"A" * run + b" ")(BODY_BYTES)
     call = Call(id="c", body={"messages": Raw(data)})
@@ -67,21 +69,21 @@ def test_the_size_of_a_body_of_32_mb_is_found_at_once(run: int) -> None:
         assert tokens == len(data) // 4
 
 
-@pytest.mark.parametrize("before", [0, 1, 100, 2_047, 2_048, 2_049])
-@pytest.mark.parametrize(("run", "is_picture"), [(2_047, False), (2_048, True), (2_049, True), (5_000, True)])
-def test_a_picture_is_found_wherever_it_stands(before: int, run: int, is_picture: bool) -> None:
+@each_case("before", [0, 1, 100, 2_047, 2_048, 2_049])
+@each_case("run, is_picture", [(2_047, False), (2_048, True), (2_049, True), (5_000, True)])
+def test_picture_is_found_at_any_offset(before: int, run: int, is_picture: bool) -> None:
     data = b" " * before + b"A" * run + b'"' + b" " * 20_000
     expected = (len(data) - run) // 4 + PICTURE_TOKENS if is_picture else len(data) // 4
     assert input_tokens(Call(id="c", body={"messages": Raw(data)})) == pytest.approx(expected, abs=1)
 
 
-def test_a_conversation_that_is_not_utf_8_has_a_beginning() -> None:
+def test_conversation_with_invalid_utf_8_has_a_beginning() -> None:
     messages = Raw(b'[{"role":"\xff","content":"hi"}]')
     assert conversation(Call(id="c", body={"messages": messages})) is not None
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_values_may_be_nested_up_to_what_can_be_read(reader: str) -> None:
+@each_case("reader", READERS)
+def test_values_nested_to_the_parser_limit_are_read(reader: str) -> None:
     """Python limits how deeply values are nested, for reading and writing together with the calls around them."""
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest):

@@ -44,8 +44,8 @@ def scattered(speed: Speed, seed: int = 1, by: float = 0.2) -> Speed:
     chance = Random(seed)
 
     def script(at: float) -> Script:
-        told = speed(at)
-        return msgspec.structs.replace(told, ttft=told.ttft * chance.lognormvariate(0.0, by))
+        script_now = speed(at)
+        return msgspec.structs.replace(script_now, ttft=script_now.ttft * chance.lognormvariate(0.0, by))
 
     return script
 
@@ -65,7 +65,7 @@ def traffic(
 
     async def main() -> None:
         began_ns = clock.now_ns()
-        standing = TargetStates(facts, chance=Random(3))
+        states = TargetStates(facts, chance=Random(3))
 
         def seconds_now() -> float:
             return (clock.now_ns() - began_ns) / clock.NS_PER_S
@@ -74,10 +74,10 @@ def traffic(
             def script(call: Call) -> Script:
                 return targets[name](seconds_now())
 
-            fakes[name] = FakeService(script=script, target=name, observer=standing.observe)
+            fakes[name] = FakeService(script=script, target=name, observer=states.observe)
             return fakes[name]
 
-        service = build(parse(policy), target, standing)
+        service = build(parse(policy), target, states)
 
         async def one(number: int) -> None:
             at, asked = seconds_now(), call(number)

@@ -17,23 +17,25 @@ from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD = Script(ttft=0.2, tokens=3)
 DOWN = fails(refused(), 0.01)
-Told = Callable[[float], Script]
+ScriptAt = Callable[[float], Script]
 
 
 class World:
     """A policy over fake targets, whose scripts depend on the seconds since the start."""
 
-    def __init__(self, policy: str, *, facts: dict[str, TargetInfo] | None = None, **scripts: Script | Told) -> None:
-        self.standing = TargetStates(facts, chance=Random(5))
+    def __init__(
+        self, policy: str, *, facts: dict[str, TargetInfo] | None = None, **scripts: Script | ScriptAt
+    ) -> None:
+        self.states = TargetStates(facts, chance=Random(5))
         self.began_ns = clock.now_ns()
         self.fakes = {
-            name: FakeService(script=self._script(scripts[name[0]]), target=name, observer=self.standing.observe)
+            name: FakeService(script=self._script(scripts[name[0]]), target=name, observer=self.states.observe)
             for name in targets(parse(policy))
         }
-        self.service = build(parse(policy), self.fakes.__getitem__, self.standing)
+        self.service = build(parse(policy), self.fakes.__getitem__, self.states)
         self.number = 0
 
-    def _script(self, said: Script | Told) -> Callable[[Call], Script]:
+    def _script(self, said: Script | ScriptAt) -> Callable[[Call], Script]:
         return lambda call: said if isinstance(said, Script) else said(self.now_s)
 
     @property
@@ -54,6 +56,6 @@ class World:
         return seen
 
 
-def until(moment_s: float, before: Script, after: Script = GOOD) -> Told:
+def until(moment_s: float, before: Script, after: Script = GOOD) -> ScriptAt:
     """Return `before` until that second, then `after`."""
     return lambda now_s: before if now_s < moment_s else after

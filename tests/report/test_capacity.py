@@ -43,7 +43,7 @@ def test_problems_of_a_step_name_its_load() -> None:
     assert "6 240 of 240 180" in text.replace("c=", "")
 
 
-def test_the_heaviest_load_that_holds_stands_out() -> None:
+def test_heaviest_load_that_holds_is_highlighted() -> None:
     run, _ = searched_run()
     assert run.capacity is not None
     assert [(line.load, line.heaviest) for line in step_rows(run, run.capacity)] == [

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.report.drawing import elements, marks, texts, tips, xs, ys
 
 from splitsecond.core.pages.axis import Axis, fitted, linear, load_axis, logarithmic, moments, shares
@@ -16,7 +17,7 @@ def drawn(chart: Chart) -> Plot:
     return picture(chart, name="p", section="s", title="title", description="description.")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("axis", "labels"),
     [
         (linear("", 0, 10), ["0", "2", "4", "6", "8", "10"]),
@@ -81,7 +82,7 @@ def test_labels_that_have_no_room_are_left_out() -> None:
     assert shown[:2] != ["label 0", "label 1"]
 
 
-def test_names_are_in_lines_and_never_leave_the_drawing() -> None:
+def test_long_names_are_broken_into_lines() -> None:
     chart = Chart(linear("", 0, 1), None, height=60, left=176)
     chart.add(None, chart.name("together/meta-llama-3.1-70b-instruct-turbo", 30))
     assert texts(drawn(chart))[-3:] == ["together/", "meta-llama-3.1-70b-", "instruct-turbo"]
@@ -99,7 +100,7 @@ def test_texts_are_escaped() -> None:
     assert texts(plot).count(HOSTILE) == 3
 
 
-def test_a_plot_has_a_title_and_a_description_for_readers_who_cannot_see_it() -> None:
+def test_plot_has_a_title_and_a_description_for_screen_readers() -> None:
     plot = drawn(Chart(linear("", 0, 1), None))
     _, svg, title, description, *_ = elements(plot)
     assert (svg.attrib["role"], svg.attrib["aria-labelledby"]) == ("img", "p-t p-d")
@@ -112,7 +113,7 @@ def test_a_plot_has_a_title_and_a_description_for_readers_who_cannot_see_it() ->
     assert svg.attrib["viewBox"].startswith(f"0 0 {WIDTH} ")
 
 
-def test_charts_stand_below_each_other() -> None:
+def test_charts_are_drawn_below_each_other() -> None:
     upper, lower = Chart(linear("", 0, 1), None, height=100), Chart(linear("x", 0, 1), None, height=50)
     plot = picture(upper, lower, name="p", section="s", title="t", description="d")
     assert plot.height == upper.whole_height + lower.whole_height

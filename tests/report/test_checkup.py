@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-import pytest
 from rich.console import Console
 from tests.analysis.made import request
+from tests.cases import each_case
 
 from splitsecond.benchmark.report.checkup import TargetCheck, accuracy_table, target_table
 from splitsecond.benchmark.statistics.accuracy import Accuracy
@@ -44,8 +44,8 @@ def targets(console: Console) -> None:
     )
 
 
-@pytest.mark.parametrize("table", [levels, targets])
-@pytest.mark.parametrize("width", [60, 80, 120])
+@each_case("table", [levels, targets])
+@each_case("width", [60, 80, 120])
 def test_the_table_fits(table: Callable[[Console], None], width: int) -> None:
     console = Console(width=width)
     with console.capture() as captured:

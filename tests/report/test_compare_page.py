@@ -46,7 +46,7 @@ def test_the_words_of_the_page(worse: Comparison, golden: Golden) -> None:
     golden.check(Page(render_comparison(worse)).words)
 
 
-def test_each_change_is_a_mark_with_its_interval_in_the_colour_of_the_judgement(worse: Comparison) -> None:
+def test_each_change_is_a_mark_with_an_interval_and_a_colour(worse: Comparison) -> None:
     plot = drawn(worse)
     (ttft,) = (tip for tip in tips(plot) if tip.startswith("TTFT p50") and "+25%" in tip)
     assert ttft.splitlines()[1].startswith("+25% (+")

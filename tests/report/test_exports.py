@@ -3,7 +3,7 @@
 import csv
 import io
 
-import pytest
+from tests.cases import each_case
 from tests.golden import Golden
 from tests.report.invented import invented_run
 
@@ -44,7 +44,7 @@ def test_nested_values_of_csv_are_plain_numbers() -> None:
     ]
 
 
-@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+@each_case("begin", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
 def test_a_text_that_begins_a_formula_gets_an_apostrophe(begin: str) -> None:
     formula = f"{begin}1+1"
     record = {"target": formula, "tps": -1.5, "models": (formula, "b"), "change": (-1, None), formula: {formula: 1}}

@@ -15,7 +15,7 @@ def made(*loads: int, requests: int = 80) -> tuple[Run, Sequence[Observation]]:
     return invented_run((GENERALCOMPUTE, GROQ), concurrencies=loads, requests=requests, in_rounds=True)
 
 
-def test_a_target_that_is_first_under_all_loads_is_the_fastest_at_every_load() -> None:
+def test_first_target_under_all_loads_is_fastest_at_every_load() -> None:
     assert {GENERALCOMPUTE, GROQ} <= {*PROVIDERS}
     one = run_headline(*made(1)).sentence
     assert one.startswith(f"{GENERALCOMPUTE} is the fastest at concurrency 1: 1.")
@@ -24,7 +24,7 @@ def test_a_target_that_is_first_under_all_loads_is_the_fastest_at_every_load() -
     assert both.startswith(f"{GENERALCOMPUTE} is the fastest at every load; at concurrency 1 it is 1.")
 
 
-def test_one_that_is_unclear_under_a_load_is_not_the_fastest_there() -> None:
+def test_target_with_an_unclear_load_is_not_fastest_there() -> None:
     unclear = run_headline(*made(1, 8)).sentence
     assert unclear.startswith(f"{GENERALCOMPUTE} is the fastest at concurrency 1: 1.")
     run, observations = made(1, 32)
@@ -33,7 +33,7 @@ def test_one_that_is_unclear_under_a_load_is_not_the_fastest_there() -> None:
     assert run_headline(run, observations).sentence.startswith(f"{GENERALCOMPUTE} is the fastest at concurrency 1: 1.")
 
 
-def test_too_few_rounds_are_no_comparison() -> None:
+def test_too_few_rounds_name_no_fastest_target() -> None:
     found = run_headline(*invented_run((GENERALCOMPUTE, GROQ), concurrencies=(1,)))
     assert found.sentence == "Too few requests or rounds to tell which target is the fastest at concurrency 1."
     assert [tile.note for tile in found.tiles[:2]] == [f"too few requests or rounds to compare with {GROQ}"] * 2
@@ -45,7 +45,7 @@ def test_a_single_target_is_described() -> None:
     assert found.endswith(" tokens per second (p50, at concurrency 1).")
 
 
-def test_a_run_without_a_valid_row_says_so() -> None:
+def test_run_without_a_valid_row_is_invalid() -> None:
     run, observations = made(1)
     for row in run.conditions:
         row.invalid = ["made so"]

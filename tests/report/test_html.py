@@ -29,7 +29,7 @@ def test_the_words_of_a_page(invented: Invented, golden: Golden) -> None:
     golden.check(page.outline, "outline")
 
 
-def test_the_whole_page_is_one_small_file_that_loads_nothing(invented: Invented) -> None:
+def test_page_is_one_small_file_without_external_resources(invented: Invented) -> None:
     text = render_run(*invented)
     assert len(text) < 280_000
     assert text.count("</script>") == 2
@@ -42,7 +42,7 @@ def test_the_whole_page_is_one_small_file_that_loads_nothing(invented: Invented)
     }
 
 
-def test_the_policy_lets_run_only_the_page_s_own_script_and_style(invented: Invented) -> None:
+def test_csp_allows_only_the_pages_own_script_and_style(invented: Invented) -> None:
     text = render_run(*invented)
     (policy,) = (a["content"] for tag, a in Page(text).tags if a.get("http-equiv") == "Content-Security-Policy")
     for tag, attributes in (("script", ""), ("style", "")):
@@ -53,7 +53,7 @@ def test_the_policy_lets_run_only_the_page_s_own_script_and_style(invented: Inve
     assert not [a for _, a in Page(text).tags if "style" in a]
 
 
-def test_each_plot_is_drawn_in_the_page_and_has_words(invented: Invented) -> None:
+def test_each_plot_is_in_the_page_with_a_description(invented: Invented) -> None:
     tags = Page(render_run(*invented)).tags
     charts = [attributes for tag, attributes in tags if attributes.get("class") == "chart"]
     assert [chart["id"] for chart in charts][:1] == ["plot-ttft-by-load"]
@@ -90,7 +90,7 @@ def test_every_text_from_outside_stays_text() -> None:
     assert page.text.count(HOSTILE) >= 15
 
 
-def test_a_run_in_which_nothing_succeeded_still_shows_what_happened(nothing_succeeded: Invented) -> None:
+def test_run_without_successes_shows_its_failures(nothing_succeeded: Invented) -> None:
     page = Page(render_run(*nothing_succeeded))
     assert "; 6 failed." in page.text
     assert page.text.count("No request has the figures for this plot.") == 7
@@ -104,7 +104,7 @@ def test_an_empty_run_has_a_page() -> None:
     assert "This run was stopped before its end" in page.text
 
 
-def test_a_figure_from_too_few_requests_is_grey_and_one_note_says_how_many_it_needs() -> None:
+def test_figure_from_too_few_requests_is_grey_with_one_note() -> None:
     page = Page(render_run(*invented_run(concurrencies=(1,), requests=10)))
     assert page.text.count("All rows: p95 needs 72 requests per row; use -n 72.") == 1
     assert ("td", {"data-label": "TTFT p95, ms", "class": "weak"}) in page.tags
@@ -117,7 +117,7 @@ def test_empty_columns_are_left_out(invented: Invented) -> None:
     assert " | goodput" in Page(render_run(msgspec.structs.replace(run, conditions=judged), observations)).words
 
 
-def test_cost_has_a_column_and_a_section_with_the_source_of_its_prices(invented: Invented) -> None:
+def test_cost_has_a_column_and_a_section_with_price_sources(invented: Invented) -> None:
     run, observations = invented
     assert 'id="money"' not in render_run(run, observations)
     page = render_run(priced(run, observations), observations)
@@ -131,7 +131,7 @@ def test_cost_has_a_column_and_a_section_with_the_source_of_its_prices(invented:
     assert "generalcompute/" in words.partition("The whole run cost $")[2]
 
 
-def test_a_run_with_cache_reuse_has_a_section_on_the_prompt_cache(invented: Invented, golden: Golden) -> None:
+def test_run_with_cache_reuse_has_a_prompt_cache_section(invented: Invented, golden: Golden) -> None:
     assert 'id="cache"' not in render_run(*invented)
     run, observations = invented_run(("groq/llama-3.1-70b-versatile",), (1,), reuse=True, in_rounds=True)
     page = render_run(priced(run, observations), observations)
@@ -149,7 +149,7 @@ def test_a_run_with_cache_reuse_has_a_section_on_the_prompt_cache(invented: Inve
     ]
 
 
-def test_times_that_servers_report_stand_beside_the_measured_ones(invented: Invented) -> None:
+def test_server_times_are_shown_beside_measured_ones(invented: Invented) -> None:
     run, observations = invented
     assert "reported" not in Page(render_run(run, observations)).text
     first, *others = run.conditions

@@ -71,7 +71,7 @@ def test_done_medians_errors_and_time_to_go_are_shown() -> None:
     assert "–" not in last
 
 
-def test_the_money_so_far_is_shown_where_it_is_known() -> None:
+def test_cost_so_far_is_shown_if_known() -> None:
     console, out = terminal()
     spent = [0.0]
     progress = LiveProgress(console, lambda: spent[0])
@@ -82,7 +82,7 @@ def test_the_money_so_far_is_shown_where_it_is_known() -> None:
     assert "0/32 requests, $0.0123 so far" in out.getvalue()
 
 
-def test_frames_are_few() -> None:
+def test_frames_are_drawn_at_the_refresh_rate() -> None:
     console, out = terminal()
     now = Ticking()
     with clock.using(now):
@@ -117,7 +117,7 @@ def test_only_measured_requests_of_known_conditions_count() -> None:
     assert "a word" in out.getvalue()
 
 
-def test_where_the_screen_is_low_what_is_under_way_is_in_sight() -> None:
+def test_low_screen_shows_the_condition_in_flight() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, height=5, color_system=None)
     now = Ticking()
@@ -133,7 +133,7 @@ def test_where_the_screen_is_low_what_is_under_way_is_in_sight() -> None:
     assert "second" not in last_frame
 
 
-def test_a_run_whose_requests_nobody_can_count_yet_has_rows_that_come_and_no_time_to_go() -> None:
+def test_run_of_unknown_length_shows_no_remaining_time() -> None:
     console, out = terminal()
     now = Ticking()
     with clock.using(now):

@@ -15,7 +15,7 @@ RUN, _ = invented_run(concurrencies=(1,), requests=20)
 GC, GROQ = (row.target for row in RUN.conditions[:2])
 
 
-def test_a_run_without_prices_and_crossings_has_none() -> None:
+def test_run_without_prices_and_crossings_has_no_money_plots() -> None:
     assert choosing_plots(RUN) == []
 
 
@@ -59,7 +59,7 @@ def test_the_curve_of_a_machine_steps_up_where_it_is_full() -> None:
     assert f"Break-even: {GROQ} 500 million tokens a month." in drawn.description
 
 
-def test_labels_of_break_even_volumes_are_inside_the_drawing_and_apart() -> None:
+def test_break_even_labels_are_inside_the_plot_and_apart() -> None:
     """The last volume is close to the right edge, and the second close to the first."""
     one = BreakEven(
         machine=GC, api=GROQ, rows=[], owned=False, usd_per_month=1000, usd_per_million=2,

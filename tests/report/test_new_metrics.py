@@ -12,6 +12,8 @@ from tests.report import with_new_metrics
 
 from splitsecond.benchmark.findings.findings import Run
 
+pytestmark = pytest.mark.system
+
 PROGRAM = Path(with_new_metrics.__file__)
 
 

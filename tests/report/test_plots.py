@@ -69,7 +69,7 @@ def test_no_plot_mixes_rows_with_and_without_cache_reuse() -> None:
     assert f"p50 {median[1, True]} ms" not in fresh
 
 
-def test_a_distribution_reaches_100_percent_and_has_the_percentiles_of_the_table(invented: Invented) -> None:
+def test_distribution_reaches_100_percent_and_shows_percentiles(invented: Invented) -> None:
     run, _ = invented
     drawn = named_plots(*invented)
     for name, label in (("ttft", "TTFT"), ("itl", "ITL")):
@@ -104,7 +104,7 @@ def test_the_engine_does_not_stretch_the_axis_of_providers() -> None:
     assert "engine/small" in texts(beside["stages-whole"])
 
 
-def test_the_course_of_a_run_joins_its_rounds_and_counts_what_is_in_flight() -> None:
+def test_time_plot_joins_rounds_and_shows_requests_in_flight() -> None:
     run, observations = invented_run((GROQ,), concurrencies=(8,), requests=20)
     later = [
         msgspec.structs.replace(
@@ -127,14 +127,14 @@ def test_the_course_of_a_run_joins_its_rounds_and_counts_what_is_in_flight() -> 
     assert max(count for _, count in course.in_flight) == 8
 
 
-def test_a_bar_stands_only_at_loads_that_were_measured(invented: Invented) -> None:
+def test_bars_are_drawn_only_at_measured_loads(invented: Invented) -> None:
     plot = named_plots(*invented)["ttft-by-load"]
     assert len(marks(plot, "range")) == 5 * 3
     assert marks(plot, "band") == []
     assert len(marks(plot, "line")) == 5
 
 
-def test_the_front_is_what_no_other_row_beats(invented: Invented) -> None:
+def test_pareto_front_has_rows_that_no_other_beats(invented: Invented) -> None:
     run, observations = invented
     plot = named_plots(run, observations)["latency"]
     best = [c for c in run.conditions if c.target.startswith("generalcompute")]
@@ -146,7 +146,7 @@ def test_the_front_is_what_no_other_row_beats(invented: Invented) -> None:
     assert hollow.get("data-key") == "target-4", "the INVALID row"
 
 
-def test_the_server_s_own_times_divide_its_ttft() -> None:
+def test_server_times_split_the_ttft() -> None:
     run, observations = invented_run((GROQ, "fireworks/llama-v3p1-70b-instruct"), concurrencies=(1,), requests=20)
     timed = [
         msgspec.structs.replace(o, server_timings={"queue_time": 0.02, "prompt_time": 0.05, "tokens_per_second": 9.0})
@@ -216,17 +216,17 @@ def test_arrivals_from_a_trace_have_no_place_on_an_axis_of_loads() -> None:
     ]
 
 
-def test_nothing_is_drawn_where_nothing_succeeded(nothing_succeeded: Invented) -> None:
+def test_run_without_successes_has_no_plots(nothing_succeeded: Invented) -> None:
     assert named_plots(*nothing_succeeded) == {}
     assert named_plots(Run(id="r", began="", began_ns=0), []) == {}
 
 
-def test_a_run_without_its_observations_is_drawn_from_its_findings(invented: Invented) -> None:
+def test_run_without_observations_is_drawn_from_findings(invented: Invented) -> None:
     run, _ = invented
     assert {"ttft-by-load", "throughput", "stages-whole"} <= set(named_plots(run, []))
 
 
-def test_an_answer_of_one_token_has_no_speed_and_changes_no_other_plot(invented: Invented) -> None:
+def test_one_token_responses_are_left_out_of_speed_plots(invented: Invented) -> None:
     run, observations = invented_run((GROQ,), concurrencies=(1,), requests=4, output_tokens=2)
     at_once = [msgspec.structs.replace(o, last_token_ns=o.first_token_ns) for o in observations]
     for condition in run.conditions:
@@ -249,7 +249,7 @@ def test_plots_are_saved_as_png_with_their_legends(tmp_path: Path) -> None:
     assert f">{plots[0].heading}</text>" in alone
 
 
-def test_without_the_extra_a_png_fails_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_png_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
     (plot, *_) = plots_of(*invented_run((GROQ,), concurrencies=(1,), requests=4))
     with pytest.raises(CallerFault, match="PNG files need the extra") as raised:
@@ -257,7 +257,7 @@ def test_without_the_extra_a_png_fails_with_what_to_install(monkeypatch: pytest.
     assert "splitsecond[png]" in raised.value.hint
 
 
-def test_a_bar_beyond_the_axis_has_its_label_inside_with_an_arrow() -> None:
+def test_bar_beyond_the_axis_has_its_label_inside() -> None:
     chart = Chart(linear("ms", 0, 100), None, height=20)
     inside, beyond = chart.end_label(50, 10, "50"), chart.end_label(900, 10, "900")
     assert ">50</text>" in inside

@@ -1,5 +1,5 @@
 import msgspec
-import pytest
+from tests.cases import each_case
 from tests.report.invented import invented_run
 
 from splitsecond.benchmark.findings.findings import Run
@@ -11,7 +11,7 @@ from splitsecond.core.pages import figure_cells
 from splitsecond.log.statistics.summary import Summary
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "said"),
     [
         (None, "–"),
@@ -29,7 +29,7 @@ def test_a_number_has_three_digits(value: float | None, said: str) -> None:
     assert figure_cells.number(value) == said
 
 
-def test_a_cell_says_its_interval_or_what_it_needs() -> None:
+def test_cell_has_its_interval_or_the_needed_requests() -> None:
     spread = Summary(
         n=50, p50=231.2, p95=400.0, p99=500.0, ci95={"p50": (224.0, 240.4), "p95": (350.0, None)}, needs={"p99": 368}
     )
@@ -40,7 +40,7 @@ def test_a_cell_says_its_interval_or_what_it_needs() -> None:
     assert figure_cells.cell(Summary(n=0, needs={"p50": 6}), "p50") == figure_cells.FigureCell(figure="–")
 
 
-def test_levels_go_from_light_to_heavy_and_closed_loops_come_first() -> None:
+def test_levels_are_sorted_by_load_with_closed_loops_first() -> None:
     run, _ = invented_run(concurrencies=(8, 1), requests=2)
     closed = run.conditions[0]
     run.conditions += [
@@ -60,7 +60,7 @@ def test_levels_go_from_light_to_heavy_and_closed_loops_come_first() -> None:
     assert rows.ttft(closed) is closed.ttft_ms
 
 
-def test_the_two_ways_of_asking_are_levels_of_their_own() -> None:
+def test_rows_with_cache_reuse_are_separate_levels() -> None:
     run, _ = invented_run(concurrencies=(8, 1), requests=2, reuse=True)
     found = rows.levels(run)
     assert [level.title for level in found] == [
@@ -77,7 +77,7 @@ def test_settings_are_made_flat() -> None:
     assert rows.flat(records) == [("targets.a/x", "url http://a, wait.head_ms 5"), ("targets.2", "url http://b")]
 
 
-def test_the_command_is_kept_as_text_or_as_words() -> None:
+def test_command_is_read_from_text_or_a_list() -> None:
     run = Run(id="r", began="", began_ns=0)
     assert rows.asked_command(run) == ""
     assert rows.asked_command(msgspec.structs.replace(run, asked={"command": ["bench", "a b"]})) == "bench 'a b'"
@@ -117,7 +117,7 @@ def test_the_clock_of_arrivals_and_the_priority_are_reported() -> None:
     assert "4 reads have the time of the last packet. The ring had no room for 7 packets" in said
 
 
-def test_processor_time_is_that_of_tokens_where_there_are_enough_and_else_the_share_of_a_core() -> None:
+def test_cpu_time_is_given_per_token_or_as_a_share_of_a_core() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1, 8), requests=4)
     for row in run.conditions:
         row.instrument = Instrument(kernel_time=True, cpu_share=0.031)
@@ -151,7 +151,7 @@ def test_each_node_is_named_with_its_own_instrument() -> None:
     assert sum(sentence.startswith("Node n") for sentence in rows.instrument_sentences(run)) == 8
 
 
-def test_what_holds_for_several_rows_is_said_once() -> None:
+def test_remark_on_several_rows_is_listed_once() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile", "replicate/meta-llama-3-70b"), (32,), requests=64)
     groq, replicate = run.conditions
     groq.notes, replicate.notes = ["of both.", "of one."], ["of both."]
@@ -165,14 +165,14 @@ def test_what_holds_for_several_rows_is_said_once() -> None:
     assert few == figure_cells.Remark(kind="note", who="", text="p95 needs 72 requests per row; use -n 72.")
 
 
-def test_too_few_is_said_of_figures_that_are_there() -> None:
+def test_needed_requests_are_listed_only_for_present_figures() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
     assert rows.remarks(rows.levels(run)[0])[-1].text == "p50 needs 6 and p95 needs 72 requests per row; use -n 72."
     failed, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4, failing=True)
     assert not any("too few" in remark.text for remark in rows.remarks(rows.levels(failed)[0]))
 
 
-def test_what_is_no_provider_is_called_so() -> None:
+def test_simulated_and_local_targets_are_named_in_the_caveats() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=2)
     assert rows.caveats(run) == []
     for target, words in (("sim/groq", "simulated"), ("engine/small", "llama.cpp on this machine")):

@@ -33,12 +33,12 @@ def test_an_ecdf_is_a_thin_staircase_from_none_to_all(values: list[float]) -> No
     assert points[-1] == (max(values), 1.0)
 
 
-def test_there_is_no_ecdf_and_no_band_of_nothing() -> None:
+def test_no_values_have_no_ecdf_and_no_band() -> None:
     assert series.ecdf(np.empty(0)) == []
     assert series.band(np.empty(0)) is None
 
 
-def test_the_band_holds_nine_of_ten() -> None:
+def test_band_contains_90_percent_of_the_values() -> None:
     assert series.band(np.arange(101.0)) == (5.0, 95.0)
 
 
@@ -55,7 +55,7 @@ def test_the_steps_of_a_request_follow_each_other() -> None:
 
 
 @pytest.mark.parametrize("missing", ["head_ns", "first_token_ns", "due_ns"])
-def test_a_moment_that_is_missing_leaves_no_gap(missing: str) -> None:
+def test_missing_time_leaves_no_gap_in_the_waterfall(missing: str) -> None:
     value = 0 if missing == "due_ns" else None
     steps = series.waterfall("a/x", [msgspec.structs.replace(ONE, **{missing: value})])
     assert [a.end_ms for a in steps[:-1]] == [b.begin_ms for b in steps[1:]]
@@ -68,7 +68,7 @@ def test_a_typical_and_the_slowest_request_are_shown() -> None:
     assert {s.which: s.end_ms for s in steps if s.name == "streaming"} == {"typical": 110, "slowest": 130}
 
 
-def test_what_streamed_nothing_has_no_steps() -> None:
+def test_request_without_a_stream_has_no_waterfall() -> None:
     assert series.waterfall("a/x", [msgspec.structs.replace(ONE, last_token_ns=None)]) == []
 
 

@@ -75,7 +75,7 @@ def test_the_words_of_the_page(golden: Golden) -> None:
     assert "<b>new" in page.text
 
 
-def test_rows_that_are_no_targets_have_no_properties_to_select() -> None:
+def test_rows_by_hour_have_no_filters() -> None:
     page = Page(render_speed([speed("08:00 UTC", 40)], [], period="today", least=500, by="hour"))
     assert not [tag for tag, _ in page.tags if tag == "select"]
 

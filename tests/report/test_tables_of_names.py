@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
+from tests.cases import each_case
 
 from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
 from splitsecond.benchmark.report.production import speed_table, spending_table
@@ -44,8 +45,8 @@ def spending(console: Console) -> None:
     spending_table([replace(row, name=name) for name in NAMES], replace(row, name="all"), "target", console)
 
 
-@pytest.mark.parametrize("table", [speeds, recommendations, spending])
-@pytest.mark.parametrize("width", [84, 100, 120, 200])
+@each_case("table", [speeds, recommendations, spending])
+@each_case("width", [84, 100, 120, 200])
 def test_names_are_never_folded_while_a_column_can_be_left_out(table: Callable[[Console], None], width: int) -> None:
     console = Console(width=width, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
@@ -66,7 +67,7 @@ def test_a_console_that_is_narrower_than_a_name_folds_it(table: Callable[[Consol
     assert "fireworks/" in "".join(lines)
 
 
-def test_what_speaks_against_a_target_moves_below_the_table() -> None:
+def test_reasons_against_a_target_move_below_a_narrow_table() -> None:
     wide, narrow = Console(width=200), Console(width=120)
     for console, beside in ((wide, True), (narrow, False)):
         with console.capture() as captured:

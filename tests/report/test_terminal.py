@@ -40,14 +40,14 @@ def test_a_table_per_concurrency_with_intervals(invented: Invented) -> None:
     assert "3 × http_429: HTTP 429: rate limit reached for model" in text
 
 
-def test_an_invalid_row_is_marked_and_its_reason_stands_beneath(invented: Invented) -> None:
+def test_invalid_row_is_marked_with_its_reason_below(invented: Invented) -> None:
     run, _ = invented
     lines = printed(run, width=200).splitlines()
     marked = next(i for i, line in enumerate(lines) if "replicate/meta-llama-3-70b INVALID" in line)
     assert "client overloaded" in " ".join(lines[marked + 1 :])
 
 
-def test_what_a_server_says_of_its_time_stands_beside_ours(invented: Invented) -> None:
+def test_server_times_are_shown_beside_measured_ones(invented: Invented) -> None:
     run, _ = invented
     first, *others = run.conditions
     said = msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5})
@@ -57,8 +57,8 @@ def test_what_a_server_says_of_its_time_stands_beside_ours(invented: Invented) -
     assert f"{first.target}: {words}" in text
 
 
-@pytest.mark.parametrize(("width", "form"), [(80, "beneath"), (200, "beside")])
-def test_what_a_prompt_cache_saves_is_a_table_before_the_sentences(width: int, form: str) -> None:
+@pytest.mark.parametrize(("width", "form"), [(80, "below"), (200, "beside")])
+def test_table_of_cache_savings_precedes_the_sentences(width: int, form: str) -> None:
     run, _ = invented_run(PAIR, concurrencies=(1, 8), reuse=True)
     text = printed(run, width=width)
     assert all(len(line) <= width for line in text.splitlines())
@@ -77,7 +77,7 @@ def test_what_a_prompt_cache_saves_is_a_table_before_the_sentences(width: int, f
     assert "The prompt cache saves $0.235 per 1,000 requests." in sentences[1]
 
 
-def test_where_the_table_of_savings_has_no_room_its_sentences_remain() -> None:
+def test_narrow_console_shows_savings_as_sentences() -> None:
     run, _ = invented_run(PAIR, concurrencies=(1,), requests=8, reuse=True)
     text = printed(run, width=50)
     assert "What prompt caching saves" not in text
@@ -106,19 +106,19 @@ def test_a_narrow_console_loses_no_figure(invented: Invented) -> None:
     assert "…" not in text
 
 
-def test_too_few_requests_are_said() -> None:
+def test_too_few_requests_are_noted_once() -> None:
     run, _ = invented_run(concurrencies=(1,), requests=10)
     assert printed(run).count("all 5: p95 needs 72 requests per row; use -n 72.") == 1
 
 
-def test_nothing_succeeded_and_nothing_at_all(nothing_succeeded: Invented) -> None:
+def test_runs_without_successes_or_rows_are_printed(nothing_succeeded: Invented) -> None:
     text = printed(nothing_succeeded[0])
     assert "3 of 3" in text
     assert "–" in text
     assert "stopped before its end" in printed(Run(id="r", began="", began_ns=0))
 
 
-def test_a_whole_run_that_is_invalid_says_so(invented: Invented) -> None:
+def test_invalid_run_is_marked_with_its_reason(invented: Invented) -> None:
     run, _ = invented
     assert "INVALID: no clock" in printed(msgspec.structs.replace(run, invalid=["no clock"]))
 
@@ -134,7 +134,7 @@ def test_a_provider_cannot_steer_the_terminal() -> None:
     assert "[bold]" in text
 
 
-def test_a_comparison_shows_each_change_and_what_is_missing(invented: Invented) -> None:
+def test_comparison_shows_changes_and_missing_rows(invented: Invented) -> None:
     run, observations = invented
     observations = [msgspec.structs.replace(o, round=at % 5 + 1) for at, o in enumerate(observations)]
     slower = [
@@ -156,7 +156,7 @@ def test_a_comparison_shows_each_change_and_what_is_missing(invented: Invented) 
     assert ", worse." in text
 
 
-def test_a_comparison_says_how_many_errors_there_were(invented: Invented) -> None:
+def test_comparison_shows_the_earlier_number_of_errors(invented: Invented) -> None:
     run, observations = invented
     better = msgspec.structs.replace(run, conditions=[msgspec.structs.replace(c, errors=0) for c in run.conditions])
     console = Console(file=io.StringIO(), width=160)
@@ -165,7 +165,7 @@ def test_a_comparison_says_how_many_errors_there_were(invented: Invented) -> Non
     assert console.file.getvalue().count("0  was 3 ") == 1
 
 
-def test_a_long_name_is_broken_where_it_may_be() -> None:
+def test_long_name_is_broken_at_slashes_and_hyphens() -> None:
     run, _ = invented_run(("fireworks/llama-v3p1-70b-instruct",), concurrencies=(1,), requests=80)
     words = [line.split()[0] for line in printed(run, width=80).split("•")[0].splitlines() if line.split()]
     assert {"fireworks/llama-", "v3p1-70b-instruct"} <= set(words)
@@ -183,8 +183,8 @@ def test_a_comparison_of_runs_with_nothing_in_common(invented: Invented) -> None
 GROQ = "groq/llama-3.1-70b-versatile"
 
 
-@pytest.mark.parametrize(("width", "where"), [(78, "beneath"), (100, "column"), (160, "column")])
-def test_money_stands_in_a_column_or_where_there_is_no_room_beneath(width: int, where: str) -> None:
+@pytest.mark.parametrize(("width", "where"), [(78, "below"), (100, "column"), (160, "column")])
+def test_cost_is_shown_in_a_column_or_below_the_table(width: int, where: str) -> None:
     run, observations = invented_run((GROQ, "together/meta-llama-3.1-70b-instruct-turbo"), (1,))
     assert "$" not in printed(run, width=width)
     run = priced(run, observations)
@@ -193,7 +193,7 @@ def test_money_stands_in_a_column_or_where_there_is_no_room_beneath(width: int, 
     assert row.usd_per_million == pytest.approx((512 * 0.59 + 128 * 0.79) / 640)
     assert "$0.630" in text
     assert text.count("no price") == 1, "the other target"
-    assert ("$/M tokens, and row: groq" in text) is (where == "beneath")
+    assert ("$/M tokens, and row: groq" in text) is (where == "below")
     assert max(map(len, text.splitlines())) <= width
     words = " ".join(text.split())
     assert (
@@ -233,7 +233,7 @@ def test_tables_take_the_widest_form_that_fits(width: int, form: str) -> None:
     assert "…" not in text
 
 
-def test_an_open_loop_says_what_its_ttft_counts_from() -> None:
+def test_open_loop_states_the_start_of_its_ttft() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(1,), requests=8)
     run.conditions[0].concurrency, run.conditions[0].rate = None, 4.0
     assert "4 requests/s, TTFT from when a request was due" in printed(run, width=80)
@@ -267,9 +267,7 @@ def test_regions_have_a_column_and_the_machine_its_place() -> None:
         (180, ["TTFT p50", "TPS p50", "TPOT p50", "E2E p50", "TTFT p95", "TPS p95"]),
     ],
 )
-def test_p95_goes_before_any_name_and_e2e_and_tpot_come_with_the_room(
-    invented: Invented, width: int, headings: list[str]
-) -> None:
+def test_columns_depend_on_the_width_and_names_stay_whole(invented: Invented, width: int, headings: list[str]) -> None:
     run, _ = invented
     table = printed(run, width=width).split("Which target")[0]
     heading = next(line for line in table.splitlines() if "TTFT p50" in line)

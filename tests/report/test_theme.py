@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.cases import each_case
 
 from splitsecond.core.pages.theme import DARK, LIGHT, PALETTES, SHAPES, THEMES, Theme, fixed, page_colours
 
@@ -34,9 +35,9 @@ def test_colours_have_contrast(theme: Theme) -> None:
             assert contrast(colour, theme.ground) >= 3, colour
 
 
-@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
-@pytest.mark.parametrize("sight", SIGHT)
-def test_any_two_targets_and_stages_have_colours_that_can_be_told_apart(theme: Theme, sight: str) -> None:
+@each_case("theme", THEMES, ids=lambda theme: theme.name)
+@each_case("sight", SIGHT)
+def test_colours_of_targets_and_stages_are_distinguishable(theme: Theme, sight: str) -> None:
     for one, other in combinations(theme.targets, 2):
         assert np.linalg.norm(seen(one, sight) - seen(other, sight)) >= APART, (one, other)
     for one, other in combinations(theme.stages, 2):

@@ -81,7 +81,7 @@ def test_figures_have_their_usual_range(page: str) -> None:
         (2.5, "every 2.5 s"),
     ],
 )
-def test_the_interval_in_words(every_s: float, words: str) -> None:
+def test_page_states_the_interval_between_rounds(every_s: float, words: str) -> None:
     assert words in render_watch(history("a/x", rounds=1).findings(every_s))
 
 
@@ -123,7 +123,7 @@ def test_each_figure_of_each_row_has_a_plot(watched: WatchFindings) -> None:
     assert keys(ttft) == {f"state-{at}" for at in range(5)}
 
 
-def test_p95_is_in_sight_and_the_clock_has_24_hours(watched: WatchFindings) -> None:
+def test_plot_shows_p95_and_a_24_hour_clock(watched: WatchFindings) -> None:
     ttft = watch_plots(watched)[0]
     assert "400" in texts(ttft), "p95 is twice the median of 200"
     assert {"Nov 2", "12:00"} <= {*texts(ttft)}
@@ -156,7 +156,7 @@ def test_rounds_without_figures_are_shown_with_their_reason() -> None:
     assert "1 with rows not judged, 2 skipped" in words
 
 
-def test_the_headline_names_what_the_last_round_lacks() -> None:
+def test_headline_names_faults_of_the_last_round() -> None:
     def headline(last: WatchRound) -> str:
         made = history("a/x", "b/y", rounds=60)
         made.add(last)
@@ -172,7 +172,7 @@ def test_the_headline_names_what_the_last_round_lacks() -> None:
     assert "In the last round, TTFT p50 of b/y at concurrency 1 was unusual." in slow
 
 
-def test_one_round_is_a_plot_too() -> None:
+def test_single_round_is_plotted() -> None:
     found = history("a/x", rounds=1).findings(60)
     for plot in watch_plots(found):
         assert len(marks(plot, "dots")) == 1

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-import pytest
 from rich.console import Console
 from rich.table import Table
+from tests.cases import each_case
 from tests.worst_case import check_linear, repeated
 
 from splitsecond.benchmark.findings.gate import parse_equivalence, parse_gate
@@ -52,7 +52,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reader", READERS)
+@each_case("kind", KINDS)
+@each_case("reader", READERS)
 def test_each_reader_is_linear(reader: str, kind: str) -> None:
     check_linear(lambda text: READERS[reader](text.decode()), KINDS[kind], size=1 << 16)

@@ -12,6 +12,8 @@ from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.router.router import Router, explained_by_history
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
+pytestmark = pytest.mark.system
+
 PROFILE = """
 title = "A target"
 model = "m"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw, Struct, structs
+from tests.cases import each_case
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond.core.errors import NetworkFault, ProviderFault
@@ -87,8 +88,8 @@ class Kept:
         return visitor(case.policy(*fakes), tracker=self.tracker)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("name", CASES)
+@each_case("stream", [True, False])
+@each_case("name", CASES)
 def test_a_call_leaves_one_record(name: str, stream: bool) -> None:
     case = CASES[name]
 
@@ -113,7 +114,7 @@ def test_a_call_leaves_one_record(name: str, stream: bool) -> None:
     run_virtual(main())
 
 
-def test_an_answer_that_was_closed_before_its_count_is_charged_by_its_characters() -> None:
+def test_closed_response_without_usage_is_charged_by_characters() -> None:
     closed = Observation(
         id="r.1", call="r", target="a/x", outcome="cancelled", sent_ns=0, first_token_ns=1, output_tokens=2,
         token_lengths=[400, 400], token_source="events",
@@ -175,7 +176,7 @@ def test_an_attempt_that_ends_after_the_call_is_waited_for() -> None:
     assert charged == [("web", "req-2.1"), ("web", "req-2.2")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("known", "charged"),
     [
         ({"input_tokens": 7, "output_tokens": 3}, (7, 3)),
@@ -187,7 +188,7 @@ def test_an_attempt_that_ends_after_the_call_is_waited_for() -> None:
         ({"input_tokens": None, "output_tokens": 1, "fault": RESET, "first_token_ns": 5}, (10, 1)),
     ],
 )
-def test_who_leaves_before_the_count_pays_for_the_prompt(known: dict[str, Any], charged: Any) -> None:
+def test_attempt_closed_before_its_usage_is_charged_the_prompt(known: dict[str, Any], charged: Any) -> None:
     counts: list[tuple[int | None, int | None]] = []
     tracker = CallTracker(charge=lambda client, attempt: counts.append((attempt.input_tokens, attempt.output_tokens)))
     asked = structs.replace(call(1), body={"messages": Raw(b'"' + b"a" * 38 + b'"')})
@@ -197,7 +198,7 @@ def test_who_leaves_before_the_count_pays_for_the_prompt(known: dict[str, Any], 
     assert counts == [charged]
 
 
-def test_what_never_comes_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_wait_for_attempts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_module, "MAX_WAITING", 2)
     kept = Kept()
     for number in range(1, 6):
@@ -232,7 +233,7 @@ def test_a_call_that_a_bug_ended_is_a_server_error() -> None:
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(200, "failed"), (499, "cancelled")])
-def test_an_answer_that_was_not_given_to_its_end_is_no_good_one(status: int, outcome: str) -> None:
+def test_incomplete_response_is_recorded_as_failed_or_cancelled(status: int, outcome: str) -> None:
     kept = Kept()
     page = kept.tracker.open(call(0), "fast")
     page.target = "a/x"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 from tests.policies.attempts import answered, failed
 
 from splitsecond.core.errors import ProviderFault, excerpt
@@ -30,7 +31,7 @@ def asked(text: str = PROMPT, **fields: Any) -> dict[str, Raw]:
     return {name: Raw(json.dumps(value).encode()) for name, value in ({"messages": messages} | fields).items()}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "kept"),
     [
         ("HTTP 500: the server is down", "HTTP 500: the server is down"),
@@ -48,13 +49,13 @@ def test_quotes_are_left_out(words: str, kept: str) -> None:
     assert without_quotes(words, fields) == kept
 
 
-def test_beside_a_long_request_no_word_is_kept() -> None:
+def test_message_about_a_too_long_request_is_left_out() -> None:
     body = asked("a" * LONGEST_SEARCHED)
     assert without_quotes("HTTP 500: anything: at all", body) == f"HTTP 500: {LEFT_OUT}"
     assert without_quotes("anything", body) == LEFT_OUT
 
 
-def test_what_is_no_json_is_searched_too() -> None:
+def test_bodies_that_are_not_json_are_searched_too() -> None:
     assert without_quotes("a sentence of some length", {"odd": Raw(b"{ a sentence of some length")}) == LEFT_OUT
 
 
@@ -62,7 +63,7 @@ ODD = 'Größe: 5 "Fuß" & 100%\tin C:\\neu\\ordner, дом 7, 東京都千代�
 """Characters of several kinds that are escaped in one form or another."""
 
 
-@pytest.mark.parametrize(
+@each_case(
     "change",
     [
         str.upper,
@@ -84,7 +85,7 @@ ODD = 'Größe: 5 "Fuß" & 100%\tin C:\\neu\\ordner, дом 7, 東京都千代�
         lambda text: text.encode("unicode_escape").decode(),
     ],
 )
-def test_a_quote_in_another_form_is_left_out(change: Callable[[str], str]) -> None:
+def test_quote_in_another_encoding_is_left_out(change: Callable[[str], str]) -> None:
     for text in (PROMPT, ODD):
         kept = without_quotes(f"HTTP 400: ({change(text)}) is wrong", asked(f"Before. {text} After."))
         assert kept.startswith("HTTP 400: (")
@@ -101,7 +102,7 @@ def test_escapes_of_the_request_itself_are_left_out(text: str) -> None:
 
 
 @given(st.text("ab ", max_size=60), st.text("aB-\n", max_size=60), st.text("ab", min_size=MIN_QUOTED, max_size=40))
-def test_no_quote_is_left(before: str, after: str, quote: str) -> None:
+def test_any_message_keeps_no_quote(before: str, after: str, quote: str) -> None:
     text = f"{before} {quote} {after}"
     kept = without_quotes(excerpt(f"{after}{quote}{before}"), asked(text))
     whole = re.sub("[^ab]", "", text.lower())
@@ -111,11 +112,11 @@ def test_no_quote_is_left(before: str, after: str, quote: str) -> None:
 
 
 @given(st.text(st.sampled_from("ab\\xu%4&#1;é "), max_size=200))
-def test_what_is_no_quote_stays_as_it_is(message: str) -> None:
+def test_message_without_a_quote_is_not_changed(message: str) -> None:
     assert without_quotes(message, asked("0" * 40)) == message
 
 
-def test_an_observation_is_the_same_but_for_what_it_quotes() -> None:
+def test_redaction_changes_only_quotes_in_an_observation() -> None:
     down = failed(ProviderFault("down", kind="http_500", phase="head", status=500))
     assert redact(down, asked()) is down
     well = answered()

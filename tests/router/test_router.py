@@ -30,7 +30,7 @@ def settings(folder: Path) -> RouterSettings:
     return read(TEXT.format(log=folder / "log.db"), {})
 
 
-def test_a_router_of_an_expression_needs_only_the_keys_of_its_providers() -> None:
+def test_router_of_an_expression_needs_its_providers_keys_only() -> None:
     routes = {ROUTE: parse('race("groq/x", "openai/y")')}
     router = Router(RouterSettings(routes=routes, environment={"GROQ_API_KEY": "k" * 20, "OPENAI_API_KEY": "k" * 20}))
     assert repr(router.routes.expression(ROUTE)) == 'race("groq/x", "openai/y")'
@@ -41,7 +41,7 @@ def test_a_router_of_an_expression_needs_only_the_keys_of_its_providers() -> Non
         Router(RouterSettings(routes=routes, environment={"GROQ_API_KEY": "k" * 20}))
 
 
-def test_what_the_log_holds_warms_up_the_next_router(tmp_path: Path) -> None:
+def test_warm_start_fills_live_speed_from_the_log(tmp_path: Path) -> None:
     async def main() -> None:
         first = Router(settings(tmp_path))
         made = Call(id="c", body={})

@@ -1,6 +1,7 @@
 """Error messages for unknown models."""
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.test_settings import ENVIRONMENT, GOOD
 
 from splitsecond.core.errors import CallerFault
@@ -36,17 +37,17 @@ def test_the_nearest_route_is_named(text: str) -> None:
         ("qwen-cm/qwen-plus", "Did you mean qwen-cn"),
     ],
 )
-def test_what_is_missing_is_said_where_only_this_machine_asks(model: str, why: str) -> None:
+def test_reason_is_given_only_on_a_loopback_gateway_without_keys(model: str, why: str) -> None:
     assert why in str(refused(OPEN, model))
     assert why not in str(refused(GOOD.replace("groq/*", '"*"'), model))
 
 
-def test_a_provider_of_ours_is_nearer_than_those_of_the_catalogue() -> None:
+def test_configured_provider_is_suggested_before_the_catalogues() -> None:
     assert refused(OPEN, "groqq/llama").hint == "Did you mean groq/llama or ours/llama? Routes: fast."
     assert "Did you mean cerebras" in refused(OPEN, "cerebra/llama").hint
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("routes", "model", "near"),
     [
         ("[fast, slow]", "fasst", "fast"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.routing.construction.building import build
@@ -35,7 +36,7 @@ def raw(value: Any) -> Raw:
 G, T, A = '"groq/llama"', '"together/llama"', '"azure-eu/llama"'
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("route", "provider", "expected"),
     [
         (ROUTE, {"order": ["together"]}, f"fallback({T}, {G}, {A})"),
@@ -109,7 +110,7 @@ def test_preferences_stay_inside_the_route_and_can_be_built(route: str, preferen
     build(found, lambda name: FakeService(target=name))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("model", "provider", "expected"),
     [
         ("fast", None, ("fast", None)),
@@ -123,11 +124,11 @@ def test_preferences_stay_inside_the_route_and_can_be_built(route: str, preferen
         ("fast", {"sort": None, "data_collection": "allow", "zdr": False}, ("fast", None)),
     ],
 )
-def test_suffixes_and_fields(model: str, provider: Any, expected: Any) -> None:
+def test_suffixes_and_fields_are_read_as_preferences(model: str, provider: Any, expected: Any) -> None:
     assert read(model, None if provider is None else raw(provider)) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("provider", "complaint"),
     [
         (3, "Expected `object`"),
@@ -146,7 +147,7 @@ def test_unsupported_preferences_are_named(provider: Any, complaint: str) -> Non
         read("fast", raw(provider))
 
 
-def test_preferences_for_a_route_are_removed_and_those_for_a_target_pass() -> None:
+def test_preferences_are_removed_for_routes_and_pass_to_targets() -> None:
     route = parsed_request.read(b'{"model":"fast","provider":{"only":["a"]},"messages":[]}')
     assert route.routing_preferences == RoutingPreferences(only=("a",))
     assert "provider" not in route.body

@@ -26,19 +26,19 @@ def facts() -> TargetDirectory:
     return TargetDirectory(read(TEXT, ENVIRONMENT))
 
 
-def test_the_configuration_says_what_things_cost(facts: TargetDirectory) -> None:
+def test_configured_prices_are_used(facts: TargetDirectory) -> None:
     assert facts.price("ours/x") == Price(input_usd=1, output_usd=2, source="configuration")
     assert facts.price("hourly/x") == Price(per_hour_usd=2.69, source="configuration")
     assert facts.price("half/x") is None  # of half a price nobody can tell a cost
     assert facts.price("groq/x") is None
 
 
-def test_what_is_paid_by_the_hour_costs_nothing_more_for_a_call(facts: TargetDirectory) -> None:
+def test_target_paid_by_the_hour_has_no_cost_per_call(facts: TargetDirectory) -> None:
     hourly = facts.facts("hourly/x")
     assert (hourly.input_usd, hourly.output_usd, hourly.per_hour_usd) == (0, 0, 2.69)
 
 
-def test_the_list_says_it_where_the_configuration_does_not(facts: TargetDirectory) -> None:
+def test_price_list_completes_the_configuration(facts: TargetDirectory) -> None:
     facts.learn(PriceLookup({"groq/x": LISTED, "groq/big": LISTED}))
     assert facts.price("groq/x") == LISTED
     changed = facts.price("second/x")
@@ -50,7 +50,7 @@ def test_the_list_says_it_where_the_configuration_does_not(facts: TargetDirector
     assert TargetDirectory(read(TEXT, ENVIRONMENT), facts).price("groq/x") == LISTED  # so it is after a reload
 
 
-def test_what_has_been_looked_up_is_known(facts: TargetDirectory) -> None:
+def test_looked_up_prices_count_as_known(facts: TargetDirectory) -> None:
     assert not facts.knows("second/x")
     facts.learn(PriceLookup({"groq/x": None}))
     assert facts.knows("second/x")
@@ -58,13 +58,13 @@ def test_what_has_been_looked_up_is_known(facts: TargetDirectory) -> None:
     assert not facts.knows("groq/y")
 
 
-def test_a_price_that_was_asked_for_too_early_is_still_looked_up(facts: TargetDirectory) -> None:
+def test_price_requested_before_the_lookup_stays_unknown(facts: TargetDirectory) -> None:
     assert facts.price("groq/x") is None
     assert not facts.knows("groq/x"), "else whatever it costs would be free from here on"
     assert facts.knows("ours/x"), "the configuration has all of it"
 
 
-def test_a_price_is_known_unread_or_missing(facts: TargetDirectory) -> None:
+def test_price_state_is_known_unread_or_missing(facts: TargetDirectory) -> None:
     assert facts.price_state("groq/x") == "unread"
     facts.learn(PriceLookup({"groq/x": None, "groq/y": LISTED}))
     states = {name: facts.price_state(name) for name in ("groq/x", "groq/y", "ours/x", "hourly/x", "half/x", "other/x")}
@@ -80,7 +80,7 @@ def test_a_price_is_known_unread_or_missing(facts: TargetDirectory) -> None:
     assert free.price_state("bare/x") == free.price_state("ollama/x") == "known"
 
 
-def test_the_context_length_is_in_the_configuration_catalogue_or_list() -> None:
+def test_context_length_from_configuration_catalogue_or_list() -> None:
     text = "providers: {second: {like: openai, api_key: env:OURS, models: {gpt-4o: {context: 99}}}}"
     facts = TargetDirectory(read(text, ENVIRONMENT))
     facts.learn(PriceLookup({"openai/of-the-list": LISTED}, context_tokens={"openai/of-the-list": 7}))
@@ -91,7 +91,7 @@ def test_the_context_length_is_in_the_configuration_catalogue_or_list() -> None:
     assert facts.context_tokens("second/nobody-knows") is None
 
 
-def test_names_that_clients_invent_do_not_keep_prices_from_being_looked_up() -> None:
+def test_unknown_models_do_not_displace_prices_of_routes() -> None:
     facts = TargetDirectory(read(TEXT + "routes: {one: {policy: '\"groq/routed\"'}}\n", ENVIRONMENT))
     facts.learn(PriceLookup({"groq/routed": LISTED, "groq/oldest": LISTED}))
     facts.learn(PriceLookup({f"groq/{number}": None for number in range(MAX_PRICES)}))
@@ -102,12 +102,12 @@ def test_names_that_clients_invent_do_not_keep_prices_from_being_looked_up() -> 
     assert facts.price("groq/real") == LISTED
 
 
-def test_of_a_name_that_is_no_target_nothing_is_known(facts: TargetDirectory) -> None:
+def test_name_without_a_model_has_no_facts(facts: TargetDirectory) -> None:
     assert facts.facts("other") == TargetInfo(provider="other")
     assert facts.output_tokens("other") is None
 
 
-def test_the_longest_answer_is_in_the_configuration_or_in_the_catalogue() -> None:
+def test_output_limit_comes_from_configuration_or_catalogue() -> None:
     text = "providers: {second: {like: openai, api_key: env:OURS, models: {gpt-4o: {output: 99}}}}"
     facts = TargetDirectory(read(text, ENVIRONMENT))
     assert facts.output_tokens("second/gpt-4o") == 99
@@ -116,7 +116,7 @@ def test_the_longest_answer_is_in_the_configuration_or_in_the_catalogue() -> Non
 
 
 @pytest.mark.system
-def test_the_list_itself(facts: TargetDirectory) -> None:
+def test_published_price_list_has_the_default_model(facts: TargetDirectory) -> None:
     target = f"groq/{provider('groq').default_model}"
     found = facts.look_up([target, "ours/x"])
     assert found.prices["ours/x"] is None
@@ -127,7 +127,7 @@ def test_the_list_itself(facts: TargetDirectory) -> None:
     assert facts.look_up([target, "ours/x"]) == PriceLookup()
 
 
-def test_what_may_be_meant_by_a_model_that_is_not_served() -> None:
+def test_unserved_model_gets_replacement_and_nearest_names() -> None:
     routes = """
 routes:
   mine: {policy: '"ours/qwen3-8b"'}
@@ -144,13 +144,13 @@ routes:
     assert facts.instead_of("nowhere/x") == ("", [])
 
 
-def test_what_an_attempt_costs(facts: TargetDirectory) -> None:
+def test_cost_of_an_attempt_follows_its_tokens(facts: TargetDirectory) -> None:
     attempt = answered(tokens=100, input_tokens=1000, target="ours/x")
     assert facts.cost_usd(attempt) == pytest.approx((1000 * 1 + 100 * 2) / 1e6)
     assert facts.cost_usd(answered(tokens=2, input_tokens=1, target="groq/x")) is None
 
 
-def test_what_policies_are_told(facts: TargetDirectory) -> None:
+def test_facts_for_policies_come_from_file_and_catalogue(facts: TargetDirectory) -> None:
     assert facts.facts("ours/x") == TargetInfo(provider="ours", account="ours", region="eu", input_usd=1, output_usd=2)
     second = facts.facts("second/big")
     assert (second.provider, second.account, second.context_tokens) == ("groq", "OURS at api.groq.com", 1000)
@@ -158,7 +158,7 @@ def test_what_policies_are_told(facts: TargetDirectory) -> None:
     assert facts.facts(f"groq/{model}").context_tokens == provider("groq").model(model).context_tokens
 
 
-def test_nothing_is_known_of_what_the_settings_do_not_allow(facts: TargetDirectory) -> None:
+def test_target_outside_the_settings_has_no_facts(facts: TargetDirectory) -> None:
     assert facts.facts("gone/x") == TargetInfo(provider="gone")
     assert facts.facts("openai/x").account == ""
     assert facts.price("gone/x") is None

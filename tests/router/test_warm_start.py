@@ -38,14 +38,14 @@ def run(path: Path, *targets: str, hours_ago: float = 2.0) -> Path:
     return path
 
 
-def test_a_run_says_how_old_its_answers_are(tmp_path: Path) -> None:
+def test_attempts_of_a_run_have_their_age(tmp_path: Path) -> None:
     ((attempt, age_ns),) = of_run(run(tmp_path / "run", "a/x", 'race("a/x", "b/x")'))
     assert attempt.target == "a/x"
     assert attempt.ttft_ns == 300 * clock.NS_PER_MS
     assert age_ns == pytest.approx(HOUR_NS, rel=0.01)
 
 
-def test_runs_by_pattern_and_the_log(tmp_path: Path) -> None:
+def test_history_is_read_from_matching_runs_and_the_log(tmp_path: Path) -> None:
     run(tmp_path / "2026-11-01", "a/x")
     run(tmp_path / "2026-11-02", "b/x")
     run(tmp_path / "2026-12-01", "c/x")
@@ -62,7 +62,7 @@ def test_runs_by_pattern_and_the_log(tmp_path: Path) -> None:
     assert history(None, [], never) == []
 
 
-def test_a_folder_that_is_no_run_is_named_and_the_others_count(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_reported_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     run(tmp_path / "run", "a/x")
     said: list[str] = []
@@ -71,15 +71,15 @@ def test_a_folder_that_is_no_run_is_named_and_the_others_count(tmp_path: Path) -
     assert f"no run at {tmp_path}/empty" in words
 
 
-def test_no_log_is_kept_where_none_is_named() -> None:
+def test_no_log_is_opened_without_log_settings() -> None:
     assert open_log(None, never) is None
 
 
-def test_a_log_that_cannot_be_opened_is_said_at_the_start(tmp_path: Path) -> None:
+def test_log_that_cannot_be_opened_raises_caller_fault(tmp_path: Path) -> None:
     with pytest.raises(CallerFault):
         open_log(LogSettings(f"sqlite:///{tmp_path}/none/log.db"), never)
 
 
-def test_what_was_spent() -> None:
+def test_spent_tokens_are_multiplied_by_their_prices() -> None:
     used = {"a/x": SpentTokens(input_tokens=1_000_000, output_tokens=500_000), "free/x": SpentTokens(output_tokens=9)}
     assert spent_usd(used, {"a/x": Price(input_usd=2, output_usd=4)}.get) == pytest.approx(4.0)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from tests.analysis.made import request
+from tests.cases import each_case
 
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
@@ -39,7 +40,7 @@ def test_a_price_from_the_option_that_names_the_target_wins() -> None:
     assert (found[known].cached_usd, found[known].cache_write_usd) == (0.1, 0.7)
 
 
-def test_a_price_without_a_target_is_for_those_that_have_none() -> None:
+def test_price_without_a_target_is_for_targets_without_a_price() -> None:
     found = find_prices(["groq/llama-3.3-70b-versatile", "sim/groq"], prices(["1,2"], []))
     assert found["groq/llama-3.3-70b-versatile"].source.startswith("genai-prices")
     assert found["sim/groq"].input_usd == 1
@@ -51,11 +52,11 @@ def test_an_hour_and_tokens_may_both_have_a_price() -> None:
     assert (found["b/x"].per_hour_usd, found["b/x"].by_token) == (2.69, False)
 
 
-def test_without_options_the_unknown_stay_without() -> None:
+def test_unknown_targets_have_no_price_without_options() -> None:
     assert find_prices(["sim/groq", "127.0.0.1:8000/mine"]) == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("per_token", "per_hour", "words"),
     [
         (["1"], [], "--price: got '1', expected INPUT,OUTPUT"),
@@ -74,7 +75,7 @@ def test_a_price_that_makes_no_sense(per_token: list[str], per_hour: list[str], 
     assert words in str(refused.value)
 
 
-def test_a_machine_of_your_own_that_is_no_target() -> None:
+def test_owned_machine_must_be_a_target() -> None:
     with pytest.raises(CallerFault, match=r"^owned: got 'b/y'"):
         find_prices(["a/x"], prices([], [], ["b/y=1500,3,450,0.15"]))
 
@@ -88,7 +89,7 @@ def test_the_estimate_has_warm_ups_and_every_target_of_a_policy() -> None:
     assert estimate_usd(plan("h/x"), WORKLOAD, input_tokens=500, prices=prices) == 0
 
 
-def test_both_ways_of_asking_cost_and_filling_the_cache_may_cost_more() -> None:
+def test_estimate_with_cache_reuse_includes_cache_writes() -> None:
     made = make_plan({"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, cache_reuse=True)
     for written, more in ((None, 0.0), (1250.0, 500 * 250e-6), (100.0, 0.0)):
         price = msgspec.structs.replace(DOLLAR, cache_write_usd=written)
@@ -113,7 +114,7 @@ def said(most_usd: float | None, *targets: str, prices: dict[str, Price] | None 
     return announce(plan(*targets), WORKLOAD, allowance, targets, input_tokens=500)
 
 
-def test_a_run_that_costs_money_says_so_and_one_that_does_not_is_quiet() -> None:
+def test_only_runs_that_cost_money_announce_their_cost() -> None:
     assert (
         said(None, "a/x")
         == said(19.5, "a/x")
@@ -122,13 +123,13 @@ def test_a_run_that_costs_money_says_so_and_one_that_does_not_is_quiet() -> None
     assert said(None, "sim/groq") == said(0.0, "sim/groq") == ""
 
 
-def test_a_run_that_may_cost_more_than_allowed_says_where_it_stops() -> None:
+def test_run_above_its_cost_limit_announces_where_it_stops() -> None:
     assert said(17.99, "a/x").endswith(f"{FEW} It stops at $17.99.")
     with pytest.raises(CallerFault, match=r"price of b/x and c/x, which is unknown.*0 is free"):
         said(100.0, "a/x", "b/x", "c/x")
 
 
-def test_what_a_machine_costs_in_an_hour_is_said_before_it_is_measured() -> None:
+def test_price_per_hour_is_announced_before_the_run() -> None:
     rented = {"h/x": Price(per_hour_usd=2.69), "i/x": Price(per_hour_usd=4.0)}
     hours = "Cost per hour, from the first request to the end of the last: h/x $2.69"
     assert said(None, "h/x", "i/x", prices=rented) == f"{hours} and i/x $4.00."
@@ -137,7 +138,7 @@ def test_what_a_machine_costs_in_an_hour_is_said_before_it_is_measured() -> None
     assert both == f"This run costs about $19.50 at most, for 26 requests {unmeasured} {FEW} {hours}."
 
 
-def test_a_prompt_that_nobody_counts_costs_as_much_as_was_asked_for() -> None:
+def test_uncounted_prompt_costs_its_requested_length() -> None:
     meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}), prompt_tokens=300)
     meter.add(request(input_tokens=None, output_tokens=100))
     assert meter.spent_usd == pytest.approx(300 * 1000e-6 + 100 * 2000e-6)
@@ -146,7 +147,7 @@ def test_a_prompt_that_nobody_counts_costs_as_much_as_was_asked_for() -> None:
     assert meter.spent_usd == pytest.approx(0.5 + 0.4 + 0.4)
 
 
-def test_the_meter_stops_a_run_once() -> None:
+def test_meter_raises_at_the_limit_only_once() -> None:
     meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}, most_usd=1.0))
     meter.add(request(input_tokens=400, output_tokens=200))
     meter.add(request(target="sim/groq"))
@@ -157,7 +158,7 @@ def test_the_meter_stops_a_run_once() -> None:
     assert meter.spent_usd == pytest.approx(2.0)
 
 
-def test_a_machine_by_the_hour_costs_as_long_as_it_is_asked() -> None:
+def test_machine_per_hour_costs_from_first_to_last_request() -> None:
     meter = CostMeter(CostLimit(prices={"a/x": Price(per_hour_usd=3600)}, most_usd=2.5))
     for start_s, end_s in ((10, 11), (10, 12), (10, 11.5)):
         meter.add(request(start_ns=start_s * NS_PER_S, end_ns=round(end_s * NS_PER_S)))
@@ -180,7 +181,7 @@ def test_without_a_limit_the_meter_only_counts() -> None:
         (50.0, 7.5, "; so far they have cost $7.50."),
     ],
 )
-def test_what_rounds_will_cost(most: float | None, spent: float, words: str) -> None:
+def test_rounds_announce_their_cost(most: float | None, spent: float, words: str) -> None:
     allowance = CostLimit(prices={"a/x": Price(input_usd=1000.0, output_usd=1000.0)}, most_usd=most)
     said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=spent)
     assert words in said
@@ -194,14 +195,14 @@ def test_rounds_on_a_rented_machine_cost_by_the_hour() -> None:
     )
 
 
-def test_rounds_without_a_price_cost_nothing_that_could_be_told() -> None:
+def test_rounds_without_a_price_announce_no_cost() -> None:
     asked = (plan("a/x"), WORKLOAD)
     assert announce_rounds(*asked, CostLimit(), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0) == ""
     with pytest.raises(CallerFault, match="needs the price of a/x, which is unknown"):
         announce_rounds(*asked, CostLimit(most_usd=1.0), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0)
 
 
-def test_what_was_spent_before_counts() -> None:
+def test_earlier_spending_counts_towards_the_limit() -> None:
     meter = CostMeter(CostLimit(prices={"a/x": DOLLAR}, most_usd=1.0), spent_usd=0.95)
     with pytest.raises(CostReached, match=r"it has cost \$1.07"):
         meter.add(request(tokens=11, target="a/x"))

@@ -71,7 +71,7 @@ def test_the_minimum_of_three_completions() -> None:
     assert low <= 100 * np.log(2) / 3 <= high  # the minimum of three exponentials
 
 
-def test_a_fallback_adds_the_wait() -> None:
+def test_fallback_after_a_timeout_adds_the_wait() -> None:
     a, b = sent("a/m", [100, None, 900, 100]), sent("b/m", [50, 50, 50, None])
     found = forecast('fallback("a/m", "b/m", ttft="300ms")', a, b)
     assert found.failed_share == 0
@@ -84,7 +84,7 @@ def test_a_fallback_without_a_limit_helps_only_against_failures() -> None:
     assert (found.ttft_p50_ms, found.ttft_p95_ms) == (55, 900)
 
 
-def test_all_failed() -> None:
+def test_calls_with_only_failed_targets_count_as_failed() -> None:
     found = forecast('fallback("a/m", "b/m")', sent("a/m", [None, 100]), sent("b/m", [None, None]))
     assert (found.failed_share, found.ttft_p95_ms) == (0.5, None)
 
@@ -96,13 +96,13 @@ def test_a_hedge_cuts_the_tail() -> None:
     assert found.usd_per_request == pytest.approx(FULL + PROMPT / 20)
 
 
-def test_policies_inside_policies() -> None:
+def test_nested_policies_are_forecast() -> None:
     a, b, c = sent("a/m", [None, 400]), sent("b/m", [None, 300]), sent("c/m", [70, 70])
     found = forecast('fallback(race("a/m", "b/m"), "c/m")', a, b, c)
     assert (found.ttft_p50_ms, found.ttft_p95_ms) == (75, 300)
 
 
-def test_a_measured_policy_stands_beside_its_forecast() -> None:
+def test_forecast_is_shown_beside_the_measured_policy() -> None:
     policy = 'race("a/m", "b/m")'
     run, observations = run_of(sent("a/m", [100] * 8), sent("b/m", [300] * 8), sent(policy, [110] * 8))
     for _ in range(2):  # a run whose findings are computed again
@@ -126,7 +126,7 @@ def test_a_measured_policy_stands_beside_its_forecast() -> None:
         ('race("a/m", "x/m")', "no load with a valid row for each of a/m, x/m"),
     ],
 )
-def test_what_cannot_be_forecast(policy: str, words: str) -> None:
+def test_policy_that_cannot_be_forecast_is_refused(policy: str, words: str) -> None:
     run, observations = run_of(sent("a/m", [100] * 8), sent("b/m", [300] * 8))
     with pytest.raises(CallerFault, match=words):
         forecast_policies(run, observations, [policy])

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from benchmarks.ray_bench import ray_cluster
 from msgspec.structs import replace
+from tests.cases import each_case
 from tests.ports import free_ports
 from tests.processes import Process
 
@@ -38,8 +39,8 @@ def test_addresses_of_clusters(on: str) -> None:
     BenchSettings(on=on).check()
 
 
-@pytest.mark.parametrize("on", ["head", "ray://head", "ray://head:port", "http://head:10001", "ray://head:1/x", "ray:"])
-def test_what_no_cluster_has_as_its_address(on: str) -> None:
+@each_case("on", ["head", "ray://head", "ray://head:port", "http://head:10001", "ray://head:1/x", "ray:"])
+def test_invalid_cluster_address_is_refused(on: str) -> None:
     with pytest.raises(CallerFault, match="expected ray://HOST:10001, or ray for the cluster"):
         BenchSettings(on=on).check()
 
@@ -65,7 +66,7 @@ def test_a_node_with_another_version_is_refused() -> None:
         check_nodes([node(), node(version="0.0.1")], False, [])
 
 
-def test_a_node_without_the_packet_clock_is_refused_only_if_it_was_asked_for() -> None:
+def test_node_without_a_requested_packet_clock_is_refused() -> None:
     without = [node(packet_clock="not allowed")]
     check_nodes(without, False, [])
     with pytest.raises(CallerFault, match="not available on node 4b3bdac9: not allowed"):
@@ -73,7 +74,7 @@ def test_a_node_without_the_packet_clock_is_refused_only_if_it_was_asked_for() -
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://localhost:9/v1", "http://[::1]:9/v1"])
-def test_a_target_on_this_machine_is_refused_where_a_node_is_on_another(url: str) -> None:
+def test_local_target_is_refused_with_a_remote_node(url: str) -> None:
     check_nodes([node()], False, [url])
     check_nodes([node(machine="another")], False, ["http://10.0.0.7:8000/v1"])
     with pytest.raises(CallerFault, match="is an address of this machine, which node 4b3bdac9 cannot reach"):
@@ -118,7 +119,7 @@ def lines_of(*answers: bytes | Exception) -> tuple[list[bytes], str]:
     return asyncio.run(read())
 
 
-def test_lines_are_whole_however_the_relay_cuts_them() -> None:
+def test_lines_are_joined_from_any_parts_of_the_relay() -> None:
     pytest.importorskip("ray")
     assert lines_of(b"one\ntw", b"o", b"\n", b"three\nfour\nhalf") == (
         [b"one", b"two", b"three", b"four"],
@@ -220,20 +221,20 @@ def lost_connections() -> list[Exception]:
     return [exceptions.ActorDiedError(), ConnectionError("the data client has disconnected.")]
 
 
-def test_a_connection_that_is_lost_before_the_relays_run_is_made_again(fake_ray: Callable[..., FakeRay]) -> None:
+def test_connection_lost_before_relays_run_is_retried(fake_ray: Callable[..., FakeRay]) -> None:
     ray = fake_ray(*lost_connections(), None)
     assert asyncio.run(names_of_nodes()) == ["4b3bdac9"]
     assert (ray.connections, ray.connected) == (3, False)
 
 
-def test_a_connection_that_is_always_lost_is_given_up(fake_ray: Callable[..., FakeRay]) -> None:
+def test_connection_retries_are_bounded(fake_ray: Callable[..., FakeRay]) -> None:
     ray = fake_ray(*lost_connections() * 2)
     with pytest.raises(CallerFault, match="no connection to the Ray cluster at ray://head:10001: The actor died"):
         asyncio.run(names_of_nodes())
     assert (ray.connections, ray.connected) == (ray_nodes.CONNECTIONS, False)
 
 
-def test_somebody_elses_connection_is_not_made_again(fake_ray: Callable[..., FakeRay]) -> None:
+def test_connection_of_the_caller_is_not_retried(fake_ray: Callable[..., FakeRay]) -> None:
     ray = fake_ray(*lost_connections())
     ray.connected = True
     with pytest.raises(CallerFault, match="no connection to the Ray cluster"):
@@ -241,7 +242,7 @@ def test_somebody_elses_connection_is_not_made_again(fake_ray: Callable[..., Fak
     assert (ray.connections, ray.connected) == (0, True)
 
 
-def test_a_node_without_splitsecond_is_said_at_once(fake_ray: Callable[..., FakeRay]) -> None:
+def test_node_without_splitsecond_is_reported_without_retry(fake_ray: Callable[..., FakeRay]) -> None:
     exceptions = pytest.importorskip("ray.exceptions")
     ray = fake_ray(exceptions.RayActorError(error_msg="No module named 'splitsecond'", actor_init_failed=True))
     with pytest.raises(CallerFault, match="a node of the Ray cluster cannot run splitsecond: No module named"):
@@ -299,7 +300,7 @@ def sorted_parts(run: Run) -> Sequence[Any]:
 
 
 @pytest.mark.xdist_group("ray")
-def test_a_node_that_dies_is_said_and_the_others_go_on(
+def test_lost_node_is_reported_and_the_others_continue(
     cluster: str, simulated: RunningProvider, tmp_path: Path
 ) -> None:
     # The four rounds after the first take ten seconds: a busy machine has that much time to end the node in them.
@@ -321,7 +322,7 @@ def test_a_node_that_dies_is_said_and_the_others_go_on(
     until(lambda: not Path(f"/proc/{victim.pid}").exists())
 
 
-def test_a_cluster_that_is_not_there_is_said(
+def test_unreachable_cluster_is_reported(
     simulated: RunningProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")

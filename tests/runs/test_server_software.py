@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 from tests.http_server import Received, Response, http_server
 from tests.report.invented import invented_run
 
@@ -27,7 +28,7 @@ def serving(answers: Mapping[str, object]) -> Iterator[str]:
         yield f"{url}/v1"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answers", "words"),
     [
         ({"/version": {"version": "0.11.2"}, "/v1/models": {"data": [{"id": "m", "owned_by": "vllm"}]}}, "vLLM 0.11.2"),
@@ -42,18 +43,18 @@ def serving(answers: Mapping[str, object]) -> Iterator[str]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_servers_tell_their_software(answers: Mapping[str, object], words: str) -> None:
+def test_servers_report_their_software(answers: Mapping[str, object], words: str) -> None:
     with serving(answers) as url:
         assert server_software({"mine": TargetSpec(name="mine", base_url=url, model="m")}) == {"mine": words}
 
 
 @pytest.mark.parametrize("answers", [{}, {"/version": "0.1"}, {"/info": {"version": "a site"}}, {"/props": {}}])
-def test_servers_that_tell_nothing_are_absent(answers: Mapping[str, object]) -> None:
+def test_servers_without_software_information_are_absent(answers: Mapping[str, object]) -> None:
     with serving(answers) as url:
         assert server_software({"mine": TargetSpec(name="mine", base_url=url, model="m")}) == {}
 
 
-def test_providers_and_simulators_are_not_asked() -> None:
+def test_providers_and_simulators_get_no_software_request() -> None:
     specs = {
         "groq/x": TargetSpec(name="groq/x", base_url="https://api.groq.invalid/v1", model="x"),
         "sim/groq": TargetSpec(name="sim/groq", base_url="http://127.0.0.1:9/v1", model="x"),
@@ -69,7 +70,7 @@ def test_the_gpus_of_a_machine(tmp_path: Path) -> None:
     assert gpus(tmp_path) == ["NVIDIA H100 80GB HBM3"] * 2
 
 
-def test_a_report_says_what_the_servers_run() -> None:
+def test_report_names_server_software_and_gpus() -> None:
     run, _ = invented_run()
     run.environment = {"servers": {"mine": "vLLM 0.11.2"}, "gpus": ["NVIDIA H100"] * 2}
     assert caveats(run)[0] == "Server software: mine: vLLM 0.11.2; GPU of this machine: NVIDIA H100."

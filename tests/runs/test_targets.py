@@ -57,7 +57,7 @@ def test_the_only_model_of_a_server_need_not_be_named(lists: ModelLists, monkeyp
     assert got["authorization"] == "Bearer secret"
 
 
-def test_a_run_asks_for_the_model_once_and_sends_the_headers(lists: ModelLists) -> None:
+def test_run_lists_models_once_and_sends_the_headers(lists: ModelLists) -> None:
     with ExitStack() as started:
         found = resolve_all(
             [], [Server(base_url=f"{lists.url}/1")], {}, started, headers={"x-team": "t"}, timeouts=Timeouts(), seed=0
@@ -105,9 +105,7 @@ def configured(tmp_path: Path, *names: str) -> tuple[dict[str, TargetSpec], set[
     return found.specs, {*found.prices}
 
 
-def test_the_providers_of_a_configuration_come_before_the_catalogue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_configured_providers_precede_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("A_KEY", "OTHER", "GROQ_API_KEY", "CEREBRAS_API_KEY"):
         monkeypatch.setenv(name, name.lower())
     found, priced = configured(tmp_path, "fast/m", "groq/m", "cerebras/m")
@@ -127,7 +125,7 @@ def test_the_providers_of_a_configuration_come_before_the_catalogue(
         ("nope/m", "unknown provider 'nope'"),
     ],
 )
-def test_a_configured_provider_that_cannot_be_called(
+def test_uncallable_configured_provider_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, complaint: str
 ) -> None:
     monkeypatch.delenv("A_KEY", raising=False)

@@ -40,7 +40,7 @@ def at() -> Iterator[Clock]:
         ([3.5, 2.1, 0.1], [0, 4, 7], [0, 3, 2]),
     ],
 )
-def test_rounds_begin_at_whole_multiples_and_those_that_were_missed_are_left_out(
+def test_rounds_start_on_schedule_and_skip_missed_times(
     at: Clock, took_hours: list[float], begins: list[int], left_out: list[int]
 ) -> None:
     start_ns = at.now_ns
@@ -73,7 +73,7 @@ def test_the_schedule_does_not_drift(at: Clock) -> None:
     asyncio.run(measure())
 
 
-def test_nobody_waits_after_the_last_round(at: Clock) -> None:
+def test_no_wait_after_the_last_round(at: Clock) -> None:
     start_ns = at.now_ns
 
     async def measure() -> list[int]:
@@ -83,7 +83,7 @@ def test_nobody_waits_after_the_last_round(at: Clock) -> None:
     assert at.now_ns == start_ns
 
 
-def test_without_a_number_of_times_it_goes_on(at: Clock) -> None:
+def test_rounds_are_endless_without_a_number(at: Clock) -> None:
     async def measure() -> list[int]:
         found = due_rounds(HOUR_NS, None, at.wait)
         return [await anext(found) for _ in range(50)]

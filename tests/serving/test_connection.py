@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.cases import each_case
 from tests.garbage import garbage
 from tests.serving.fake_client import Transport, connected
 
@@ -44,7 +45,7 @@ def test_headers_that_do_not_arrive_in_time_close_the_connection(begun: bytes) -
     run_virtual(main())
 
 
-def test_a_server_may_wait_longer_for_the_first_request_of_a_connection() -> None:
+def test_first_request_may_have_a_longer_timeout() -> None:
     async def main() -> None:
         transport = Transport()
         connection = ServerConnection(answers, ServerState(first_request_s=2 * HEAD_S))
@@ -59,9 +60,9 @@ def test_a_server_may_wait_longer_for_the_first_request_of_a_connection() -> Non
     run_virtual(main())
 
 
-@pytest.mark.parametrize("size", [1, 100, 100_000])
-@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
-@pytest.mark.parametrize("line", [b"x: " + b"a" * 2 * MAX_HEAD_BYTES, b"\r\n".join([b"x: a"] * 101)])
+@each_case("size", [1, 100, 100_000])
+@each_case("end", [b"", b"\r\n\r\n"])
+@each_case("line", [b"x: " + b"a" * 2 * MAX_HEAD_BYTES, b"\r\n".join([b"x: a"] * 101)])
 def test_headers_that_are_too_long_are_refused(size: int, end: bytes, line: bytes) -> None:
     async def main() -> None:
         connection, transport = await opened()
@@ -76,7 +77,7 @@ def test_headers_that_are_too_long_are_refused(size: int, end: bytes, line: byte
     run_virtual(main())
 
 
-def test_a_long_body_does_not_count_as_headers_and_the_next_request_is_served() -> None:
+def test_long_body_does_not_count_against_the_header_limit() -> None:
     async def main() -> None:
         connection, transport = await opened()
         body = b"a" * 3 * MAX_HEAD_BYTES
@@ -125,7 +126,7 @@ async def refuses(cycle: RequestCycle) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 20, 1000])
-def test_a_connection_that_a_client_ends_is_closed_when_the_body_of_a_refused_request_has_arrived(size: int) -> None:
+def test_close_waits_for_the_body_of_a_refused_request(size: int) -> None:
     async def main() -> None:
         connection, transport = await opened(refuses)
         request = post("/a", b"b" * 100, "connection: close")
@@ -145,7 +146,7 @@ def test_a_connection_that_a_client_ends_is_closed_when_the_body_of_a_refused_re
     run_virtual(main())
 
 
-def test_a_body_that_does_not_arrive_after_the_response_is_not_awaited_for_ever() -> None:
+def test_missing_body_after_the_response_is_awaited_briefly() -> None:
     async def main() -> None:
         connection, transport = await opened(refuses)
         connection.data_received(post("/a", b"b" * 100, "connection: close")[:-1])
@@ -228,7 +229,7 @@ def test_an_invalid_body_after_an_offered_upgrade_is_refused(body: bytes) -> Non
     run_virtual(main())
 
 
-def test_a_connection_stays_open_while_it_is_used_and_closes_when_it_is_idle() -> None:
+def test_idle_connection_closes_after_the_keep_alive_time() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)
         keep_s = KEEP_ALIVE_S
@@ -278,9 +279,9 @@ def test_a_lost_connection_leaves_no_garbage() -> None:
 CHUNKS = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
 
 
-@pytest.mark.parametrize("size", [100, 1_400, 60_000, 200_000])
-@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
-@pytest.mark.parametrize(
+@each_case("size", [100, 1_400, 60_000, 200_000])
+@each_case("end", [b"", b"\r\n\r\n"])
+@each_case(
     "rest",
     [b"0\r\n" + b"a: b\r\n" * 100_000, b"0\r\na: " + b"b" * 600_000, b"0\r\n" + b"b" * 600_000 + b": a"],
     ids=["many trailers", "a long trailer", "a long name of a trailer"],
@@ -327,7 +328,7 @@ def test_a_few_trailers_and_chunk_extensions_are_ignored() -> None:
     run_virtual(main())
 
 
-def test_an_invalid_body_after_the_response_gets_no_second_response() -> None:
+def test_invalid_body_after_the_response_closes_the_connection() -> None:
     async def answers_at_once(cycle: RequestCycle) -> None:
         await cycle.answer(200, b"")
 
@@ -343,7 +344,7 @@ def test_an_invalid_body_after_the_response_gets_no_second_response() -> None:
     run_virtual(main())
 
 
-def test_a_refused_request_is_not_answered_before_the_request_before_it() -> None:
+def test_refusal_does_not_overtake_the_request_before_it() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)
         connection.data_received(post("/a", b"one") + b"\x16\x03\x01\r\n")
@@ -354,8 +355,8 @@ def test_a_refused_request_is_not_answered_before_the_request_before_it() -> Non
     run_virtual(main())
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
+@each_case(
+    "head, status",
     [
         ("GET /", 400),
         ("GET / HTTP/0.9", 400),
@@ -407,7 +408,7 @@ def test_the_number_of_pipelined_requests_is_limited() -> None:
     run_virtual(main())
 
 
-def test_what_follows_too_many_pipelined_requests_does_not_end_the_last_response() -> None:
+def test_last_response_ends_despite_too_many_pipelined_requests() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)
         rest = post("/a", b"a" * 300) * (30 * MAX_PIPELINED)
@@ -422,7 +423,7 @@ def test_what_follows_too_many_pipelined_requests_does_not_end_the_last_response
     run_virtual(main())
 
 
-def test_the_maximum_of_pipelined_requests_is_answered_if_they_offer_an_upgrade() -> None:
+def test_all_pipelined_requests_that_offer_upgrades_are_answered() -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)
         connection.data_received(post("/a", b"one", *UPGRADE) * (MAX_PIPELINED + 1))
@@ -447,7 +448,7 @@ def test_reading_pauses_while_pipelined_requests_wait() -> None:
     run_virtual(main())
 
 
-def test_a_connection_that_is_accepted_while_the_server_ends_is_closed() -> None:
+def test_connection_accepted_during_shutdown_is_closed() -> None:
     """Otherwise it would stay open, and its requests would reach an application that is closed."""
 
     async def main() -> None:

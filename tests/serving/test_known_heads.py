@@ -2,9 +2,9 @@
 
 import asyncio
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.serving.fake_client import Transport, connected
 
 from splitsecond.core.serving.known_heads import LONGEST_HEAD, MAX_HEADS, KnownHeads
@@ -48,7 +48,7 @@ def post(body: bytes, *lines: bytes, length: bytes | None = None) -> bytes:
 BODIES = (b"{}", b'{"model":"m"}', b"", b"x" * 300)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "lines",
     [
         (),
@@ -75,13 +75,13 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=8), st.integers(0, 60))
-def test_heads_near_a_known_one_are_read_as_the_parser_reads_them(pieces: list[bytes], place: int) -> None:
+def test_similar_headers_are_read_as_the_parser_reads_them(pieces: list[bytes], place: int) -> None:
     known = post(b"{}", b"Accept: */*")
     near = known[:place] + b"".join(pieces) + known[place:]
     assert responses(known, near, known) == responses(known, near, known, known=False)
 
 
-def test_only_a_whole_request_is_known() -> None:
+def test_only_complete_requests_match_known_headers() -> None:
     heads = KnownHeads()
     data = post(b"{}")
     heads.learn(data, ("/a b", b"q=1"), {b"host": b"x", b"content-length": b"2"})
@@ -91,7 +91,7 @@ def test_only_a_whole_request_is_known() -> None:
         assert heads.request(other) is None
 
 
-def test_many_heads_are_forgotten() -> None:
+def test_number_of_known_headers_is_bounded() -> None:
     heads = KnownHeads()
     for number in range(2 * MAX_HEADS):
         heads.learn(post(b"{}", b"X: %d" % number), ("/", b""), {b"host": b"x", b"x": b"", b"content-length": b"2"})

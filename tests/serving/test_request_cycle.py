@@ -67,7 +67,7 @@ def test_unregistered_status_codes_are_sent(status: int) -> None:
     run_virtual(main())
 
 
-def test_each_part_of_a_stream_is_one_write_and_the_headers_go_with_the_first() -> None:
+def test_stream_parts_are_one_write_each_headers_with_the_first() -> None:
     async def main() -> None:
         transport = await answered(streams)
         assert len(transport.writes) == 3
@@ -93,7 +93,7 @@ def test_the_end_of_the_connection_ends_a_stream_in_http_1_0() -> None:
 
 
 @pytest.mark.parametrize(("request_head", "status"), [("HEAD / HTTP/1.1", 200), ("GET / HTTP/1.1", 204)])
-def test_responses_without_a_body(request_head: str, status: int) -> None:
+def test_responses_to_head_and_204_have_no_body(request_head: str, status: int) -> None:
     async def act(cycle: RequestCycle) -> None:
         await cycle.answer(status, b"hi" if status == 200 else b"")
 
@@ -171,7 +171,7 @@ def test_an_exception_is_status_500_or_closes_the_connection(
 
 
 @pytest.mark.usefixtures("error_counts")
-def test_an_exception_after_a_complete_response_does_not_end_the_next_one() -> None:
+def test_exception_after_a_response_does_not_affect_the_next() -> None:
     async def app(cycle: RequestCycle) -> None:
         if cycle.path == "/fails-late":
             await cycle.answer(200, b"first")
@@ -204,7 +204,7 @@ async def cancels_itself(cycle: RequestCycle) -> None:
 
 @pytest.mark.parametrize(("act", "status"), [(is_cancelled, 503), (cancels_itself, 500)])
 @pytest.mark.usefixtures("error_counts")
-def test_a_request_that_the_end_of_the_process_cancels_is_status_503(act: Act, status: int) -> None:
+def test_request_cancelled_by_the_shutdown_gets_503(act: Act, status: int) -> None:
     async def main() -> None:
         assert ReceivedResponse((await answered(act)).written).status == status
 

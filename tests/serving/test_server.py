@@ -58,7 +58,7 @@ def run(play: Callable[[Running], Coroutine[Any, Any, None]], drain_s: float = T
     return asyncio.run(main())
 
 
-def test_small_writes_leave_at_once() -> None:
+def test_accepted_sockets_have_tcp_nodelay() -> None:
     delays: list[int] = []
 
     async def play(running: Running) -> None:
@@ -74,7 +74,7 @@ def test_small_writes_leave_at_once() -> None:
     assert delays == [1]
 
 
-def test_the_first_end_closes_idle_connections_and_waits_for_responses_in_progress() -> None:
+def test_first_end_closes_idle_connections_and_drains_the_rest() -> None:
     async def play(running: Running) -> None:
         idle, idle_writer = await asyncio.open_connection(*running.address)
         reader, writer = await asyncio.open_connection(*running.address)
@@ -96,7 +96,7 @@ def test_the_first_end_closes_idle_connections_and_waits_for_responses_in_progre
 
 
 @pytest.mark.parametrize(("calls", "drain_s"), [(2, TIMEOUT_S), (1, 0.0)])
-def test_a_second_end_or_a_late_response_cancels_what_is_in_progress(
+def test_second_end_or_a_late_response_cancels_requests(
     calls: int, drain_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play(running: Running) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-import pytest
+from tests.cases import each_case
 from tests.serving.test_connection import echoes, opened, post
 
 from splitsecond.core.serving.connection import KEEP_ALIVE_S, ServerConnection
@@ -30,8 +30,8 @@ def leaves(connection: ServerConnection) -> None:
     connection.eof_received()
 
 
-@pytest.mark.parametrize("act", [keeps_alive, closes, is_refused, leaves])
-@pytest.mark.parametrize("unread", [1_000, 4 << 20])
+@each_case("act", [keeps_alive, closes, is_refused, leaves])
+@each_case("unread", [1_000, 4 << 20])
 def test_a_client_that_does_not_read_is_disconnected(act: Act, unread: int) -> None:
     async def main() -> None:
         connection, transport = await opened()

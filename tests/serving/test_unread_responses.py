@@ -39,7 +39,7 @@ def test_the_client_that_has_been_behind_for_longest_is_cut_off(monkeypatch: pyt
     run_virtual(main())
 
 
-def test_what_was_read_or_lost_is_not_counted() -> None:
+def test_removed_responses_are_not_counted() -> None:
     unread, transport = slow_reader.UnreadResponses(), Transport()
     transport.unread = 5
     unread.add(transport)

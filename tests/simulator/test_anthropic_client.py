@@ -11,6 +11,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, reco
 
 from splitsecond.simulator.process import RunningProvider
 
+pytestmark = pytest.mark.system
+
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 
 
@@ -66,7 +68,7 @@ def test_a_whole_answer(client: anthropic.Anthropic, quick: RunningProvider) -> 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_thoughts(thinker: RunningProvider, stream: bool) -> None:
+def test_reasoning(thinker: RunningProvider, stream: bool) -> None:
     asked: dict[str, Any] = {"model": thinker.model, "max_tokens": 8, "messages": HELLO}
     with anthropic.Anthropic(base_url=thinker.origin, api_key="none", max_retries=0, timeout=WAIT_S) as client:
         if stream:
@@ -137,7 +139,7 @@ def test_http_errors(
     assert caught.value.response.headers.get("retry-after") == ("3" if "retry" in fault else None)
 
 
-def test_requests_that_are_wrong(client: anthropic.Anthropic, quick: RunningProvider) -> None:
+def test_invalid_requests(client: anthropic.Anthropic, quick: RunningProvider) -> None:
     with pytest.raises(anthropic.NotFoundError, match="this provider serves 'quick-model'"):
         client.messages.create(model="other", max_tokens=8, messages=HELLO)
     with pytest.raises(anthropic.BadRequestError, match=r"\$.max_tokens"):

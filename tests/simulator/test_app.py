@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.serving.fake_client import connected
 from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.published import PUBLISHED, Published
@@ -64,7 +65,7 @@ def test_a_stream_sends_each_token_at_its_planned_absolute_time() -> None:
     assert exchange.text.startswith("A simulated provider says nothing of interest, but it says")
 
 
-def test_the_head_and_the_role_come_at_once_and_the_first_token_later() -> None:
+def test_headers_and_role_precede_the_first_token() -> None:
     exchange, record = one()
     assert exchange.head_ns == record.arrived_ns
     opening_ns, opening = exchange.written[0]
@@ -90,7 +91,7 @@ def test_a_whole_answer_comes_when_its_last_token_is_due() -> None:
     assert exchange.json["usage"] == {"prompt_tokens": 13, "completion_tokens": 3, "total_tokens": 16}
 
 
-def test_completions_too() -> None:
+def test_completions_have_the_same_tokens() -> None:
     exchange, _ = one(path="/v1/completions", prompt="x" * 400, stream=False, max_tokens=2)
     assert exchange.json["choices"][0]["text"] == "A simulated"
     assert exchange.json["usage"]["prompt_tokens"] == 100
@@ -102,7 +103,7 @@ def messages(fault: str = "", **fields: Any) -> tuple[Exchange, TruthRecord]:
     return one(fault, path="/v1/messages", **{"max_tokens": 5, **fields})
 
 
-def test_anthropics_messages_too() -> None:
+def test_anthropic_messages_have_the_same_times() -> None:
     exchange, record = messages()
     assert list(record.planned_ns) == planned(record, *[0.0] * 5)
     assert exchange.headers[b"request-id"] == b"p-1"
@@ -117,7 +118,7 @@ def test_anthropics_messages_too() -> None:
     assert exchange.json["usage"] == {"input_tokens": 13, "output_tokens": 2}
 
 
-def test_faults_in_anthropics_words() -> None:
+def test_faults_have_the_anthropic_format() -> None:
     assert b"message_stop" not in messages("no_done")[0].body
     assert b'"output_tokens":10' in messages("wrong_usage")[0].body
     broken = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n'
@@ -134,8 +135,8 @@ def test_faults_in_anthropics_words() -> None:
     assert exchange.headers[b"retry-after"] == b"7"
 
 
-@pytest.mark.parametrize(
-    ("fields", "tokens", "finish"),
+@each_case(
+    "fields, tokens, finish",
     [
         ({}, 5, "stop"),
         ({"ignore_eos": True}, 5, "length"),
@@ -151,7 +152,7 @@ def test_an_answer_ends_at_its_limit_or_by_itself(fields: dict[str, Any], tokens
     assert exchange.json["choices"][0]["finish_reason"] == finish
 
 
-def test_the_request_id_is_the_clients_own() -> None:
+def test_request_id_is_taken_from_the_client() -> None:
     exchange, record = one()
     assert record.request_id == "p-1"
 
@@ -164,8 +165,8 @@ def test_the_request_id_is_the_clients_own() -> None:
     assert exchange.headers[b"x-request-id"] == b"p-1"
 
 
-@pytest.mark.parametrize(
-    ("request_", "status", "code"),
+@each_case(
+    "request_, status, code",
     [
         ({"body": b"{"}, 400, "bad_request"),
         ({"max_tokens": 0}, 400, "bad_request"),
@@ -189,7 +190,7 @@ def test_a_wrong_request_gets_an_error_in_openais_form(request_: dict[str, Any],
     assert exchange.json["error"]["type"] == "invalid_request_error"
 
 
-def test_pages() -> None:
+def test_models_health_and_truth_pages() -> None:
     async def play() -> None:
         client = Client(steady())
         models = await client.send(method="GET", path="/v1/models")
@@ -306,7 +307,7 @@ def test_faults_by_profile_strike_as_often_as_they_say() -> None:
     assert run_virtual(play()) == [200, 200, 500, 200, 200, 500]
 
 
-def test_a_profile_that_refuses_counts_connections_and_not_requests() -> None:
+def test_refused_fault_counts_connections_not_requests() -> None:
     async def play() -> None:
         client = Client(steady(faults=(InjectedFault(kind="refused", every=2),)))
         outcomes = []
@@ -321,10 +322,10 @@ def test_a_profile_that_refuses_counts_connections_and_not_requests() -> None:
     run_virtual(play())
 
 
-@pytest.mark.parametrize("fault", ["", "slow_head; seconds=9", "stall; seconds=9", "buffered"])
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("kind", ["table", "engine"])
-def test_a_client_that_leaves_frees_its_place_at_once(fault: str, stream: bool, kind: str) -> None:
+@each_case("fault", ["", "slow_head; seconds=9", "stall; seconds=9", "buffered"])
+@each_case("stream", [True, False])
+@each_case("kind", ["table", "engine"])
+def test_disconnect_frees_the_slot_at_once(fault: str, stream: bool, kind: str) -> None:
     async def play() -> None:
         client = Client(steady() if kind == "table" else profile.parse(ENGINE, name="p", where="p"))
         exchange = Exchange()
@@ -344,7 +345,7 @@ def test_a_client_that_leaves_frees_its_place_at_once(fault: str, stream: bool, 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_server_that_goes_down_breaks_off_what_it_answers(stream: bool) -> None:
+def test_abandoned_server_resets_its_connections(stream: bool) -> None:
     async def play() -> None:
         client = Client(steady())
         exchange = Exchange()
@@ -359,7 +360,7 @@ def test_a_server_that_goes_down_breaks_off_what_it_answers(stream: bool) -> Non
     run_virtual(play())
 
 
-def test_a_request_that_is_cancelled_is_in_the_books() -> None:
+def test_cancelled_request_is_in_the_truth() -> None:
     async def play() -> None:
         client = Client(steady())
         with pytest.raises(TimeoutError):
@@ -372,7 +373,7 @@ def test_a_request_that_is_cancelled_is_in_the_books() -> None:
     run_virtual(play())
 
 
-def test_a_client_that_does_not_read_is_given_up() -> None:
+def test_client_that_does_not_read_is_reset() -> None:
     async def play() -> None:
         client = Client(steady())
         exchange = Exchange(reads=False)
@@ -383,7 +384,7 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
     run_virtual(play())
 
 
-def test_a_client_that_leaves_before_its_request_is_read_leaves_no_trace() -> None:
+def test_disconnect_before_the_request_is_read_is_not_recorded() -> None:
     async def play() -> None:
         client = Client(steady())
 
@@ -398,7 +399,7 @@ def test_a_client_that_leaves_before_its_request_is_read_leaves_no_trace() -> No
     run_virtual(play())
 
 
-def test_an_engine_refuses_what_does_not_fit_and_serves_the_rest() -> None:
+def test_full_engine_refuses_with_429_and_serves_the_rest() -> None:
     async def play() -> None:
         client = Client(profile.parse(ENGINE, name="p", where="p"))
         async with asyncio.TaskGroup() as tasks:
@@ -417,7 +418,7 @@ def test_an_engine_refuses_what_does_not_fit_and_serves_the_rest() -> None:
     run_virtual(play())
 
 
-def test_faults_put_off_what_an_engine_produces() -> None:
+def test_faults_delay_the_tokens_of_an_engine() -> None:
     engine = profile.parse(ENGINE, name="p", where="p")
     for fault, extra_ms in (("stall; after=2; seconds=1", [0, 0, 1000]), ("slow_head; seconds=1", [1000] * 3)):
         _, record = one(fault, on=engine, max_tokens=3)
@@ -425,7 +426,8 @@ def test_faults_put_off_what_an_engine_produces() -> None:
         assert [a - b for a, b in zip(record.planned_ns, plain.planned_ns, strict=True)] == [e * MS for e in extra_ms]
 
 
-@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.profile}-{row.concurrency}")
+@sampled_cases(4)
+@each_case("row", PUBLISHED, ids=lambda row: f"{row.profile}-{row.concurrency}")
 def test_a_closed_loop_of_fifty_gives_the_published_row(row: Published) -> None:
     """Return the truth of a benchmark: as many clients as the row has, one warm-up each, then fifty requests."""
     tokens, warm, measured = 12, row.concurrency, 50

@@ -13,6 +13,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, reco
 
 from splitsecond.simulator.process import RunningProvider
 
+pytestmark = pytest.mark.system
+
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 WEATHER: dict[str, Any] = {
     "tools": [
@@ -63,7 +65,7 @@ def test_a_whole_answer(client: cohere.ClientV2, quick: RunningProvider) -> None
     assert (block.text, answer.finish_reason) == ("A simulated provider", "MAX_TOKENS")
 
 
-def test_thoughts(thinker: RunningProvider) -> None:
+def test_reasoning(thinker: RunningProvider) -> None:
     with httpx.Client(timeout=WAIT_S) as connections:
         client = cohere.ClientV2(api_key="none", base_url=thinker.origin, httpx_client=connections)
         answer = client.chat(model=thinker.model, messages=HELLO)
@@ -119,7 +121,7 @@ def test_http_errors(client: cohere.ClientV2, quick: RunningProvider, fault: str
     assert "a simulated error" in str(caught.value.body)
 
 
-def test_requests_that_are_wrong(client: cohere.ClientV2, quick: RunningProvider) -> None:
+def test_invalid_requests(client: cohere.ClientV2, quick: RunningProvider) -> None:
     with pytest.raises(cohere.NotFoundError, match="this provider serves 'quick-model'"):
         client.chat(model="other", messages=HELLO)
     with pytest.raises(cohere.BadRequestError, match=r"\$.max_tokens"):

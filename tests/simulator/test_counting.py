@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond.simulator.profile import Profile, Quantiles, TableRow
@@ -51,7 +52,7 @@ def posted(*requests: tuple[str, dict[str, Any]]) -> tuple[list[Exchange], int]:
 
 
 @each
-def test_what_is_counted_is_what_the_answer_says(name: str) -> None:
+def test_token_count_equals_the_usage_of_the_answer(name: str) -> None:
     counting, answering, body, place = ASKED[name]
     limit = {"max_tokens": 2} if name == "anthropic" else {}
     (count, answer), known = posted((counting, body), (answering, body | limit))
@@ -64,7 +65,7 @@ def test_what_is_counted_is_what_the_answer_says(name: str) -> None:
     assert known == 1, "a count is not a response, so the truth has no record of it"
 
 
-def test_gemini_counts_a_whole_request_too() -> None:
+def test_gemini_counts_a_request_with_system_instruction() -> None:
     *_, body, _ = ASKED["gemini"]
     whole = {"generateContentRequest": {**body, "systemInstruction": {"parts": [{"text": "Be brief."}]}}}
     (plain, with_system), _ = posted((ASKED["gemini"][0], body), (ASKED["gemini"][0], whole))
@@ -72,7 +73,7 @@ def test_gemini_counts_a_whole_request_too() -> None:
 
 
 @each
-def test_another_model_is_not_there(name: str) -> None:
+def test_unknown_model_is_404(name: str) -> None:
     path, _, body, _ = ASKED[name]
     ((exchange,), _) = posted((path.replace("/m:", "/other:"), body | {"model": "other"}))
     assert exchange.status == 404
@@ -80,8 +81,8 @@ def test_another_model_is_not_there(name: str) -> None:
 
 
 @each
-@pytest.mark.parametrize("wrong", [[], 3, None])
-def test_what_is_no_request_is_refused_in_the_api_formats_form(name: str, wrong: Any) -> None:
+@each_case("wrong", [[], 3, None])
+def test_invalid_request_is_refused_in_the_format_of_the_api_format(name: str, wrong: Any) -> None:
     field = {"anthropic": "messages", "responses": "input", "gemini": "contents"}[name]
     ((exchange,), _) = posted((ASKED[name][0], {field: {} if name == "responses" and wrong == [] else wrong}))
     assert exchange.status == 400
@@ -92,7 +93,7 @@ def test_what_is_no_request_is_refused_in_the_api_formats_form(name: str, wrong:
         assert exchange.json["type"] == "error"
 
 
-def test_it_is_asked_with_post() -> None:
+def test_counting_with_get_is_404() -> None:
     async def play() -> Exchange:
         return await Client(STEADY).send(method="GET", path="/v1/messages/count_tokens")
 

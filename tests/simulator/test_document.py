@@ -6,6 +6,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from tests.cases import each_case
 
 from splitsecond.simulator.content.faults import FaultKind, InjectedFault
 from splitsecond.simulator.content.replies import ReplyRule, RuleCall, RuleError
@@ -18,7 +19,7 @@ TEXT = (Path(__file__).parents[2] / "docs/simulator.md").read_text()
 UNTOLD = {"profile"}
 
 
-def test_each_profile_that_is_shown_can_be_played() -> None:
+def test_each_documented_profile_is_valid() -> None:
     shown = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
     table, engine = (parse(text, name="shown", where="docs/simulator.md") for text in shown)
     assert table.prompt_cache is not None
@@ -29,7 +30,7 @@ def test_each_profile_that_is_shown_can_be_played() -> None:
     assert engine.engine is not None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "spec", [EngineSpec, PromptCacheSpec, RateLimitSpec, TruthRecord, ReplyRule, RuleCall, RuleError, InjectedFault]
 )
 def test_each_setting_and_each_field_is_named(spec: type[msgspec.Struct]) -> None:
@@ -45,7 +46,7 @@ def test_each_kind_of_fault_and_each_form_is_named() -> None:
     assert forms <= named
 
 
-def test_each_path_is_there_and_so_is_the_yardstick() -> None:
+def test_each_documented_path_and_profile_exists() -> None:
     paths = re.findall(r"`(/v1[^`]*|/v2[^`]*|/api[^`]*)`", TEXT)
     answered = [path for path in paths if endpoint_at(path.replace("MODEL", "m"))]
     assert len(answered) >= 12

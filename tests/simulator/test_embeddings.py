@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from tests.cases import each_case
 from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.test_endpoints import STEADY
 
@@ -63,7 +64,7 @@ def vectors(form: str, body: Any) -> list[Any]:
     return [body["embedding"]["values"]]
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each_case("path", PATHS)
 def test_vectors_in_each_format(path: str) -> None:
     fields, form = PATHS[path]
     exchange, record = sent(path, **fields)

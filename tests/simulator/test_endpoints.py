@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
+from tests.cases import each_case
 from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond.core.clock import NS_PER_MS
@@ -128,8 +129,8 @@ def test_an_answer_and_its_moments(name: str) -> None:
 
 
 @played
-@pytest.mark.parametrize("stream", [True, False])
-def test_thoughts_come_first(name: str, stream: bool) -> None:
+@each_case("stream", [True, False])
+def test_reasoning_precedes_the_text(name: str, stream: bool) -> None:
     exchange, _ = asked(name, on=replace(STEADY, reasoning_tokens=2, natural_tokens=5), stream=stream)
     events = events_of(name, exchange)
     assert "".join(token.text for token in tokens_of(events, "reasoning")) == "A simulated"
@@ -139,7 +140,7 @@ def test_thoughts_come_first(name: str, stream: bool) -> None:
 
 
 @played
-@pytest.mark.parametrize("stream", [True, False])
+@each_case("stream", [True, False])
 def test_a_tool_call(name: str, stream: bool) -> None:
     exchange, (record,) = asked(name, stream=stream, **PLAYED[name].call)
     events = events_of(name, exchange)
@@ -154,16 +155,14 @@ def test_a_tool_call(name: str, stream: bool) -> None:
 
 
 @played
-def test_a_thought_is_never_all_of_an_answer(name: str) -> None:
+def test_answer_has_text_after_any_number_of_reasoning_tokens(name: str) -> None:
     exchange, _ = asked(name, on=replace(STEADY, reasoning_tokens=99))
     events = events_of(name, exchange)
     assert [len(tokens_of(events, kind)) for kind in ("reasoning", "text")] == [5, 1]
 
 
 @played
-@pytest.mark.parametrize(
-    ("fault", "kind"), [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")]
-)
+@each_case("fault, kind", [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")])
 def test_faults_between_tokens_have_the_api_formats_form(name: str, fault: str, kind: str) -> None:
     exchange, _ = asked(name, fault=fault)
     events = events_of(name, exchange)
@@ -175,14 +174,14 @@ def test_faults_between_tokens_have_the_api_formats_form(name: str, fault: str, 
 
 
 @played
-def test_without_its_end_mark(name: str) -> None:
+def test_stream_without_its_end_marker_is_broken(name: str) -> None:
     exchange, _ = asked(name, fault="no_done")
     end = events_of(name, exchange)[-1]
     assert isinstance(end, Broken) == (name in ENDS_WITH_WORDS)
 
 
 @played
-@pytest.mark.parametrize("status", [400, 401, 429, 500])
+@each_case("status", [400, 401, 429, 500])
 def test_errors_of_the_head_have_the_api_formats_form(name: str, status: int) -> None:
     exchange, _ = asked(name, fault=str(status))
     fault = PLAYED[name].api_format.fault_from_response(exchange.status, {}, exchange.body)
@@ -190,7 +189,7 @@ def test_errors_of_the_head_have_the_api_formats_form(name: str, status: int) ->
     assert fault.message == f"HTTP {status}: a simulated error {status}"
 
 
-def test_a_stream_of_geminis_that_is_no_event_stream_is_refused_in_its_form() -> None:
+def test_gemini_stream_without_alt_sse_is_refused() -> None:
     exchange, _ = asked("gemini", path=f"{GEMINI}:streamGenerateContent")
     assert exchange.status == 400
     assert exchange.json["error"]["status"] == "INVALID_ARGUMENT"
@@ -198,7 +197,7 @@ def test_a_stream_of_geminis_that_is_no_event_stream_is_refused_in_its_form() ->
 
 
 @pytest.mark.parametrize("path", ["/v1beta/models/steady:embedText", "/v1beta/models/a/b:generateContent", "/v3/chat"])
-def test_other_paths_are_not_there(path: str) -> None:
+def test_unknown_path_is_404(path: str) -> None:
     exchange, _ = asked("gemini", path=path)
     assert exchange.status == 404
 
@@ -208,7 +207,7 @@ VERTEX = "/v1/projects/p/locations/eu/publishers/anthropic/models/steady"
 
 @pytest.mark.parametrize("path", [VERTEX, "/v1/models/steady"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_claude_at_vertex_has_the_model_and_whether_to_stream_in_the_path(path: str, stream: bool) -> None:
+def test_vertex_claude_takes_model_and_streaming_from_the_path(path: str, stream: bool) -> None:
     """Its body has neither. The answer is Anthropic's."""
 
     async def play() -> Exchange:
@@ -267,7 +266,7 @@ def test_replicates_output_is_read_with_a_second_request() -> None:
 @pytest.mark.parametrize(
     ("fault", "kind"), [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")]
 )
-def test_faults_of_replicates_strike_the_request_that_they_would(fault: str, kind: str) -> None:
+def test_replicate_faults_apply_to_the_matching_request(fault: str, kind: str) -> None:
     async def play() -> tuple[Exchange, Exchange]:
         client = Client(STEADY)
         path, headers = "/v1/models/simulated/steady/predictions", {"x-splitsecond-fault": fault}
@@ -285,7 +284,7 @@ def test_faults_of_replicates_strike_the_request_that_they_would(fault: str, kin
     assert (refusal.status, refusal.json["status"]) == (429, 429)
 
 
-def test_a_whole_prediction_comes_with_the_first_answer() -> None:
+def test_unstreamed_prediction_is_in_the_first_response() -> None:
     async def play() -> Exchange:
         path = "/v1/models/simulated/steady/predictions"
         return await Client(STEADY).send(path=path, input={"prompt": "hello", "max_tokens": 2})
@@ -293,7 +292,7 @@ def test_a_whole_prediction_comes_with_the_first_answer() -> None:
     assert run_virtual(play()).json["output"] == ["A simulated"]
 
 
-def test_predictions_that_nobody_reads_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_predictions_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "MAX_WAITING", 1)
 
     async def play() -> list[int]:
@@ -306,6 +305,6 @@ def test_predictions_that_nobody_reads_are_forgotten(monkeypatch: pytest.MonkeyP
     assert run_virtual(play()) == [404, 200]
 
 
-def test_lines_are_called_so() -> None:
+def test_ollama_stream_has_content_type_ndjson() -> None:
     exchange, _ = asked("ollama")
     assert exchange.headers[b"content-type"] == b"application/x-ndjson"

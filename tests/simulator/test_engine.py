@@ -47,7 +47,7 @@ def test_one_request_takes_its_prompt_then_a_step_per_token() -> None:
     assert engine.advance() == []
 
 
-def test_a_long_prompt_is_worked_off_in_chunks_while_others_go_on() -> None:
+def test_long_prompt_is_prefilled_in_chunks_beside_others() -> None:
     engine: Engine[int] = Engine(spec())
     engine.submit(1, prompt_tokens=1, output_tokens=10, now_ns=0)
     engine.submit(2, prompt_tokens=250, output_tokens=1, now_ns=0)
@@ -59,7 +59,7 @@ def test_a_long_prompt_is_worked_off_in_chunks_while_others_go_on() -> None:
     assert chunks[-1] - chunks[-2] == 11 * MS
 
 
-def test_a_request_waits_for_a_slot_and_takes_it_when_one_is_cancelled() -> None:
+def test_waiting_request_takes_the_slot_of_a_cancelled_one() -> None:
     engine: Engine[int] = Engine(spec(slots=1))
     for key in (1, 2, 3):
         engine.submit(key, prompt_tokens=1, output_tokens=1_000, now_ns=0)
@@ -79,7 +79,7 @@ def test_beyond_slots_and_queue_requests_are_refused() -> None:
         engine.submit(3, prompt_tokens=1, output_tokens=5, now_ns=0)
 
 
-def test_a_request_that_was_read_late_does_not_start_before_the_last_step_ended() -> None:
+def test_late_read_request_starts_after_the_last_step() -> None:
     engine: Engine[int] = Engine(spec())
     engine.submit(1, prompt_tokens=1, output_tokens=1, now_ns=0)
     ended_ns = drain(engine)[-1].at_ns
@@ -119,7 +119,7 @@ def test_overload_saturates_throughput_and_grows_the_queue() -> None:
     ("name", "ttft_ms", "tps"),
     [("runpod-h100-mistral-7b", 45, 92.5), ("lambda-h100-mistral-7b", 50, 87.5), ("ollama-4090-7b", 100, 67.5)],
 )
-def test_the_shipped_engines_give_their_article_back_for_one_request(name: str, ttft_ms: float, tps: float) -> None:
+def test_shipped_engines_reproduce_the_article_for_one_request(name: str, ttft_ms: float, tps: float) -> None:
     found = profile.load(name).engine
     assert found is not None
     engine: Engine[int] = Engine(found)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.simulator.content.faults import InjectedFault, first_striking, from_header
@@ -18,12 +19,12 @@ from splitsecond.simulator.content.faults import InjectedFault, first_striking, 
         ("wrong_usage; factor=0.5", InjectedFault(kind="wrong_usage", factor=0.5)),
     ],
 )
-def test_a_header_asks_for_a_fault(value: str, fault: InjectedFault) -> None:
+def test_header_injects_a_fault(value: str, fault: InjectedFault) -> None:
     assert from_header(value) == fault
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
+@each_case(
+    "value, message",
     [
         ("", "Invalid enum value"),
         ("stahl", "Invalid enum value 'stahl'"),
@@ -38,7 +39,7 @@ def test_a_header_asks_for_a_fault(value: str, fault: InjectedFault) -> None:
         ("http", "from 400 to 599, not None"),
     ],
 )
-def test_a_header_that_means_nothing_is_refused(value: str, message: str) -> None:
+def test_unreadable_fault_header_is_refused(value: str, message: str) -> None:
     with pytest.raises(CallerFault, match=message):
         from_header(value)
 
@@ -73,6 +74,6 @@ def test_the_first_fault_that_strikes_is_the_one() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"share": 1.5}, {"every": 0}, {"share": 0.5, "every": 2}])
-def test_how_often_must_make_sense(wrong: dict[str, float]) -> None:
+def test_invalid_fault_frequency_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"share|every"):
         InjectedFault(kind="cut", **wrong)  # type: ignore[arg-type]

@@ -10,6 +10,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, reco
 
 from splitsecond.simulator.process import RunningProvider
 
+pytestmark = pytest.mark.system
+
 WEATHER = types.Tool(
     function_declarations=[types.FunctionDeclaration(name="weather", parameters_json_schema={"type": "object"})]
 )
@@ -58,7 +60,7 @@ def test_a_whole_answer(client: genai.Client, quick: RunningProvider) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_thoughts(thinker: RunningProvider, stream: bool) -> None:
+def test_reasoning(thinker: RunningProvider, stream: bool) -> None:
     with a_client(thinker) as client:
         if stream:
             answers = list(client.models.generate_content_stream(model=thinker.model, contents="hello"))
@@ -109,7 +111,7 @@ def test_http_errors(
     assert (caught.value.code, caught.value.status) == (int(fault[:3]), status)
 
 
-def test_requests_that_are_wrong(client: genai.Client, quick: RunningProvider) -> None:
+def test_invalid_requests(client: genai.Client, quick: RunningProvider) -> None:
     with pytest.raises(errors.ClientError, match="this provider serves 'quick-model'"):
         client.models.generate_content(model="other", contents="hello")
     with pytest.raises(errors.ClientError, match="maxOutputTokens"):

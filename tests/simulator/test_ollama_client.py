@@ -12,6 +12,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, reco
 
 from splitsecond.simulator.process import RunningProvider
 
+pytestmark = pytest.mark.system
+
 HELLO = [{"role": "user", "content": "hello"}]
 WEATHER = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
 
@@ -45,7 +47,7 @@ def test_a_whole_answer(client: ollama.Client, quick: RunningProvider) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_thoughts(thinker: RunningProvider, stream: bool) -> None:
+def test_reasoning(thinker: RunningProvider, stream: bool) -> None:
     with a_client(thinker) as client:
         if stream:
             lines = list(client.chat(model=thinker.model, messages=HELLO, stream=True))
@@ -57,7 +59,7 @@ def test_thoughts(thinker: RunningProvider, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_that_is_offered_is_called_until_its_result_is_there(
+def test_offered_tool_is_called_until_its_result_arrives(
     client: ollama.Client, quick: RunningProvider, stream: bool
 ) -> None:
     if stream:
@@ -90,7 +92,7 @@ def test_http_errors(quick: RunningProvider, fault: str, stream: bool) -> None:
     assert "a simulated error" in caught.value.error
 
 
-def test_requests_that_are_wrong(client: ollama.Client) -> None:
+def test_invalid_requests(client: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError, match="this provider serves 'quick-model'"):
         client.chat(model="other", messages=HELLO)
 

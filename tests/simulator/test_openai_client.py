@@ -11,6 +11,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S, closed_early, faulty, reco
 
 from splitsecond.simulator.process import RunningProvider
 
+pytestmark = pytest.mark.system
+
 WEATHER: dict[str, Any] = {"name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
 
 
@@ -130,7 +132,7 @@ def test_http_errors(
     assert caught.value.status_code == int(fault[:3])
 
 
-def test_requests_that_are_wrong(client: openai.OpenAI, quick: RunningProvider) -> None:
+def test_invalid_requests(client: openai.OpenAI, quick: RunningProvider) -> None:
     with pytest.raises(openai.NotFoundError, match="this provider serves 'quick-model'"):
         client.responses.create(model="other", input="hello")
     with pytest.raises(openai.BadRequestError, match=r"\$.max_output_tokens"):

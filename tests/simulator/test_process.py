@@ -199,7 +199,7 @@ def exchange(to: RunningProvider, fault: str = "", *, send: bool = True) -> byte
     return received
 
 
-def test_each_token_is_one_chunk_and_the_body_ends_well(quick: RunningProvider) -> None:
+def test_each_token_is_one_chunk_of_a_complete_body(quick: RunningProvider) -> None:
     received = exchange(quick)
     assert received.startswith(b"HTTP/1.1 200 OK\r\n")
     assert received.count(b"data: ") == 1 + 8 + 1 + 1
@@ -219,7 +219,7 @@ def test_a_reset_comes_before_the_head(quick: RunningProvider, fault: str) -> No
         exchange(quick, fault)
 
 
-def test_a_refusing_profile_resets_a_connection_before_anything_is_sent(simulators: dict[str, RunningProvider]) -> None:
+def test_refusing_profile_resets_every_second_connection(simulators: dict[str, RunningProvider]) -> None:
     refusing = simulators["refusing"]
     assert b"200 OK" in exchange(refusing)
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -227,26 +227,26 @@ def test_a_refusing_profile_resets_a_connection_before_anything_is_sent(simulato
     assert b"200 OK" in exchange(refusing)
 
 
-def test_the_rest_of_the_server_goes_on_after_every_fault(quick: RunningProvider) -> None:
+def test_server_still_answers_after_every_fault(quick: RunningProvider) -> None:
     for fault in ("malformed", "no_done", "buffered", "wrong_usage", "slow_head; seconds=0", "stall; seconds=0"):
         assert exchange(quick, fault).endswith(b"0\r\n\r\n"), fault
     assert exchange(quick).endswith(b"0\r\n\r\n")
 
 
 @pytest.mark.system
-def test_a_simulator_that_cannot_start_says_why() -> None:
+def test_simulator_that_cannot_start_reports_why() -> None:
     with pytest.raises(NetworkFault, match=r"unknown profile 'grok'.*groq"), run_simulator("grok"):
         pass
 
 
 @pytest.mark.system
-def test_a_simulator_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_that_is_not_ready_in_time_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "START_S", 0)
     with pytest.raises(NetworkFault, match="0 of 1 ready"), run_simulator("groq"):
         pass
 
 
-def test_a_port_that_is_taken_is_said_and_so_is_no_profile() -> None:
+def test_port_in_use_and_missing_profile_are_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(CallerFault, match=f"cannot listen on 127.0.0.1:{port}"):
@@ -260,7 +260,7 @@ def test_the_same_profile_twice_is_two_providers() -> None:
     assert [one.name for one in twice] == ["groq-llama-3.1-70b", "steady-100", "groq-llama-3.1-70b#2"]
 
 
-def test_a_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_unwritable_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="cannot write the log"):
         server.serve(["groq"], port=0, log=tmp_path / "absent" / "log.jsonl")
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 from tests.simulator.published import PUBLISHED
 
 from splitsecond.core.errors import CallerFault
@@ -18,7 +19,7 @@ def test_the_shipped_tables_are_the_published_ones() -> None:
     assert sorted(shipped) == sorted(tuple(row) for row in PUBLISHED)
 
 
-def test_every_shipped_profile_loads_and_says_where_its_numbers_come_from() -> None:
+def test_every_shipped_profile_loads_and_states_its_source() -> None:
     names = profile.names()
     assert len(names) > 25
     for name in names:
@@ -68,13 +69,13 @@ step_per_sequence_ms = 1
 """
 
 
-def test_a_file_of_ones_own_is_named_after_the_file(tmp_path: Path) -> None:
+def test_profile_from_a_file_has_the_name_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(GOOD)
     assert profile.load(str(file)).name == "mine"
 
 
-def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
+def test_missing_or_unreadable_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match=r"cannot read the profile .*absent.toml"):
         profile.load(str(tmp_path / "absent.toml"))
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
@@ -82,8 +83,8 @@ def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
         profile.load(str(tmp_path / "binary.toml"))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each_case(
+    "text, message",
     [
         ("title = ", "x.toml: Invalid value"),
         (GOOD.replace('model = "m"', ""), "missing required field `model`"),
@@ -129,7 +130,7 @@ def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
         ('title = "a"\nmodel = "m"' + ENGINE + "[prompt_cache]\nsaves = 0.5", "saves is for tables only"),
     ],
 )
-def test_a_wrong_file_says_what_is_wrong_and_where(text: str, message: str) -> None:
+def test_invalid_profile_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(CallerFault, match=message) as caught:
         profile.parse(text, name="x", where="x.toml")
     assert str(caught.value).startswith("x.toml: ")

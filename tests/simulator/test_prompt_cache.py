@@ -52,7 +52,7 @@ def ttft_ms(record: TruthRecord) -> float:
     return (record.planned_ns[0] - record.arrived_ns) / MS
 
 
-def test_a_prompt_that_begins_as_an_earlier_one_is_cached_that_far_in_whole_blocks() -> None:
+def test_shared_beginning_is_cached_in_whole_blocks() -> None:
     seen = one_after_another(cached(), LONG, LONG, OTHER, LONG[:BLOCK], "z" + LONG)
     assert [record.cached_tokens for _, record in seen] == [0, 80, 48, 0, 0]
     assert [exchange.json["usage"]["prompt_tokens_details"] for exchange, _ in seen] == [
@@ -61,12 +61,12 @@ def test_a_prompt_that_begins_as_an_earlier_one_is_cached_that_far_in_whole_bloc
     assert {record.prompt_tokens for _, record in seen[:3]} == {80 + TEMPLATE}
 
 
-def test_what_is_cached_comes_sooner_in_proportion() -> None:
+def test_cached_tokens_shorten_ttft_in_proportion() -> None:
     times = [ttft_ms(record) for _, record in one_after_another(cached(), LONG, LONG, OTHER)]
     assert times == pytest.approx([100, 100 * (1 - 0.5 * 80 / 91), 100 * (1 - 0.5 * 48 / 91)], abs=1e-5)
 
 
-def test_an_engine_does_not_work_off_again_what_is_cached() -> None:
+def test_engine_does_not_prefill_cached_tokens_again() -> None:
     engine = EngineSpec(
         slots=1, prefill_tokens_per_s=1000, prefill_chunk_tokens=512, step_base_ms=10, step_per_sequence_ms=0
     )
@@ -76,13 +76,13 @@ def test_an_engine_does_not_work_off_again_what_is_cached() -> None:
 
 
 @pytest.mark.parametrize(("pause_s", "found"), [(59.8, 80), (60.1, 0)])
-def test_it_is_forgotten_when_nobody_sends_it_for_so_long(pause_s: float, found: int) -> None:
+def test_cached_prompt_expires_without_use(pause_s: float, found: int) -> None:
     first, *later = one_after_another(cached(), LONG, LONG, LONG, pause_s=pause_s)
     assert first[1].cached_tokens == 0
     assert [record.cached_tokens for _, record in later] == [found, found]
 
 
-def test_it_is_known_from_the_first_token_on_and_not_before() -> None:
+def test_prompt_is_cached_from_the_first_token_on() -> None:
     async def play() -> list[int]:
         client = Client(cached(output_tokens=100))
         async with asyncio.TaskGroup() as tasks:
@@ -97,7 +97,7 @@ def test_it_is_known_from_the_first_token_on_and_not_before() -> None:
     assert run_virtual(play()) == [0, 0, 80]
 
 
-def test_a_provider_without_a_cache_says_nothing_of_one() -> None:
+def test_provider_without_a_cache_reports_no_cached_tokens() -> None:
     ((exchange, record), _) = one_after_another(cached(prompt_cache=None), LONG, LONG)
     assert "prompt_tokens_details" not in exchange.json["usage"]
     assert record.cached_tokens == 0
@@ -125,7 +125,7 @@ def counts(usage: dict[str, int]) -> tuple[int, int, int]:
     return usage["input_tokens"], usage["cache_creation_input_tokens"], usage["cache_read_input_tokens"]
 
 
-def test_anthropic_caches_what_is_marked_and_nothing_else() -> None:
+def test_anthropic_caches_only_marked_content() -> None:
     plain = {"messages": [{"role": "user", "content": LONG}]}
     with_mark = {"messages": [{"role": "user", "content": [marked(LONG), marked("and so on", mark=False)]}]}
     seen = messages(plain, plain, with_mark, with_mark)
@@ -136,7 +136,7 @@ def test_anthropic_caches_what_is_marked_and_nothing_else() -> None:
     assert ttft_ms(seen[3][1]) == pytest.approx(100 * (1 - 0.5 * 80 / 94), abs=1e-5)
 
 
-def test_a_conversation_that_grows_is_found_again_though_its_mark_moves() -> None:
+def test_growing_conversation_is_cached_although_its_mark_moves() -> None:
     turns = ["question " * 20, "answer " * 20, "another question " * 10]
     first = {"messages": [{"role": "user", "content": [marked(turns[0])]}]}
     second = {
@@ -157,7 +157,7 @@ def test_a_conversation_that_grows_is_found_again_though_its_mark_moves() -> Non
     assert grown[1] == -(-len("\n".join(turns)) // 4) - 45
 
 
-def test_a_mark_for_the_whole_request_is_one_at_its_end() -> None:
+def test_mark_on_the_request_marks_its_end() -> None:
     request = {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
     assert [counts(usage) for usage, _ in messages(request, request)] == [(TEMPLATE, 80, 0), (TEMPLATE, 0, 80)]
 
@@ -173,7 +173,7 @@ WAYS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("path", WAYS)
-def test_each_api_format_says_it_in_its_own_field(path: str) -> None:
+def test_each_api_format_reports_cached_tokens_in_its_own_field(path: str) -> None:
     fields, place = WAYS[path]
 
     async def play() -> list[Any]:
@@ -188,7 +188,7 @@ def test_each_api_format_says_it_in_its_own_field(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/chat", "/v1/models/simulated/m/predictions"])
-def test_a_api_format_that_has_no_word_for_it_answers_sooner_without_one(path: str) -> None:
+def test_api_format_without_a_cache_field_still_answers_faster(path: str) -> None:
     async def play() -> tuple[list[float], bytes]:
         client = Client(cached())
         asked: dict[str, Any] = {"messages": [{"role": "user", "content": LONG}], "input": {"prompt": LONG}}
@@ -200,7 +200,7 @@ def test_a_api_format_that_has_no_word_for_it_answers_sooner_without_one(path: s
     assert b"cache" not in body
 
 
-def test_what_was_asked_for_longest_ago_is_forgotten_first_and_of_that_the_longest() -> None:
+def test_full_cache_drops_the_least_recent_longest_prefix() -> None:
     cache = PromptCache(SPEC, most=20)
     texts = [letter * (10 * BLOCK) for letter in "abc"]
     for now, text in enumerate(texts):
@@ -209,7 +209,7 @@ def test_what_was_asked_for_longest_ago_is_forgotten_first_and_of_that_the_longe
 
 
 @given(st.lists(st.text("ab", max_size=200), max_size=8))
-def test_what_is_found_is_the_longest_beginning_that_was_there(texts: list[str]) -> None:
+def test_cache_finds_the_longest_stored_beginning(texts: list[str]) -> None:
     cache = PromptCache(PromptCacheSpec(from_tokens=3, block_tokens=2))
     for number, text in enumerate(texts):
         found = cache.look_up(text, number)
@@ -222,7 +222,7 @@ def _common(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def test_the_truth_tells_it() -> None:
+def test_truth_contains_the_cached_tokens() -> None:
     async def play() -> Any:
         client = Client(cached())
         await client.send(messages=[{"role": "user", "content": LONG}])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond.core import clock
@@ -61,8 +62,8 @@ def headers_of(exchange: Exchange) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in exchange.headers.items()}
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_what_is_too_much_is_refused_in_the_api_formats_words(name: str) -> None:
+@each_case("name", WAYS)
+def test_excess_request_is_refused_in_the_format_of_the_api_format(name: str) -> None:
     first, second, third = asked(limited(requests=2), name, 3)
     assert (first.status, second.status, third.status) == (200, 200, 429)
     fault = WAYS[name][0].fault_from_response(429, headers_of(third), third.body)
@@ -73,7 +74,7 @@ def test_what_is_too_much_is_refused_in_the_api_formats_words(name: str) -> None
     assert ("retry-after" in headers_of(third)) == (name != "gemini")
 
 
-def test_gemini_says_it_in_the_body() -> None:
+def test_gemini_sends_the_retry_delay_in_the_body() -> None:
     *_, refused = asked(limited(requests=1), "gemini", 2)
     error = refused.json["error"]
     assert (error["code"], error["status"]) == (429, "RESOURCE_EXHAUSTED")
@@ -83,16 +84,16 @@ def test_gemini_says_it_in_the_body() -> None:
     assert detail["retryDelay"].endswith("s")
 
 
-def test_openais_word_is_what_was_too_much() -> None:
+def test_openai_error_type_names_the_exceeded_limit() -> None:
     *_, of_requests = asked(limited(requests=1), "openai", 2)
     *_, of_tokens = asked(limited(requests=9, tokens=TOKENS), "openai", 2)
     assert (of_requests.json["error"]["type"], of_tokens.json["error"]["type"]) == ("requests", "tokens")
     assert of_requests.json["error"]["code"] == "rate_limit_exceeded"
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("name", WITH_HEADERS)
-def test_every_answer_says_how_much_is_left(name: str, stream: bool) -> None:
+@each_case("stream", [True, False])
+@each_case("name", WITH_HEADERS)
+def test_every_response_reports_the_remaining_limits(name: str, stream: bool) -> None:
     exchanges = asked(limited(requests=2, tokens=100), name, 3, stream=stream)
     said = [rate_limits({**headers_of(exchange), "date": _now()}) for exchange in exchanges]
     assert None not in said
@@ -114,26 +115,26 @@ async def _date() -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in WAYS if name not in WITH_HEADERS])
-def test_a_api_format_that_has_no_headers_for_it_sends_none(name: str) -> None:
+def test_api_format_without_limit_headers_sends_none(name: str) -> None:
     for exchange in asked(limited(requests=1), name, 2):
         assert rate_limits(headers_of(exchange)) is None
 
 
-def test_what_was_used_flows_in_again() -> None:
+def test_rate_limit_refills_over_time() -> None:
     exchanges = asked(limited(requests=6), "openai", 20, pause_s=5)
     statuses = [exchange.status for exchange in exchanges]
     assert statuses[:10] == [200] * 10
     assert sum(status == 200 for status in statuses) in (15, 16)  # 6 at first, one in 10 s of the 95 after that
 
 
-def test_without_limits_nothing_is_said() -> None:
+def test_no_limit_headers_without_limits() -> None:
     async def play() -> Exchange:
         return await Client(Profile(name="p", title="t", model="m", table=limited(1).table)).send(max_tokens=1)
 
     assert rate_limits(headers_of(run_virtual(play()))) is None
 
 
-def test_a_refused_request_is_in_the_books_and_takes_nothing() -> None:
+def test_refused_request_is_in_the_truth_and_uses_no_limit() -> None:
     async def play() -> list[str]:
         client = Client(limited(requests=9, tokens=2 * TOKENS))
         for _ in range(4):
@@ -143,7 +144,7 @@ def test_a_refused_request_is_in_the_books_and_takes_nothing() -> None:
     assert run_virtual(play()) == ["", "", "rate_limited", "rate_limited"]
 
 
-def test_a_request_that_is_more_than_a_minutes_tokens_waits_for_all_of_them() -> None:
+def test_request_above_the_token_limit_waits_for_a_full_limit() -> None:
     allowance = SimulatedRateLimit(RateLimitSpec(tokens_per_minute=60))
     assert allowance.take(100, 0) is None
     short = allowance.take(100, 15 * SECOND)
@@ -152,7 +153,7 @@ def test_a_request_that_is_more_than_a_minutes_tokens_waits_for_all_of_them() ->
     assert allowance.take(100, 60 * SECOND) is None
 
 
-def test_the_longest_wait_is_the_one_that_is_told() -> None:
+def test_longest_wait_of_both_limits_is_reported() -> None:
     allowance = SimulatedRateLimit(RateLimitSpec(requests_per_minute=1, tokens_per_minute=600))
     assert allowance.take(100, 0) is None
     short = allowance.take(600, SECOND)
@@ -165,9 +166,7 @@ def test_the_longest_wait_is_the_one_that_is_told() -> None:
     st.integers(1, 100),
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30 * SECOND)), max_size=40),
 )
-def test_who_waits_as_long_as_told_is_served_and_nobody_gets_more_than_flows_in(
-    limit: int, asked: list[tuple[int, int]]
-) -> None:
+def test_request_after_retry_after_is_served_within_the_limit(limit: int, asked: list[tuple[int, int]]) -> None:
     allowance = SimulatedRateLimit(RateLimitSpec(tokens_per_minute=limit))
     now, served = 0, 0
     for tokens, pause_ns in asked:

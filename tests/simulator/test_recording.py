@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import openai
 import pytest
+from tests.cases import each_case
 from tests.processes import Process
 from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.on_loopback import WAIT_S, Providers
@@ -70,18 +71,18 @@ def test_a_stream_has_its_bytes_at_its_times() -> None:
     assert found.headers[b"content-type"] == b"text/event-stream"
 
 
-def test_a_whole_response_comes_at_its_end() -> None:
+def test_unstreamed_response_is_replayed_whole() -> None:
     (found,) = replayed(WHOLE)
     assert (found.status, found.body, found.headers[b"content-length"]) == (429, b'{"error":1}', b"11")
 
 
-def test_responses_that_broke_off_break_off() -> None:
+def test_truncated_responses_are_replayed_truncated() -> None:
     cut, reset = (msgspec.structs.replace(each, complete=False) for each in (STREAM, WHOLE))
     assert not replayed(cut)[0].finished
     assert replayed(reset)[0].how == "reset"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "changed",
     [
         {"head_ms": 1e300},
@@ -131,7 +132,7 @@ def test_the_journal_of_a_replay() -> None:
     run_virtual(play())
 
 
-def test_a_file_that_cannot_be_replayed(tmp_path: Path) -> None:
+def test_unreadable_recording_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     with pytest.raises(CallerFault, match="cannot read the recording"):
         load_recordings(path)
@@ -185,7 +186,7 @@ def test_a_recording_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / "recording.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_provider_that_cannot_be_reached(system: None, tmp_path: Path) -> None:
+def test_recording_an_unreachable_provider_gives_status_502(system: None, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "splitsecond.cli", "simulate", "--record", "http://127.0.0.1:9", "--out"]
     with Process([*command, str(tmp_path / "x.jsonl"), "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         base_url = process.read_line().split()[2]

@@ -7,6 +7,7 @@ import jsonschema
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.cases import each_case
 from tests.simulator.in_virtual_time import Client, Exchange
 from tests.simulator.test_endpoints import PLAYED, STEADY, asked, events_of, tokens_of
 
@@ -137,8 +138,8 @@ def with_rules(*rules: ReplyRule, on: Profile = STEADY) -> Profile:
 
 
 @streamed
-@pytest.mark.parametrize("name", TOOLS)
-def test_offered_tools_are_called_with_fitting_arguments_and_then_a_text_follows(name: str, stream: bool) -> None:
+@each_case("name", TOOLS)
+def test_offered_tool_is_called_and_its_result_gives_a_text(name: str, stream: bool) -> None:
     exchange, (record,) = asked(name, stream=stream, **TOOLS[name])
     events = events_of(name, exchange)
     tool, arguments = call_of(events)
@@ -162,7 +163,7 @@ def test_calls_that_are_forbidden_or_required() -> None:
 
 
 @streamed
-@pytest.mark.parametrize("name", WITH_SCHEMA)
+@each_case("name", WITH_SCHEMA)
 def test_structured_output_fits_its_schema(name: str, stream: bool) -> None:
     exchange, _ = asked(name, stream=stream, **WITH_SCHEMA[name])
     events = events_of(name, exchange)
@@ -185,7 +186,7 @@ def test_a_schema_without_a_value_is_refused() -> None:
 
 
 @streamed
-@pytest.mark.parametrize("name", STOP)
+@each_case("name", STOP)
 def test_a_stop_sequence_ends_the_text(name: str, stream: bool) -> None:
     exchange, (record,) = asked(name, on=TALKATIVE, stream=stream, **STOP[name])
     events = events_of(name, exchange)
@@ -219,7 +220,7 @@ def test_log_probabilities_reach_the_decoder(stream: bool) -> None:
 
 
 @streamed
-@pytest.mark.parametrize("name", PLAYED)
+@each_case("name", PLAYED)
 def test_a_rule_gives_text_and_reasoning(name: str, stream: bool) -> None:
     rule = ReplyRule(prompt="hell", text="Bonjour,  le monde!\n", reasoning="A greeting.")
     more: dict[str, Any] = {"max_tokens": 400} if name == "anthropic" else {}
@@ -231,7 +232,7 @@ def test_a_rule_gives_text_and_reasoning(name: str, stream: bool) -> None:
 
 
 @streamed
-@pytest.mark.parametrize("name", PLAYED)
+@each_case("name", PLAYED)
 def test_a_rule_gives_calls(name: str, stream: bool) -> None:
     rule = ReplyRule(calls=(RuleCall("clock"), RuleCall("weather", {"city": "Köln", "unit": "c"})), text="Let me look.")
     exchange, _ = asked(name, on=with_rules(rule), stream=stream, **TOOLS[name])
@@ -244,8 +245,8 @@ def test_a_rule_gives_calls(name: str, stream: bool) -> None:
     assert text_of(events) == "Let me look."
 
 
-@pytest.mark.parametrize(
-    ("rule", "fits"),
+@each_case(
+    "rule, fits",
     [
         (ReplyRule(text="x", prompt="Hello"), False),
         (ReplyRule(text="x", pattern="(?i)^HELLO$"), True),
@@ -257,13 +258,13 @@ def test_a_rule_gives_calls(name: str, stream: bool) -> None:
         (ReplyRule(calls=(RuleCall("mail"),)), False),
     ],
 )
-def test_which_requests_a_rule_is_for(rule: ReplyRule, fits: bool) -> None:
+def test_rule_applies_only_to_matching_requests(rule: ReplyRule, fits: bool) -> None:
     exchange, _ = asked("openai", on=with_rules(rule), stream=False, **CHAT_TOOLS)
     assert (text_of(events_of("openai", exchange)) == "x") is fits
 
 
-@pytest.mark.parametrize("name", PLAYED)
-def test_a_rule_for_what_follows_a_result(name: str) -> None:
+@each_case("name", PLAYED)
+def test_rule_applies_after_the_result_of_its_tool(name: str) -> None:
     rules = (
         ReplyRule(calls=(RuleCall("weather"),)),
         ReplyRule(offers="weather", text="never"),
@@ -319,7 +320,7 @@ def several(profile: Profile, *requests: dict[str, Any]) -> list[Exchange]:
     return run_virtual(play())
 
 
-def test_a_rule_is_for_a_number_of_requests() -> None:
+def test_rule_applies_to_a_limited_number_of_requests() -> None:
     error = RuleError(status=503, message="we are busy", code="busy", retry_after=2)
     rules = (ReplyRule(error=error, times=2), ReplyRule(text="At last."))
     first, second, third = several(with_rules(*rules), {}, {"path": "/v1/messages", "max_tokens": 9}, {})
@@ -356,8 +357,8 @@ def test_any_model_is_served() -> None:
     assert ([model["id"] for model in models.json["data"]], one.json["id"]) == (["steady"], "gpt-x")
 
 
-@pytest.mark.parametrize(
-    ("name", "header", "kind"),
+@each_case(
+    "name, header, kind",
     [
         ("openai", {"authorization": "Bearer sk-right"}, ("error", "code", "invalid_api_key")),
         ("responses", {"authorization": "Bearer sk-right"}, ("error", "code", "invalid_api_key")),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.simulator.content.schema import fill, is_open_object
@@ -120,8 +121,8 @@ def test_pydantic_accepts_the_values_for_its_schemas() -> None:
     assert order.note == "simulated note"
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
+@each_case(
+    "schema, value",
     [
         ({"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}, {"city": "simulated city"}),
         ({"properties": {"n": {"type": "integer"}}}, {"n": 1}),
@@ -135,11 +136,11 @@ def test_pydantic_accepts_the_values_for_its_schemas() -> None:
         ({}, "simulated value"),
     ],
 )
-def test_what_a_schema_gives(schema: Any, value: Any) -> None:
+def test_schema_is_filled_with_a_fixed_value(schema: Any, value: Any) -> None:
     assert fill(schema) == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "schema",
     [
         False,

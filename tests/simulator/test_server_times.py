@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
+from tests.cases import each_case
 from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond.core import clock
@@ -78,8 +79,8 @@ NAMES = {
 
 @in_each_form
 @streamed_or_not
-@pytest.mark.parametrize("counts", [True, False])
-def test_each_form_says_what_was_done(form: TimesForm, stream: bool, counts: bool) -> None:
+@each_case("counts", [True, False])
+def test_each_form_reports_prompt_and_output_time(form: TimesForm, stream: bool, counts: bool) -> None:
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream and counts else {}
     (exchange,) = asked(replace(STEADY, server_timings=form), stream=stream, **options)
     times = said(exchange)
@@ -100,7 +101,7 @@ def test_several_choices_report_the_times_once(form: TimesForm, stream: bool) ->
 
 @in_each_form
 @streamed_or_not
-def test_a_wait_for_a_slot_is_told_apart_from_the_work(form: TimesForm, stream: bool) -> None:
+def test_wait_for_a_slot_is_reported_separately(form: TimesForm, stream: bool) -> None:
     first, second = asked(replace(ONE_AT_A_TIME, server_timings=form), at_once=2, stream=stream)
     wait, prompt, output = NAMES[form]
     for exchange in (first, second):
@@ -111,7 +112,7 @@ def test_a_wait_for_a_slot_is_told_apart_from_the_work(form: TimesForm, stream: 
 
 
 @streamed_or_not
-def test_ollama_always_says_it(stream: bool) -> None:
+def test_ollama_always_reports_its_times(stream: bool) -> None:
     first, second = asked(ONE_AT_A_TIME, path=OLLAMA, at_once=2, stream=stream)
     assert said(first, OLLAMA) == {"total": 123, "load": 0, "prompt_eval": 23, "eval": 100}
     assert said(second, OLLAMA) == {"total": 246, "load": 123, "prompt_eval": 23, "eval": 100}
@@ -127,7 +128,7 @@ def test_groqs_counts_come_with_the_tier(stream: bool) -> None:
     assert b"service_tier" not in other.body
 
 
-def test_they_are_what_the_truth_says() -> None:
+def test_reported_times_equal_the_truth() -> None:
     profile = replace(ONE_AT_A_TIME, server_timings="groq")
     for exchange, record in played(profile, at_once=3, stream=True):
         times = said(exchange)
@@ -144,7 +145,7 @@ def test_a_stall_is_a_part_of_the_answers_time() -> None:
     assert said(exchange)["completion"] == 2100
 
 
-def test_llama_cpp_counts_what_it_did_not_have_to_work_off() -> None:
+def test_llama_cpp_reports_cached_tokens() -> None:
     async def play() -> Any:
         client = Client(
             replace(STEADY, server_timings="llama.cpp", prompt_cache=PromptCacheSpec(from_tokens=4, block_tokens=4))
@@ -159,16 +160,14 @@ def test_llama_cpp_counts_what_it_did_not_have_to_work_off() -> None:
     assert timings["prompt_per_token_ms"] == pytest.approx(timings["prompt_ms"] / 13)
 
 
-def test_an_answer_of_one_token_has_no_pace() -> None:
+def test_one_token_response_reports_speed_0() -> None:
     (exchange,) = asked(replace(STEADY, server_timings="llama.cpp"), max_tokens=1)
     assert exchange.json["timings"]["predicted_per_second"] == 0
 
 
-@pytest.mark.parametrize(
-    ("stream", "fault", "ms"), [(True, "", 0), (False, "", 200), (True, "slow_head; seconds=0.5", 500)]
-)
-@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
-def test_openais_header_says_how_long_the_head_took(path: str, stream: bool, fault: str, ms: int) -> None:
+@each_case("stream, fault, ms", [(True, "", 0), (False, "", 200), (True, "slow_head; seconds=0.5", 500)])
+@each_case("path", [CHAT, "/v1/responses"])
+def test_openai_header_reports_the_time_to_the_headers(path: str, stream: bool, fault: str, ms: int) -> None:
     (exchange,) = asked(
         replace(STEADY, server_timings="openai"), path=path, stream=stream, fault=fault, input="hello", max_tokens=11
     )
@@ -176,9 +175,9 @@ def test_openais_header_says_how_long_the_head_took(path: str, stream: bool, fau
     assert processing_times(headers) == {"processing_ms": ms}
 
 
-@pytest.mark.parametrize("form", [*get_args(TimesForm), "openai", ""])
-@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v2/chat"])
-def test_nothing_is_said_where_there_is_no_word_for_it(form: TimingsForm, path: str) -> None:
+@each_case("form", [*get_args(TimesForm), "openai", ""])
+@each_case("path", [CHAT, "/v1/messages", "/v2/chat"])
+def test_paths_without_a_field_for_times_report_none(form: TimingsForm, path: str) -> None:
     (exchange,) = asked(replace(STEADY, server_timings=form), path=path, max_tokens=11)
     if path != CHAT or form in ("openai", ""):
         assert not [word for word in (b"time", b"timing", b"x_groq") if word in exchange.body]

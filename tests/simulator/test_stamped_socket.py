@@ -11,7 +11,7 @@ from splitsecond.simulator.stamped_socket import StampedSocket
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux stamps received packets")
-def test_an_accepted_connection_records_when_bytes_were_received_not_when_they_were_read() -> None:
+def test_accepted_connection_records_the_receive_time() -> None:
     with (
         stamping(),
         StampedSocket.of(socket.create_server(("127.0.0.1", 0))) as listening,
@@ -29,7 +29,7 @@ def test_an_accepted_connection_records_when_bytes_were_received_not_when_they_w
         assert before - clock.NS_PER_MS < received_ns < before_read  # a busy kernel may take a while to deliver it
 
 
-def test_a_new_connection_has_no_time_of_an_old_one_with_its_descriptor() -> None:
+def test_reused_descriptor_has_no_time_of_the_old_connection() -> None:
     with StampedSocket.of(socket.create_server(("127.0.0.1", 0))) as listening:
         with socket.create_connection(listening.getsockname()):
             accepted, _ = listening.accept()

@@ -15,6 +15,8 @@ from tests.simulator.on_loopback import WAIT_S
 
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
+pytestmark = pytest.mark.system
+
 MODEL = "any-model"
 HELLO: list[Any] = [{"role": "user", "content": "How far is it?"}]
 

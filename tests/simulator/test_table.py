@@ -4,6 +4,8 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from tests.cases import each_case
+from tests.power import repeated
 from tests.simulator.published import PUBLISHED, Published
 
 from splitsecond.simulator import profile
@@ -15,9 +17,10 @@ WINDOWS = 200
 SEEDS = (0, 1, 2, 3, 17, 4_000_000_019)
 
 
-@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.profile}-{row.concurrency}")
-def test_any_fifty_requests_show_the_published_row(row: Published) -> None:
-    for seed in SEEDS:
+@repeated(few=1, full=len(SEEDS))
+@each_case("row", PUBLISHED, ids=lambda row: f"{row.profile}-{row.concurrency}")
+def test_any_50_requests_have_the_published_percentiles(row: Published, repeats: int) -> None:
+    for seed in SEEDS[:repeats]:
         table = LatencyTable(profile.load(row.profile).table, seed)
         paces = [table.draw(row.concurrency) for _ in range(WINDOWS + SAMPLES)]
         ttft_ms = np.lib.stride_tricks.sliding_window_view([pace.ttft_ns / 1e6 for pace in paces], SAMPLES)
@@ -43,16 +46,16 @@ def median_ttft_ms(table: LatencyTable, in_flight: int) -> float:
     return float(np.median([table.draw(in_flight).ttft_ns for _ in range(SAMPLES)])) / 1e6
 
 
-def test_between_two_levels_the_table_is_interpolated_on_logarithmic_scales() -> None:
+def test_times_between_levels_are_interpolated_logarithmically() -> None:
     assert median_ttft_ms(LatencyTable(rows()), 4) == pytest.approx(200, rel=0.02)
 
 
 @pytest.mark.parametrize(("in_flight", "expected"), [(1, 100), (16, 400), (1000, 400)])
-def test_outside_the_levels_the_nearest_holds(in_flight: int, expected: float) -> None:
+def test_outside_the_levels_the_nearest_level_applies(in_flight: int, expected: float) -> None:
     assert median_ttft_ms(LatencyTable(rows()), in_flight) == pytest.approx(expected, rel=0.02)
 
 
-def test_below_the_first_level_the_first_holds() -> None:
+def test_below_the_first_level_the_first_level_applies() -> None:
     assert median_ttft_ms(LatencyTable(rows()[1:]), 1) == pytest.approx(400, rel=0.02)
 
 
@@ -65,7 +68,7 @@ def test_the_same_seed_gives_the_same_paces_and_another_others() -> None:
     assert draws(5) != draws(6)
 
 
-def test_levels_count_apart_so_that_a_busy_one_does_not_disturb_another() -> None:
+def test_levels_draw_independently_of_each_other() -> None:
     alone, mixed = LatencyTable(rows()), LatencyTable(rows())
     first = [alone.draw(1) for _ in range(STRATA)]
     second = []
@@ -93,7 +96,7 @@ def test_providers_are_slow_at_independent_moments() -> None:
         assert np.quantile(fastest, q) == pytest.approx(100 * 2 ** (z / NormalDist().inv_cdf(0.95)), rel=0.03)
 
 
-def test_tokens_are_planned_absolutely_so_rounding_does_not_add_up() -> None:
+def test_rounding_of_token_times_does_not_add_up() -> None:
     pace = Pace(1_000, 1e9 / 3)
     assert pace.planned_ns(500, 0) == 1_500
     assert pace.planned_ns(500, 3_000_000) == 1_500 + 1_000_000 * 10**9

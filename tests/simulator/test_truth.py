@@ -33,7 +33,7 @@ def ids(truth: TruthLog) -> list[str]:
     return [one.request_id for one in truth.records()]
 
 
-def test_the_oldest_records_leave_when_there_are_too_many_stamps() -> None:
+def test_oldest_records_are_dropped_beyond_max_stamps() -> None:
     truth = TruthLog(max_stamps=30)
     for name in "abcde":
         truth.add(record(name))

@@ -20,6 +20,8 @@ from tests.simulator.test_openai_client import a_client as an_openai_client
 
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
+pytestmark = pytest.mark.system
+
 KEEPS = "natural_tokens = 6" + QUICK + "[prompt_cache]\nfrom_tokens = 16\nblock_tokens = 8\n"
 GROQ = 'server_timings = "groq"\n' + KEEPS.replace("quick-model", "groq-model")
 LIMITED = QUICK.replace("quick-model", "limited") + "[rate_limits]\nrequests_per_minute = 1\ntokens_per_minute = 900\n"
@@ -132,7 +134,7 @@ def test_anthropic(kept: Kept, request: pytest.FixtureRequest, stream: bool) -> 
         assert [counted(), counted()] == ANTHROPIC
 
 
-def test_anthropic_async_caches_nothing_that_is_not_marked(kept: Kept, request: pytest.FixtureRequest) -> None:
+def test_anthropic_async_caches_only_marked_content(kept: Kept, request: pytest.FixtureRequest) -> None:
     async def play() -> list[tuple[int, int | None, int | None]]:
         async with anthropic.AsyncAnthropic(base_url=kept.keeps.origin, api_key="none", timeout=WAIT_S) as client:
             text = prompt(request)
@@ -217,7 +219,7 @@ def agree(prompt_ns: float, output_ns: float, truth: dict[str, Any], stream: boo
 
 
 @streamed_or_not
-def test_what_ollama_says_of_its_time_is_the_truth(kept: Kept, request: pytest.FixtureRequest, stream: bool) -> None:
+def test_times_reported_by_ollama_equal_the_truth(kept: Kept, request: pytest.FixtureRequest, stream: bool) -> None:
     identity = f"durations {stream}"
     with ollama.Client(host=kept.keeps.origin, timeout=WAIT_S, headers={"x-client-request-id": identity}) as client:
         answer: Any = client.chat(model=kept.keeps.model, messages=asked(prompt(request)), stream=stream)
@@ -229,7 +231,7 @@ def test_what_ollama_says_of_its_time_is_the_truth(kept: Kept, request: pytest.F
 
 
 @streamed_or_not
-def test_what_groq_says_of_its_time_is_the_truth(kept: Kept, request: pytest.FixtureRequest, stream: bool) -> None:
+def test_times_reported_by_groq_equal_the_truth(kept: Kept, request: pytest.FixtureRequest, stream: bool) -> None:
     """Groq's own client is OpenAI's with its fields beside; OpenAI's keeps what it does not know."""
     identity = f"groq {stream}"
     with an_openai_client(kept.groq) as client:
@@ -280,7 +282,7 @@ def test_counting_tokens_async(kept: Kept) -> None:
     assert asyncio.run(play()) == (11 + 3, 11 + 2)
 
 
-def test_limits_in_each_clients_words(kept: Kept) -> None:
+def test_each_client_reads_the_rate_limits(kept: Kept) -> None:
     """All ask the same provider, whose one request the first client has had."""
     with an_openai_client(kept.limited) as gpt:
         given: dict[str, Any] = {"model": kept.limited.model, "messages": asked("hello")}

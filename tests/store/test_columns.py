@@ -80,7 +80,7 @@ def test_rows_may_be_deleted_while_they_are_read(tmp_path: Path, monkeypatch: py
     assert [target for block, _ in past.attempts(LONG_AGO, LONG_AFTER) for target in block.targets] == ["t/2"]
 
 
-def test_names_are_found_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_found_in_any_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_LABELS_AT_ONCE", 3)
     url = f"sqlite:///{tmp_path}/log.db"
     written(url, [answered(n, target=f"t/{n}", route=f"r{n % 4}", client=f"k{n % 5}") for n in range(20)])
@@ -98,7 +98,7 @@ def test_names_are_found_however_many_there_are(tmp_path: Path, monkeypatch: pyt
         {"first_token_ns": -5, "sent_ns": 5},
     ],
 )
-def test_a_number_that_is_too_large_is_read_all_the_same(tmp_path: Path, change: dict[str, int]) -> None:
+def test_too_large_number_is_read(tmp_path: Path, change: dict[str, int]) -> None:
     call = answered(1)
     (attempt,) = call.attempts
     strange = replace(call, attempts=(replace(attempt, start_ns=0, **change),), start_ns=0)
@@ -125,9 +125,7 @@ def test_blocks_are_read_in_order_with_their_share(past: Past) -> None:
     assert shares[-1] == 1
 
 
-def test_rows_in_any_order_are_each_in_one_block_of_about_the_same_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_unordered_row_is_in_one_block_of_even_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an import leaves them: not in the order of time, several of one time, some deleted since."""
     monkeypatch.setattr(columns, "ROWS", 7)
     monkeypatch.setattr(columns, "_NUMBERS_AT_ONCE", 10)
@@ -153,7 +151,7 @@ def test_a_log_without_calls_has_no_blocks(tmp_path: Path) -> None:
     assert list(written(f"sqlite:///{tmp_path}/log.db", []).attempts(LONG_AGO, LONG_AFTER)) == []
 
 
-def test_only_the_days_that_are_asked_for(past: Past) -> None:
+def test_only_rows_of_the_requested_days_are_read(past: Past) -> None:
     now = clock.wall_time()
     found = list(past.attempts(now - timedelta(hours=20.5), now - timedelta(hours=10.5)))
     assert sum(len(block.hours) for block, _ in found) == 10
@@ -164,7 +162,7 @@ def test_only_the_days_that_are_asked_for(past: Past) -> None:
     assert past.first(LONG_AFTER) is None
 
 
-def test_only_the_targets_that_are_asked_for(past: Past) -> None:
+def test_only_rows_of_the_requested_targets_are_read(past: Past) -> None:
     found = [block for block, _ in past.attempts(LONG_AGO, LONG_AFTER, ["t/1"])]
     assert {target for block in found for target in block.targets} == {"t/1"}
     assert sum(len(block.hours) for block in found) == 17

@@ -15,6 +15,7 @@ from alembic.script import ScriptDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, event
+from tests.cases import each_case
 from tests.store.records import answered
 
 from splitsecond.core.errors import CallerFault
@@ -24,7 +25,7 @@ from splitsecond.log.store.log import Log
 from splitsecond.log.store.writer import LogWriter
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "said", "hint"),
     [
         ("splitsecond.db", "the log's URL is not one", "sqlite:///splitsecond.db"),
@@ -40,7 +41,7 @@ from splitsecond.log.store.writer import LogWriter
         ("postgresql://host", "names no database", "postgresql://USER@HOST/DATABASE"),
     ],
 )
-def test_a_url_that_is_wrong(url: str, said: str, hint: str) -> None:
+def test_invalid_url_is_refused(url: str, said: str, hint: str) -> None:
     with pytest.raises(CallerFault, match=said) as caught:
         check_url(url)
     assert hint in caught.value.hint
@@ -49,14 +50,14 @@ def test_a_url_that_is_wrong(url: str, said: str, hint: str) -> None:
 @pytest.mark.parametrize(
     "url", ["sqlite:///log.db", "sqlite+pysqlite:////tmp/log.db", "postgres://host/log", "postgresql://u:p@h:1/log"]
 )
-def test_a_url_that_is_right_opens_nothing(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_url_opens_nothing(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     check_url(url)
     assert list(tmp_path.iterdir()) == []
 
 
 @given(st.text(max_size=60), st.sampled_from(["", "sqlite:///", "sqlite://", "postgresql://", "mysql+x://"]))
-def test_any_url_is_right_or_a_fault(text: str, scheme: str) -> None:
+def test_any_url_is_valid_or_a_fault(text: str, scheme: str) -> None:
     with contextlib.suppress(CallerFault):
         check_url(scheme + text)
 
@@ -68,7 +69,7 @@ def test_a_missing_driver_is_named_with_the_extra_that_brings_it(monkeypatch: py
     assert caught.value.hint == "pip install 'splitsecond[postgres]'"
 
 
-def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
+def test_unreachable_server_is_named_without_the_password() -> None:
     with pytest.raises(CallerFault) as caught:
         Log.open("postgresql://me:hunter2secret@127.0.0.1:1/log")
     assert caught.value.kind == "log_unavailable"
@@ -76,7 +77,7 @@ def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
     assert "hunter2secret" not in str(caught.value)
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.db").write_bytes(b"these are notes of mine, and they are to stay\n" * 100)
     with pytest.raises(CallerFault, match="file is not a database") as caught:
         Log.open(f"sqlite:///{tmp_path}/log.db")
@@ -84,7 +85,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert (tmp_path / "log.db").read_bytes().startswith(b"these are notes")
 
 
-def test_a_log_that_was_damaged(tmp_path: Path) -> None:
+def test_damaged_log_is_refused(tmp_path: Path) -> None:
     Log.open(f"sqlite:///{tmp_path}/log.db").close()
     data = bytearray((tmp_path / "log.db").read_bytes())
     data[100:4096] = b"\xff" * 3996  # its table of tables
@@ -94,7 +95,7 @@ def test_a_log_that_was_damaged(tmp_path: Path) -> None:
     assert caught.value.kind == "not_a_log"
 
 
-def test_a_file_that_cannot_be_opened_now_is_away(tmp_path: Path) -> None:
+def test_unopenable_log_file_counts_as_away(tmp_path: Path) -> None:
     why = list[str]()
     Database.open(f"sqlite:///{tmp_path}/gone/log.db", away=why.append)
     url = f"sqlite:///{tmp_path}/log.db"
@@ -180,7 +181,7 @@ def add_revisions(folder: Path, monkeypatch: pytest.MonkeyPatch, *statements: tu
     monkeypatch.setattr(tables, "VERSION", tables.VERSION + len(statements))
 
 
-def test_an_older_log_is_brought_up_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_log_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = stamped(tmp_path, tables.VERSION)
     add_a_column = "ALTER TABLE calls ADD COLUMN region TEXT NOT NULL DEFAULT ''"
     needs_it = "UPDATE calls SET region = 'eu'"
@@ -210,7 +211,7 @@ def test_a_process_of_the_older_version_keeps_writing(tmp_path: Path, monkeypatc
     older._disconnect()
 
 
-def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_migration_step_leaves_the_log_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = stamped(tmp_path, tables.VERSION)
     here = tables.VERSION
     half_a_step = ("ALTER TABLE calls ADD COLUMN region TEXT", "UPDATE absent SET region = 'eu'")
@@ -223,9 +224,7 @@ def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch:
     connection.close()
 
 
-def test_a_file_is_tuned_and_the_latest_attempts_are_found_by_an_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_is_tuned_and_has_an_index_of_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_tune", _tune)  # tests do not wait for the disk
     with Database.open(f"sqlite:///{tmp_path}/log.db").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

@@ -129,7 +129,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def test_figures_of_columns_are_those_of_the_observations(url: str) -> None:
+def test_figures_of_columns_equal_those_of_the_observations(url: str) -> None:
     assert check_columns(url) > CALLS_MADE
 
 
@@ -204,7 +204,7 @@ def test_exported_calls_are_readable_by_their_owner_only(in_parquet: str) -> Non
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
-def test_a_second_export_replaces_days_but_for_those_that_have_lost_calls(in_sqlite: str, tmp_path: Path) -> None:
+def test_second_export_keeps_days_that_have_lost_calls(in_sqlite: str, tmp_path: Path) -> None:
     file = Path(in_sqlite.removeprefix("sqlite:///"))
     copy = tmp_path / "log.db"
     with sqlite3.connect(file) as source, sqlite3.connect(copy) as target:
@@ -235,7 +235,9 @@ def test_a_second_export_replaces_days_but_for_those_that_have_lost_calls(in_sql
         (["speed", "--log", "parquet:newer"], "newer version"),
     ],
 )
-def test_wrong_folders(split: Split, in_sqlite: str, arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_invalid_log_folders_are_refused(
+    split: Split, in_sqlite: str, arguments: list[str], words: str, tmp_path: Path
+) -> None:
     known = '{"schema": "splitsecond.log/1", "tables": 1}'
     files = {"nothing/x": "", "taken/x": "", "file": "", "empty/splitsecond-log.json": known}
     for name, text in (files | {"newer/splitsecond-log.json": known.replace("/1", "/9")}).items():

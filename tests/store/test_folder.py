@@ -33,7 +33,7 @@ FAILED = Observation(
 )  # fmt: skip
 
 
-def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+def test_run_folder_is_read_as_written(tmp_path: Path) -> None:
     reading = InstrumentReading(condition="x/y c=1", begin_ns=1, end_ns=2, cpu_ns=3)
     with RunFolder.create(tmp_path / "run") as folder:
         folder.add(OBSERVATION)
@@ -48,7 +48,7 @@ def test_what_is_added_is_read_again(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(min_value=0, max_value=2000))
-def test_a_cut_file_keeps_every_whole_line(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_truncated_file_keeps_every_complete_line(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("cut")
     with RunFolder(path) as folder:
         for _ in range(3):
@@ -71,19 +71,19 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
         read_observations(tmp_path)
 
 
-def test_a_folder_holds_one_run(tmp_path: Path) -> None:
+def test_folder_with_a_run_is_refused(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run").close()
     with pytest.raises(CallerFault, match="already contains a run"):
         RunFolder.create(tmp_path / "run")
 
 
-def test_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CallerFault, match="cannot write the run"):
         RunFolder.create(tmp_path / "file" / "run")
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="no run at"):
         read_run(tmp_path, Run)
     (tmp_path / "run.json").write_text('{"id": 3}')
@@ -121,7 +121,7 @@ def test_a_full_disk_is_an_error_of_the_append(tmp_path: Path) -> None:
         folder.add(OBSERVATION)
 
 
-def test_a_disk_that_fills_up_in_a_line_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_complete_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
 
     def fill_up(descriptor: int, data: memoryview) -> int:
@@ -139,7 +139,7 @@ def test_a_disk_that_fills_up_in_a_line_leaves_whole_lines(tmp_path: Path, monke
     assert read_observations(tmp_path) == [OBSERVATION.compact(), FAILED.compact()]
 
 
-def test_a_run_that_was_not_worth_keeping_leaves_nothing_of_ours(tmp_path: Path) -> None:
+def test_discarded_run_removes_its_own_files(tmp_path: Path) -> None:
     for kept in ("new", "mine"):
         if kept == "mine":
             (tmp_path / "mine").mkdir()
@@ -154,9 +154,7 @@ def test_a_run_that_was_not_worth_keeping_leaves_nothing_of_ours(tmp_path: Path)
     ]  # fmt: skip
 
 
-def test_a_file_that_could_not_be_written_leaves_no_part_of_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
@@ -166,7 +164,7 @@ def test_a_file_that_could_not_be_written_leaves_no_part_of_itself(
     assert {path.name for path in tmp_path.iterdir()} == {"observations.jsonl", "readings.jsonl"}
 
 
-def test_what_is_not_a_report_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_files_other_than_the_report_are_readable_by_owner_only(tmp_path: Path) -> None:
     (tmp_path / ".run.json.part").write_text("left by a crash, for all to read")
     with RunFolder.create(tmp_path) as folder:
         folder.write_run(Run(id="r1", began="2026-01-01T00:00:00Z", began_ns=7))

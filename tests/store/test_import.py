@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from tests.cases import each_case
 from tests.worst_case import check_linear
 
 from splitsecond.core.errors import CallerFault
@@ -172,7 +173,7 @@ def test_fields_inside_objects(tmp_path: Path, url: str) -> None:
     assert call.client == "k"
 
 
-def test_importing_again_adds_only_what_is_new(tmp_path: Path, url: str) -> None:
+def test_importing_again_adds_only_new_calls(tmp_path: Path, url: str) -> None:
     rows = [{**LITELLM, "request_id": f"r-{n}"} for n in range(1200)]
     file = as_lines(tmp_path / "file", rows[:1000])
     assert import_log(file, url, {}).written == 1000
@@ -189,7 +190,7 @@ def test_without_an_id_equal_lines_are_one_call(tmp_path: Path, url: str) -> Non
     assert (again.written, again.present) == (0, 3)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("values", "took_s", "ttft_ms"),
     [
         ({"time": 1_790_000_000, "duration_s": "2.5", "ttft_s": 0.25}, 2.5, 250),
@@ -261,7 +262,9 @@ def test_bad_lines_are_refused_and_the_others_are_kept(tmp_path: Path, url: str)
         ('[{"time":1790000000,"model":"a","duration_s":1}]', 1, ""),
     ],
 )  # fmt: skip
-def test_broken_files(text: str, written: int, reason: str, tmp_path: Path, url: str) -> None:
+def test_broken_files_are_imported_as_far_as_possible(
+    text: str, written: int, reason: str, tmp_path: Path, url: str
+) -> None:
     file = tmp_path / "file"
     file.write_text(text)
     found = import_log(file, url, {})
@@ -269,7 +272,7 @@ def test_broken_files(text: str, written: int, reason: str, tmp_path: Path, url:
     assert [each[: len(reason)] for each in found.reasons[:1]] == ([reason] if reason else [])
 
 
-def test_columns_of_ones_own(tmp_path: Path, url: str) -> None:
+def test_mapped_columns_are_imported(tmp_path: Path, url: str) -> None:
     row = {"ts": "2026-09-21T14:13:20Z", "latency": 2500, "out": 100, "llm": "gpt-4o", "note": "x"}
     mapped = parse_map("time=ts, duration_ms=latency,output_tokens=out,model=llm")
     found = import_log(as_csv(tmp_path / "file", [row]), url, mapped, "openai")
@@ -309,7 +312,7 @@ def test_columns_that_are_missing_are_named(columns: list[str], mapped: dict[str
         format_of(columns, mapped)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, url: str) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(CallerFault, match="cannot read"):
         import_log(tmp_path / "missing.csv", url, {})
     (tmp_path / "empty").write_text("")
@@ -329,6 +332,7 @@ def test_every_field_can_be_a_column() -> None:
     assert all(parse_map(f"{field}=x") == {field: "x"} for field in FIELDS)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["objects", "long object, then short ones", "open brackets", "one line", "quotes"])
 def test_reading_is_linear(kind: str, tmp_path: Path) -> None:
     def make(size: int) -> bytes:

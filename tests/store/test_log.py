@@ -44,7 +44,7 @@ def read(log: Log, since: datetime = LONG_AGO, until: datetime | None = None) ->
 
 @settings(max_examples=15)
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
-def test_what_is_put_is_read_again(tmp_path_factory: pytest.TempPathFactory, given: list[CallRecord]) -> None:
+def test_records_are_read_as_written(tmp_path_factory: pytest.TempPathFactory, given: list[CallRecord]) -> None:
     log = written(f"sqlite:///{tmp_path_factory.mktemp('log')}/log.db", given)
     found = {served.call: served for served in read(log)}
     assert found == {served.call: kept(served) for served in given}
@@ -70,7 +70,7 @@ def test_a_step_of_the_wall_clock_hides_no_call(url: str) -> None:
     assert came.timestamp() == pytest.approx((record.start_ns + offset_ns) / 1e9)
 
 
-def test_the_tables_can_be_asked_with_sql(url: str, tmp_path: Path) -> None:
+def test_tables_can_be_queried_with_sql(url: str, tmp_path: Path) -> None:
     lost = Observation(id="req-1.2", call="req-1", target="slow/er", role="loser", outcome="cancelled", input_tokens=9)
     record = answered(1)
     written(url, [msgspec.structs.replace(record, attempts=(*record.attempts, lost))])
@@ -114,7 +114,7 @@ SECOND = 1_000_000_000
         ({"queue_time": math.nan, "prompt_time": -0.1, "completion_time": math.inf, "total_time": 1e300}, (None,) * 5),
     ],
 )
-def test_what_servers_say_of_their_time_can_be_asked_in_one_unit(
+def test_server_times_are_stored_in_nanoseconds(
     url: str, tmp_path: Path, said: dict[str, float], expected: tuple[int | None, ...]
 ) -> None:
     written(url, [answered(1, server_timings=said)])
@@ -157,7 +157,7 @@ def test_the_latest_attempts_of_an_empty_log(url: str) -> None:
     assert written(url, []).recent(timedelta(days=1)) == []
 
 
-def test_what_a_client_used(url: str) -> None:
+def test_spent_tokens_of_a_client(url: str) -> None:
     midnight = clock.wall_time() - timedelta(hours=1)
     won = answered(1, ago_s=60)
     lost = Observation(id="req-1.2", call="req-1", target="slow/er", role="loser", input_tokens=9, cache_write_tokens=2)
@@ -215,7 +215,7 @@ def test_calls_are_summed_by_period(url: str) -> None:
     assert found[0].output_tokens == 3 * 20
 
 
-def test_a_log_goes_on_where_it_was(url: str) -> None:
+def test_reopened_log_keeps_its_calls(url: str) -> None:
     written(url, [answered(1)])
     assert len(read(written(url, [answered(2)]))) == 2
 
@@ -229,7 +229,7 @@ def test_old_calls_are_forgotten(url: str) -> None:
     assert [o.id for o, _ in log.recent(timedelta(days=100))] == ["req-2.1", "req-3.1", "req-9.1"]
 
 
-def test_a_log_that_cannot_be_read_says_so(url: str, tmp_path: Path) -> None:
+def test_unreadable_log_is_reported(url: str, tmp_path: Path) -> None:
     log = written(url, [answered(1)])
     (tmp_path / "log.db").write_bytes(b"nonsense" * 1000)
     (tmp_path / "log.db-wal").unlink(missing_ok=True)
@@ -243,14 +243,14 @@ def test_a_log_that_cannot_be_read_says_so(url: str, tmp_path: Path) -> None:
             question()
 
 
-def test_a_log_that_is_only_read_must_be_there(tmp_path: Path) -> None:
+def test_missing_log_is_not_created_for_reading(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="there is no log") as refused:
         Past.open(f"sqlite:///{tmp_path}/none.db")
     assert refused.value.kind == "no_log"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_its_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_log_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     with Log.open(f"sqlite:///{tmp_path}/log.db") as log, log._connection() as reader:
         reader.exec_driver_sql("SELECT count(*) FROM sqlite_master").all()
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}

@@ -69,7 +69,7 @@ def written_once(url: str, folder: Path, number: int) -> None:
     assert Counter(calls(url)) == Counter(f"req-{each}" for each in range(number))
 
 
-def test_what_no_process_takes_survives_the_worker(url: str, tmp_path: Path) -> None:
+def test_unsent_records_survive_the_worker(url: str, tmp_path: Path) -> None:
     async def work() -> None:
         log = Log.open(url, process=tmp_path / "log")
         for number in range(30):
@@ -83,7 +83,7 @@ def test_what_no_process_takes_survives_the_worker(url: str, tmp_path: Path) -> 
     written_once(url, tmp_path, 30)
 
 
-def test_what_a_process_takes_with_it_survives_the_worker(url: str, tmp_path: Path) -> None:
+def test_records_of_a_lost_process_survive_the_worker(url: str, tmp_path: Path) -> None:
     async def work() -> None:
         log = Log.open(url, process=tmp_path / "log")
         with silent(tmp_path / "log") as listening:
@@ -102,9 +102,7 @@ def test_what_a_process_takes_with_it_survives_the_worker(url: str, tmp_path: Pa
     written_once(url, tmp_path, 30)
 
 
-def test_a_process_that_reads_nothing_costs_no_memory(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_process_that_does_not_read_costs_no_memory(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice as many records come as the worker may keep."""
     monkeypatch.setattr(remote_writer, "MAX_RECORDS", 1000)
     said: list[str] = []
@@ -127,7 +125,7 @@ def test_a_process_that_reads_nothing_costs_no_memory(
     assert said == [f"log {tmp_path}/log.db: more records come than can be written; they wait in files."]
 
 
-def test_what_a_stopped_process_left_is_written_once_by_the_next(url: str, tmp_path: Path) -> None:
+def test_next_process_writes_left_records_once(url: str, tmp_path: Path) -> None:
     async def work() -> None:
         with silent(tmp_path / "log") as listening:
             log = Log.open(url, process=tmp_path / "log")
@@ -144,7 +142,7 @@ def test_what_a_stopped_process_left_is_written_once_by_the_next(url: str, tmp_p
     written_once(url, tmp_path, 1000)
 
 
-def test_a_disk_that_refuses_costs_memory_then_records(
+def test_refusing_disk_fills_memory_before_records_are_dropped(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int, data: memoryview) -> int:
@@ -256,7 +254,7 @@ def test_a_machine_without_more_threads_keeps_records_in_memory(
 
 
 @pytest.mark.parametrize(("process_dies", "lost"), [(False, 2), (True, 7)])
-def test_what_a_worker_takes_with_it_is_counted_by_the_next(
+def test_next_worker_counts_the_records_lost_with_the_last(
     url: str, tmp_path: Path, process_dies: bool, lost: int
 ) -> None:
     """Five records are sent, and two are not. Another worker has lost nothing."""
@@ -288,7 +286,7 @@ def test_what_a_worker_takes_with_it_is_counted_by_the_next(
 
 
 @pytest.mark.parametrize("room", [0, 8])
-def test_a_full_folder_keeps_no_worker_from_its_start(
+def test_worker_starts_although_the_folder_is_full(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     said: list[str] = []
@@ -308,7 +306,7 @@ def test_a_full_folder_keeps_no_worker_from_its_start(
     assert said[0] == f"{tmp_path}/log-3 cannot be written: {why}"
 
 
-def test_what_workers_without_a_successor_take_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_records_of_removed_workers_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for worker, put in enumerate((1, 0, 2000)):
         RecordCounts(tmp_path / "log", worker).cells[PUT] += put
     settle_all(tmp_path / "log")

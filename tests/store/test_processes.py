@@ -54,7 +54,7 @@ def worker(program: str, *arguments: str) -> Process[str]:
     return Process([sys.executable, "-c", program, *arguments], stdout=PIPE, text=True, env=environment, cwd=ROOT)
 
 
-def test_several_processes_lose_nothing(tmp_path: Path) -> None:
+def test_several_processes_write_without_loss(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"  # there is none yet: each of them makes it, or finds it made
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(worker(WORKER, url, str(600 * i), str(600 * (i + 1)))) for i in range(3)]
@@ -66,7 +66,7 @@ def test_several_processes_lose_nothing(tmp_path: Path) -> None:
     assert found == {f"req-{n}": [f"req-{n}.1"] for n in range(3 * 600)}
 
 
-def test_a_log_whose_writer_was_killed_is_whole(tmp_path: Path) -> None:
+def test_log_of_a_killed_writer_is_intact(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     with worker(ENDLESS, url) as process:
         written = 0

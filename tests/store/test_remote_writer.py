@@ -72,7 +72,7 @@ def test_records_of_several_workers_are_written(url: str, tmp_path: Path) -> Non
     assert calls(url) == [f"req-{number}" for number in range(300)]
 
 
-def test_what_a_process_had_not_written_is_written_once_by_the_next(url: str, tmp_path: Path) -> None:
+def test_next_process_writes_unwritten_records_once(url: str, tmp_path: Path) -> None:
     """The first process dies after it has written the first ten records, without having said so."""
     said: list[str] = []
 
@@ -102,7 +102,7 @@ def test_what_a_process_had_not_written_is_written_once_by_the_next(url: str, tm
     assert said == []
 
 
-def test_a_worker_that_dies_loses_nothing_that_it_has_sent(url: str, tmp_path: Path) -> None:
+def test_sent_records_of_a_dead_worker_are_written(url: str, tmp_path: Path) -> None:
     data = [msgspec.msgpack.encode(answered(number)) for number in range(5)]
     with process(url, tmp_path / "log"), socket.socket(socket.AF_UNIX) as worker:
         worker.connect(str(tmp_path / "log"))
@@ -110,7 +110,7 @@ def test_a_worker_that_dies_loses_nothing_that_it_has_sent(url: str, tmp_path: P
     assert calls(url) == [f"req-{number}" for number in range(4)]
 
 
-def test_what_is_no_record_closes_its_connection_only(
+def test_invalid_record_closes_only_its_connection(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = msgspec.msgpack.encode(answered(1))
@@ -127,7 +127,7 @@ def test_what_is_no_record_closes_its_connection_only(
     assert capsys.readouterr().err.count("is closed") == 2
 
 
-def test_without_a_process_records_wait_and_beyond_the_limit_are_dropped(
+def test_records_without_a_process_wait_up_to_the_limit(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_writer, "MAX_RECORDS", 3)
@@ -156,7 +156,7 @@ def test_without_a_process_records_wait_and_beyond_the_limit_are_dropped(
     assert calls(url) == ["req-0", "req-1", "req-2"]
 
 
-def test_records_that_cannot_be_kept_are_counted_as_lost(
+def test_records_that_cannot_be_saved_are_counted_as_lost(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_writer, "CLOSE_S", 0.01)
@@ -175,7 +175,7 @@ def test_records_that_cannot_be_kept_are_counted_as_lost(
     assert said == [f"log {tmp_path}/log.db: closed; records not written: 1. They are lost: {limit}."]
 
 
-def test_what_a_process_cannot_write_before_its_end_is_written_by_the_next(
+def test_next_process_writes_records_the_last_could_not_write(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The database is locked. One worker has died; the other ends, and leaves its records to the process."""
@@ -207,7 +207,7 @@ def test_what_a_process_cannot_write_before_its_end_is_written_by_the_next(
     assert f"records written from {file}: 30" in capsys.readouterr().err
 
 
-def test_a_process_that_ends_keeps_more_records_than_it_can_queue(
+def test_ending_process_saves_more_records_than_its_queue_holds(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway is killed while the database is away: its workers have sent more than the process reads at once."""
@@ -229,7 +229,7 @@ def test_a_process_that_ends_keeps_more_records_than_it_can_queue(
     assert sorted(calls(url)) == sorted(f"req-{number}" for number in range(20))
 
 
-def test_records_are_written_once_that_are_in_two_files_and_in_the_log(url: str, tmp_path: Path) -> None:
+def test_records_in_two_files_and_the_log_are_written_once(url: str, tmp_path: Path) -> None:
     stem = unwritten_stem(url)
     with Log.open(url) as log:
         log.put(answered(1))
@@ -254,7 +254,7 @@ def test_records_keep_their_time_over_a_reboot(url: str, tmp_path: Path) -> None
     assert record.end_ns == 501 * clock.NS_PER_MS
 
 
-def test_records_that_cannot_be_sent_or_written_are_dropped_alone(url: str, tmp_path: Path) -> None:
+def test_only_records_that_cannot_be_written_are_dropped(url: str, tmp_path: Path) -> None:
     async def work() -> Log:
         log = Log.open(url, process=tmp_path / "log", say=lambda words: None)
         log.put(answered(0, status=1 << 64))  # too large for MessagePack
@@ -271,7 +271,7 @@ def test_records_that_cannot_be_sent_or_written_are_dropped_alone(url: str, tmp_
 
 
 @given(record=records())
-def test_what_is_sent_makes_the_same_rows(record: CallRecord) -> None:
+def test_sent_records_give_the_same_rows(record: CallRecord) -> None:
     assert rows(msgspec.msgpack.decode(encode(record), type=CallRecord)) == rows(record)
 
 
@@ -284,7 +284,7 @@ def test_the_times_of_tokens_are_not_sent() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 700), max_size=30))
-def test_records_are_read_however_they_are_split(sizes: list[int]) -> None:
+def test_records_are_read_from_any_splits(sizes: list[int]) -> None:
     sent = [answered(number) for number in range(3)]
     data = b"".join(LENGTH.pack(len(each)) + each for each in map(msgspec.msgpack.encode, sent))
     ours, theirs = socket.socketpair()

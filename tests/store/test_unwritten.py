@@ -40,7 +40,7 @@ def found(stem: Path) -> FoundFile:
     return file
 
 
-def test_records_come_back_in_blocks(stem: Path) -> None:
+def test_saved_records_are_read_in_blocks(stem: Path) -> None:
     assert str(stem) in save(stem, DATA)
     file = found(stem)
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
@@ -50,14 +50,14 @@ def test_records_come_back_in_blocks(stem: Path) -> None:
     assert claim(stem) == ([], {})
 
 
-def test_no_record_makes_no_file(stem: Path) -> None:
+def test_no_file_is_created_without_records(stem: Path) -> None:
     file = UnwrittenFile(stem)
     file.add([])
     file.remove()
     assert not list(stem.parent.iterdir())
 
 
-def test_a_file_that_another_process_writes_or_reads_keeps_all_from_being_read(stem: Path) -> None:
+def test_claim_returns_no_file_while_another_process_uses_one(stem: Path) -> None:
     save(stem, DATA)
     writing = UnwrittenFile(stem)
     writing.add(DATA)
@@ -74,7 +74,7 @@ def test_a_file_that_another_process_writes_or_reads_keeps_all_from_being_read(s
         each.remove()
 
 
-def test_a_file_that_was_cut_off_is_read_up_to_there(stem: Path) -> None:
+def test_truncated_file_is_read_up_to_its_last_complete_record(stem: Path) -> None:
     save(stem, DATA)
     (path,) = stem.parent.iterdir()
     size = path.stat().st_size
@@ -85,7 +85,7 @@ def test_a_file_that_was_cut_off_is_read_up_to_there(stem: Path) -> None:
         file.close()
 
 
-def test_what_is_no_such_file_is_named_or_left_alone(stem: Path) -> None:
+def test_foreign_files_are_named_or_ignored(stem: Path) -> None:
     junk, empty, pipe, gone = (stem.with_name(f"{stem.name}{name}") for name in ("junk", "empty", "pipe", "gone"))
     junk.write_bytes(b"something else that is long enough")
     empty.touch()
@@ -98,7 +98,7 @@ def test_what_is_no_such_file_is_named_or_left_alone(stem: Path) -> None:
 
 
 @pytest.mark.parametrize("frame", [LENGTH.pack(3) + b"abc", LENGTH.pack(LONGEST_RECORD + 1)])
-def test_what_is_no_record_is_refused(stem: Path, frame: bytes) -> None:
+def test_invalid_record_is_refused(stem: Path, frame: bytes) -> None:
     save(stem, DATA[:1])
     (path,) = stem.parent.iterdir()
     with path.open("ab") as file:
@@ -110,7 +110,7 @@ def test_what_is_no_record_is_refused(stem: Path, frame: bytes) -> None:
     taken.close()
 
 
-def test_a_disk_that_is_full_leaves_whole_records(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_complete_records(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, write = UnwrittenFile(stem), os.write
 
     def full(descriptor: int, data: memoryview) -> int:
@@ -142,7 +142,7 @@ def test_all_files_together_are_limited(stem: Path, monkeypatch: pytest.MonkeyPa
         save(stem, DATA)
 
 
-def test_a_file_that_is_left_is_continued_until_it_is_read(stem: Path) -> None:
+def test_closed_file_is_continued_until_it_is_read(stem: Path) -> None:
     file = UnwrittenFile(stem, only_writes=True)
     for number in range(2):
         file.add(DATA[number : number + 1])
@@ -159,7 +159,7 @@ def test_a_file_that_is_left_is_continued_until_it_is_read(stem: Path) -> None:
     assert file.records == 3
 
 
-def test_a_file_that_a_worker_writes_keeps_no_other_from_being_read(stem: Path) -> None:
+def test_file_of_a_writing_worker_does_not_block_other_files(stem: Path) -> None:
     writing = UnwrittenFile(stem, only_writes=True)
     writing.add(DATA)
     save(stem, DATA[:1])
@@ -174,7 +174,7 @@ def test_a_file_that_a_worker_writes_keeps_no_other_from_being_read(stem: Path) 
     left.close()
 
 
-def test_a_file_that_cannot_be_cut_gets_no_more_records(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_truncated_gets_no_more_records(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, write = UnwrittenFile(stem), os.write
     file.add(DATA[:1])
 
@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_cut_gets_no_more_records(stem: Path, monkeypatch:
         each.close()
 
 
-def test_a_file_system_without_locks_keeps_nothing(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_saves_nothing(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -215,7 +215,7 @@ def test_a_file_system_without_locks_keeps_nothing(stem: Path, monkeypatch: pyte
     assert not list(stem.parent.iterdir())
 
 
-def test_a_folder_that_is_gone_has_no_files(stem: Path) -> None:
+def test_missing_folder_has_no_files(stem: Path) -> None:
     file = UnwrittenFile(stem)
     file.add(DATA)
     (path,) = stem.parent.iterdir()
@@ -228,7 +228,7 @@ def test_a_folder_that_is_gone_has_no_files(stem: Path) -> None:
         save(stem, DATA)
 
 
-def test_a_file_is_left_before_a_moment_that_follows(stem: Path) -> None:
+def test_left_before_compares_the_time_of_files(stem: Path) -> None:
     assert not left_before(stem, clock.wall_time() + timedelta(hours=1))
     save(stem, DATA)
     assert left_before(stem, clock.wall_time() + timedelta(hours=1))

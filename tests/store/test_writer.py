@@ -65,7 +65,7 @@ def locked(file: Path) -> Iterator[None]:
         connection.close()
 
 
-def test_a_full_queue_drops_what_comes(tmp_path: Path) -> None:
+def test_full_queue_drops_new_records(tmp_path: Path) -> None:
     desk = Desk(tmp_path, queue=2)
     desk.put(1, 2, 3, 4)
     assert desk.writer.write()
@@ -75,7 +75,7 @@ def test_a_full_queue_drops_what_comes(tmp_path: Path) -> None:
     desk.writer._disconnect()
 
 
-def test_what_is_locked_is_written_later(desk: Desk) -> None:
+def test_records_are_written_after_the_lock_ends(desk: Desk) -> None:
     with locked(desk.file):
         desk.put(1)
         assert not desk.writer.write()
@@ -100,7 +100,7 @@ def test_a_log_that_stays_locked_keeps_a_bounded_number(desk: Desk, monkeypatch:
     assert (desk.calls, desk.counts) == (["2", "3", "4"], (3, 2, 5))
 
 
-def test_failures_are_said_once_a_minute(desk: Desk) -> None:
+def test_failures_are_reported_once_a_minute(desk: Desk) -> None:
     desk.put(1)
     moment = [0]
     with locked(desk.file), clock.using(lambda: moment[0]):
@@ -139,7 +139,7 @@ def test_a_full_disk_loses_nothing_once_there_is_room(desk: Desk) -> None:
     assert (desk.calls, desk.counts) == ([str(n) for n in range(200)], (200, 0, 1))
 
 
-def test_a_file_that_was_removed_is_made_anew(desk: Desk) -> None:
+def test_removed_file_is_created_again(desk: Desk) -> None:
     desk.put(1)
     assert desk.writer.write()
     for file in desk.file.parent.iterdir():
@@ -160,7 +160,7 @@ def test_a_folder_that_was_removed_is_waited_for(desk: Desk) -> None:
     assert (desk.calls, desk.counts) == (["1"], (1, 0, 1))
 
 
-def test_a_file_that_became_something_else_is_left_alone(desk: Desk) -> None:
+def test_file_that_is_no_longer_a_log_is_left_alone(desk: Desk) -> None:
     desk.put(1)
     for file in desk.file.parent.iterdir():
         file.unlink()
@@ -206,7 +206,7 @@ def test_a_batch_takes_a_bounded_number(desk: Desk) -> None:
     assert desk.writer.written == writer.BATCH + 100
 
 
-def test_old_rows_go_in_small_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_rows_are_deleted_in_small_parts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SWEEP_ROWS", 4)
     for number in range(10):
         desk.writer.put(answered(number, ago_s=40 * 86400))
@@ -233,7 +233,7 @@ def test_closing_ends_though_the_log_is_locked(tmp_path: Path, monkeypatch: pyte
     assert said[-1] == f"log {tmp_path}/log.db: closed; records not written: 1"
 
 
-def test_the_thread_writes_what_was_locked_when_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_writes_records_when_the_lock_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     said: list[str] = []
     with Log.open(f"sqlite:///{tmp_path}/log.db", say=said.append) as log:
@@ -247,7 +247,7 @@ def test_the_thread_writes_what_was_locked_when_it_is_free(tmp_path: Path, monke
     assert [served.call for _, served in log.calls(datetime(2020, 1, 1, tzinfo=UTC))] == ["req-1", "req-2"]
 
 
-def test_the_processor_is_yielded_unless_a_whole_batch_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_yields_the_cpu_unless_a_full_batch_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[int] = []
     monkeypatch.setattr(writer, "_yield_processor", lambda: left.append(len(desk.writer._queue)))
     desk.put(*range(100))

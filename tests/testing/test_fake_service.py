@@ -16,30 +16,30 @@ from splitsecond.testing.virtual_time import run_virtual
 CALL = Call(id="one", body={})
 
 
-def test_told_by_hand() -> None:
+def test_call_is_controlled_by_hand() -> None:
     async def main() -> None:
         seen: list[Observation] = []
         fake = FakeService(observer=seen.append)
         service: Service = fake
         began = clock.now_ns()
         waiting = asyncio.create_task(service(CALL))
-        told = await fake.expect()
-        assert told.call is CALL
+        controlled_call = await fake.expect()
+        assert controlled_call.call is CALL
         assert fake.in_flight == 1
-        told.first_token(after=0.2)
-        told.finish(tokens=9, tps=100, input_tokens=5)
+        controlled_call.first_token(after=0.2)
+        controlled_call.finish(tokens=9, tps=100, input_tokens=5)
         reply: Reply = await waiting
         assert clock.now_ns() - began == 200 * NS_PER_MS
         await reply.finished()
         await reply.aclose()
         assert fake.in_flight == 0
         [observation] = seen
-        assert observation is told.observation
+        assert observation is controlled_call.observation
         assert (observation.call, observation.outcome) == ("one", "ok")
         assert observation.ttft_ns == 200 * NS_PER_MS
         assert (observation.input_tokens, observation.output_tokens) == (5, 10)
         assert observation.tps == pytest.approx(100)
-        assert told.closed_at == clock.now_ns() == began + 290 * NS_PER_MS
+        assert controlled_call.closed_at == clock.now_ns() == began + 290 * NS_PER_MS
 
     run_virtual(main())
 
@@ -80,7 +80,7 @@ def test_a_stream_that_breaks() -> None:
 
 
 @pytest.mark.parametrize("after_first_token", [False, True])
-def test_leaving_early_shows(after_first_token: bool) -> None:
+def test_early_close_is_observed_as_cancelled(after_first_token: bool) -> None:
     async def main() -> None:
         seen: list[Observation] = []
         fake = FakeService(script=lambda call: Script(ttft=0.2), observer=seen.append)
@@ -96,7 +96,7 @@ def test_leaving_early_shows(after_first_token: bool) -> None:
     run_virtual(main())
 
 
-def test_a_call_that_hangs_hangs_until_it_is_given_up() -> None:
+def test_hanging_call_lasts_until_its_timeout() -> None:
     async def main() -> None:
         fake = FakeService(script=lambda call: Script(hangs=True))
         with pytest.raises(TimeoutError):

@@ -6,7 +6,7 @@ import pytest
 from tests.golden import Golden
 
 
-def test_a_difference_fails_and_an_update_mends_it(tmp_path: Path) -> None:
+def test_golden_file_fails_on_a_difference_until_updated(tmp_path: Path) -> None:
     """A missing or different file fails; an update writes what the next run expects."""
     with pytest.raises(AssertionError, match="no golden file"):
         Golden(tmp_path, "x", update=False).check("one")

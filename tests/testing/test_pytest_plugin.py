@@ -6,6 +6,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 pytest_plugins = ["pytester"]
 USES = """
 import json
@@ -62,7 +64,7 @@ def test_a_profile_that_does_not_exist(system: None, pytester: pytest.Pytester, 
     result.stdout.fnmatch_lines(["*unknown profile 'grok'*groq*"])
 
 
-def test_a_run_without_the_fixture_loads_nothing_of_the_simulator(system: None) -> None:
+def test_run_without_the_fixture_does_not_load_the_simulator(system: None) -> None:
     program = """
 import sys, pytest
 import splitsecond.testing.pytest_plugin

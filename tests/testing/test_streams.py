@@ -1,17 +1,18 @@
 """The corpus itself: every stream loads, is consistent in time, and our decoder makes of it exactly its truth."""
 
 import pytest
+from tests.cases import each_case
 from tests.streams import Stream, Truth, check_decoder, differences, load, seen
 
 STREAMS = load()
 
 
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+@each_case("stream", STREAMS, ids=lambda stream: stream.name)
 def test_the_decoder_sees_the_truth(stream: Stream) -> None:
     assert check_decoder(stream) == []
 
 
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+@each_case("stream", STREAMS, ids=lambda stream: stream.name)
 def test_times_are_in_order(stream: Stream) -> None:
     sent = [stream.head_ns, *(packet.at_ns for packet in stream.packets), stream.end_ns]
     assert sent == sorted(sent)

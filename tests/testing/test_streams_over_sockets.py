@@ -29,7 +29,7 @@ def brief(stream: Stream) -> Stream:
 
 
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.SelectorEventLoop])
-def test_every_stream_is_seen_for_what_it_is(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_every_stream_over_sockets_matches_its_truth(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
         checks = runner.run(check_over_sockets([brief(stream) for stream in load()], at_once=32))
     assert {c.stream.name: c.wrong for c in checks if c.wrong} == {}

@@ -40,7 +40,7 @@ def test_a_deadline_is_met_to_the_nanosecond() -> None:
     assert run_virtual(main()) == START_NS + 250 * clock.NS_PER_MS
 
 
-def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
+def test_deadlock_is_an_error_that_names_the_waiting_task() -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.Event().wait(), name="forgotten")

@@ -29,12 +29,12 @@ def steady(begin_s: float, end_s: float, rate: float) -> list[float]:
     return [begin_s + number / rate for number in range(round((end_s - begin_s) * rate))]
 
 
-def test_a_slow_stream_is_found_when_the_first_time_is_over() -> None:
+def test_slow_stream_is_found_after_the_first_window() -> None:
     assert found(steady(1, 100, 4)) == (21, 4.0)
     assert found(steady(1, 100, 9)) is None
 
 
-def test_a_stream_that_becomes_slow_is_found_when_the_rate_has_fallen() -> None:
+def test_stream_that_slows_down_is_found_when_its_rate_falls() -> None:
     slow = found([*steady(0, 40, 20), *steady(40, 100, 2)])
     assert slow is not None
     at, rate = slow

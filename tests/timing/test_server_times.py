@@ -2,14 +2,14 @@
 
 import math
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.timing.server_times import MAX_NS, duration_ns
 
 
-@pytest.mark.parametrize("value", [-1.0, 1e300, 1e308, math.inf, math.nan])
-@pytest.mark.parametrize("name", ["prompt_ms", "queue_time", "eval_duration"])
-def test_a_time_that_cannot_be_true_is_none(name: str, value: float) -> None:
+@each_case("value", [-1.0, 1e300, 1e308, math.inf, math.nan])
+@each_case("name", ["prompt_ms", "queue_time", "eval_duration"])
+def test_impossible_duration_is_none(name: str, value: float) -> None:
     assert duration_ns(name, value) is None
 
 

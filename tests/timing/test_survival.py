@@ -34,7 +34,7 @@ def test_weights_count_as_so_many_samples() -> None:
 
 
 @given(SAMPLES, st.floats(0.01, 1))
-def test_censoring_never_makes_anything_look_faster(samples: list[tuple[float, bool, float]], share: float) -> None:
+def test_censoring_never_lowers_a_quantile(samples: list[tuple[float, bool, float]], share: float) -> None:
     taken_for_ended = [(value, False, weight) for value, _, weight in samples]
     assert SurvivalCurve(samples).quantile(share) >= SurvivalCurve(taken_for_ended).quantile(share)
 

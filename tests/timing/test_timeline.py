@@ -14,7 +14,7 @@ def begun() -> Timeline:
     return timeline
 
 
-def test_a_whole_answer() -> None:
+def test_complete_stream_gives_a_complete_observation() -> None:
     timeline = begun()
     assert not timeline.has_token
     timeline.record_read(5, "kernel", 100)
@@ -75,7 +75,7 @@ def test_an_answer_without_a_token_is_a_failure() -> None:
     assert seen.output_tokens is None
 
 
-def test_a_broken_stream_keeps_what_it_had() -> None:
+def test_broken_stream_keeps_its_fault_and_tokens() -> None:
     timeline = begun()
     fault = ProviderFault("it said no", kind="in_band_error", phase="between tokens", status=200)
     timeline.record_events([Token(40, "a"), Broken(41, fault)])
@@ -87,13 +87,13 @@ def test_a_broken_stream_keeps_what_it_had() -> None:
     assert (seen.first_token_ns, seen.output_tokens) == (40, 1)
 
 
-def test_what_could_not_be_sent() -> None:
+def test_unsent_request_is_observed_as_failed() -> None:
     timeline = Timeline(attempt="c.1", call="c", target="x/y")
     seen = timeline.observe(end_ns=9, fault=NetworkFault("no", kind="refused", phase="connect"), sending=Sending())
     assert (seen.outcome, seen.sent_ns, seen.kernel_time) == ("failed", None, False)
 
 
-def test_cancelled_is_not_failed() -> None:
+def test_cancelled_request_is_not_failed() -> None:
     timeline = begun()
     timeline.record_events([Token(40, "a")])
     assert timeline.observe(end_ns=41, cancelled=True, sending=SENT).outcome == "cancelled"
@@ -126,7 +126,7 @@ def merged(*, packets: int, together: int = 3, head: int = 1_000, after: int = 0
     return timeline.observe(end_ns=2_400, sending=SENT)
 
 
-def test_a_first_token_that_was_read_with_later_ones_is_dated_back_by_their_gap() -> None:
+def test_first_token_of_a_merged_read_is_dated_back_by_the_gap() -> None:
     seen = merged(packets=3)
     assert seen.token_at == [1_800, 1_900, 2_000, 2_100, 2_200, 2_300, 2_400]
     assert (seen.first_event_ns, seen.first_token_ns, seen.first_answer_ns) == (1_800, 1_800, 1_800)
@@ -141,7 +141,7 @@ def test_a_packet_can_hold_several_tokens_of_a_merged_read() -> None:
     assert (merged(packets=2).first_token_ns, merged(packets=2).first_merged_ns) == (1_900, 100)
 
 
-def test_a_first_token_alone_in_its_read_has_the_time_of_the_last_packet() -> None:
+def test_first_token_alone_in_its_read_is_not_dated_back() -> None:
     assert merged(packets=2, together=1).first_merged_ns == 0
 
 
@@ -149,7 +149,7 @@ def test_a_first_token_is_not_dated_back_before_the_headers() -> None:
     assert (merged(packets=3, head=1_950).first_token_ns, merged(packets=3, head=1_950).first_merged_ns) == (1_950, 50)
 
 
-def test_a_first_token_is_not_dated_back_before_the_socket_was_last_seen_empty() -> None:
+def test_first_token_is_not_dated_before_the_last_empty_read() -> None:
     assert (merged(packets=3, after=1_990).first_token_ns, merged(packets=3, after=1_990).first_merged_ns) == (
         1_990,
         10,
@@ -173,12 +173,12 @@ def sparse(events: list[Event], *, packets: int = 5, after: int = 1_500) -> Obse
     return timeline.observe(end_ns=2_100, sending=SENT)
 
 
-def test_a_last_token_that_was_read_with_what_followed_can_have_come_since_the_read_before() -> None:
+def test_last_token_before_other_events_has_an_uncertain_time() -> None:
     seen = sparse([Token(2_000, "b"), TokenRun(2_000, [1, 2]), Finish(2_000, "stop")])
     assert (seen.sparse, seen.last_token_ns, seen.last_merged_ns) == (True, 2_000, 500)
 
 
-def test_a_last_token_that_ends_its_read_or_comes_in_one_packet_has_an_exact_time() -> None:
+def test_last_token_at_the_end_of_its_read_has_an_exact_time() -> None:
     assert sparse([Token(2_000, "b"), Token(2_000, "c")]).last_merged_ns == 0
     assert sparse([TokenRun(2_000, [1, 2])]).last_merged_ns == 0
     assert sparse([Token(2_000, "b"), Finish(2_000, "stop")], packets=1).last_merged_ns == 0

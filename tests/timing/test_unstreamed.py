@@ -1,6 +1,6 @@
 """Tokens that were billed and not streamed: summaries of the reasoning, and the token that ends an answer."""
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.timing.unstreamed import unstreamed_tokens
 
@@ -27,20 +27,18 @@ def of(
     )
 
 
-def test_a_summary_of_the_reasoning_counts_as_what_was_shown() -> None:
+def test_reasoning_beyond_its_shown_summary_is_unstreamed() -> None:
     # 50 tokens of summary for 950 of reasoning and 50 of answer: 1,000 were billed, 100 streamed.
     assert of(1000, 950, shown=50, events=50) == 900
 
 
-def test_reasoning_that_was_shown_is_all_streamed() -> None:
+def test_fully_shown_reasoning_leaves_no_unstreamed_tokens() -> None:
     assert of(150, 100, shown=100, events=50) == 0
     assert of(150, 100, shown=70, events=50) == 0  # a few characters less are no summary
     assert of(100, 100, shown=40) == 0  # no answer to take the characters per token from
 
 
-@pytest.mark.parametrize(
-    ("reason", "unstreamed"), [("stop", 1), ("end_turn", 1), ("STOP", 1), ("length", 0), ("", 0), ("tool_calls", 0)]
-)
+@each_case("reason, unstreamed", [("stop", 1), ("end_turn", 1), ("STOP", 1), ("length", 0), ("", 0), ("tool_calls", 0)])
 def test_the_token_that_ends_an_answer_has_no_content(reason: str, unstreamed: int) -> None:
     assert of(17, events=16, reason=reason) == unstreamed
 

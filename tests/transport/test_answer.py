@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.transport.peers import chunked
 from tests.transport.test_decoding import raw_deflate
 
@@ -90,8 +91,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_whole(name: str) -> None:
+@each_case("name", WHOLE)
+def test_complete_response_is_parsed(name: str) -> None:
     wire, body = WHOLE[name]
     answer = ResponseParser("POST")
     assert answer.feed(wire) == body
@@ -101,8 +102,8 @@ def test_whole(name: str) -> None:
     assert not answer.surplus
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
+@each_case("name", REFUSED)
+def test_invalid_response_is_refused(name: str) -> None:
     wire, kind = REFUSED[name]
     answer = ResponseParser("POST")
     for start in range(0, len(wire), 16384):
@@ -114,7 +115,7 @@ def test_refused(name: str) -> None:
 
 
 @given(name=st.sampled_from(sorted(WHOLE)), cuts=st.lists(st.integers(0, 400), max_size=12))
-def test_split_anywhere_it_is_the_same(name: str, cuts: list[int]) -> None:
+def test_response_is_the_same_for_any_split(name: str, cuts: list[int]) -> None:
     wire, body = WHOLE[name]
     bounds = sorted({0, len(wire), *(cut % len(wire) for cut in cuts)})
     answer = ResponseParser("POST")
@@ -124,16 +125,16 @@ def test_split_anywhere_it_is_the_same(name: str, cuts: list[int]) -> None:
     assert answer.status == int(wire[9:12]) or wire.startswith(b"HTTP/1.1 100")
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_byte_by_byte_it_is_the_same(name: str) -> None:
+@each_case("name", WHOLE)
+def test_response_is_the_same_byte_by_byte(name: str) -> None:
     wire, body = WHOLE[name]
     answer = ResponseParser("POST")
     assert taken(answer, [wire[i : i + 1] for i in range(len(wire))]) == body
     assert answer.complete
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_byte_by_byte_it_is_refused_all_the_same(name: str) -> None:
+@each_case("name", REFUSED)
+def test_invalid_response_is_refused_byte_by_byte(name: str) -> None:
     wire, kind = REFUSED[name]
     answer = ResponseParser("POST")
     taken(answer, [wire[i : i + 1] for i in range(len(wire))])
@@ -142,7 +143,7 @@ def test_byte_by_byte_it_is_refused_all_the_same(name: str) -> None:
 
 
 @given(name=st.sampled_from(sorted(WHOLE)), cut=st.integers(0, 400), clean=st.booleans())
-def test_cut_anywhere_it_is_never_called_whole(name: str, cut: int, clean: bool) -> None:
+def test_response_cut_anywhere_is_never_complete(name: str, cut: int, clean: bool) -> None:
     wire, body = WHOLE[name]
     cut = 1 + cut % (len(wire) - 1)
     answer = ResponseParser("POST")
@@ -167,7 +168,7 @@ def test_random_bytes_never_raise(data: bytes) -> None:
         assert answer.complete != bool(answer.fault)
 
 
-def test_a_body_that_the_end_of_the_connection_ends() -> None:
+def test_body_may_end_with_the_connection() -> None:
     answer = ResponseParser("GET")
     assert answer.feed(OK + b"\r\nabc") == b"abc"
     assert answer.feed(b"def") == b"def"
@@ -176,7 +177,7 @@ def test_a_body_that_the_end_of_the_connection_ends() -> None:
     assert (before, answer.complete, answer.keep_alive) == (False, True, False)
 
 
-def test_an_end_that_the_peer_did_not_announce_is_a_cut() -> None:
+def test_unannounced_end_of_the_connection_is_truncation() -> None:
     answer = ResponseParser("GET")
     answer.feed(OK + b"\r\nabc")
     answer.end_of_stream(clean=False)
@@ -214,8 +215,8 @@ def test_keep_alive(wire: bytes, keep: bool) -> None:
     assert answer.keep_alive is keep
 
 
-@pytest.mark.parametrize("more", [sized(b"second"), b"junk", b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
-@pytest.mark.parametrize("first", [sized(b"first"), CHUNKED + chunked([b"first"])])
+@each_case("more", [sized(b"second"), b"junk", b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
+@each_case("first", [sized(b"first"), CHUNKED + chunked([b"first"])])
 def test_bytes_after_the_end_are_not_the_body(first: bytes, more: bytes) -> None:
     answer = ResponseParser("GET")
     assert answer.feed(first + more) == b"first"
@@ -230,13 +231,13 @@ def test_headers_are_lower_case_and_joined() -> None:
     assert answer.headers == {"x-a": "1, 2", "x-empty": "", "x-latin": "é", "content-length": "0"}
 
 
-def test_interim_headers_and_trailers_are_not_the_answers_headers() -> None:
+def test_interim_headers_and_trailers_are_not_headers() -> None:
     answer = ResponseParser("GET")
     answer.feed(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + CHUNKED + b"0\r\nX-Sum: 1\r\n\r\n")
     assert answer.headers == {"transfer-encoding": "chunked"}
 
 
-def test_news_is_only_for_what_is_rare() -> None:
+def test_plain_chunks_do_not_set_changed() -> None:
     answer = ResponseParser("GET")
     answer.feed(CHUNKED)
     assert answer.changed
@@ -253,7 +254,7 @@ def test_a_long_stream_of_small_chunks_is_no_endless_header() -> None:
     assert answer.fault is None
 
 
-def test_the_first_failure_counts() -> None:
+def test_first_fault_of_a_response_is_kept() -> None:
     answer = ResponseParser("GET")
     answer.feed(sized(b"hello", b"Content-Encoding: br\r\n"))
     first = answer.fault
@@ -263,7 +264,7 @@ def test_the_first_failure_counts() -> None:
 
 @pytest.mark.parametrize("before", ["sized", "chunked", "trailers", "interim responses", "204", "gzip", "empty"])
 @given(st.sampled_from(sorted(WHOLE)), st.integers(1, 400))
-def test_an_answer_that_follows_another_is_read_as_if_it_stood_alone(before: str, after: str, cut: int) -> None:
+def test_response_after_another_is_parsed_as_if_alone(before: str, after: str, cut: int) -> None:
     first = ResponseParser("POST")
     taken(first, [WHOLE[before][0]])
     assert first.keep_alive
@@ -276,7 +277,7 @@ def test_an_answer_that_follows_another_is_read_as_if_it_stood_alone(before: str
     assert (second.status, second.keep_alive) == (alone.status, alone.keep_alive)
 
 
-def test_an_answer_to_head_is_followed_by_one_with_a_parser_of_its_own() -> None:
+def test_response_after_head_gets_a_new_parser() -> None:
     first = ResponseParser("HEAD")
     taken(first, [OK + b"Content-Length: 5\r\n\r\n"])
     assert first.complete
@@ -296,9 +297,7 @@ HEADS = st.sampled_from([*[b"%x\r\n"] * 6, b"%X\r\n", b"0%x\r\n", b"%x;x=y\r\n"]
     st.lists(st.integers(1, 2400), max_size=2),
     st.lists(st.integers(1, 3), max_size=16),
 )
-def test_whole_chunks_are_what_llhttp_says_they_are(
-    chunks: list[tuple[bytes, bytes]], cuts: list[int], reads: list[int]
-) -> None:
+def test_whole_chunks_agree_with_llhttp(chunks: list[tuple[bytes, bytes]], cuts: list[int], reads: list[int]) -> None:
     """Packets end where chunks do, and at a few other places."""
     pieces = [CHUNKED, *((head % len(body)) + body + b"\r\n" for body, head in chunks), b"0\r\n\r\n"]
     wire = b"".join(pieces)
@@ -328,7 +327,7 @@ def noted(before: bytes) -> ResponseParser:
     return answer
 
 
-def test_only_packets_of_one_whole_chunk_each_need_no_parser() -> None:
+def test_packets_of_one_whole_chunk_bypass_the_parser() -> None:
     whole = b"3\r\nabc\r\n", b"A\r\n0123456789\r\n"
     answer = noted(b"")
     for _ in range(2):
@@ -340,6 +339,6 @@ def test_only_packets_of_one_whole_chunk_each_need_no_parser() -> None:
     assert answer.whole_chunks(whole[0], [len(whole[0])]) is None
 
 
-def test_inside_a_chunk_none_is_a_whole_one() -> None:
+def test_packet_inside_a_chunk_is_no_whole_chunk() -> None:
     answer = noted(b"20\r\n")
     assert answer.whole_chunks(b"3\r\nabc\r\n", [8]) is None

@@ -47,7 +47,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 class TestPool:
-    def test_a_connection_is_used_again(self, run: Run) -> None:
+    def test_connection_is_reused(self, run: Run) -> None:
         async def story() -> None:
             async with Peer(stay(*[HELLO] * 3)) as peer:
                 client = Client(proxies={})
@@ -72,7 +72,7 @@ class TestPool:
 
         run(story())
 
-    def test_the_last_to_come_free_goes_first(self, run: Run) -> None:
+    def test_last_freed_connection_is_used_first(self, run: Run) -> None:
         go = asyncio.Event()
 
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +107,7 @@ class TestPool:
         ],
         ids=["close", "1.0", "max=0", "surplus"],
     )
-    def test_a_connection_that_is_not_to_be_used_again(self, run: Run, answer: bytes) -> None:
+    def test_connection_is_not_reused_if_the_response_forbids_it(self, run: Run, answer: bytes) -> None:
         async def story() -> None:
             async with Peer(stay(answer)) as peer:
                 client = Client(proxies={})
@@ -118,7 +118,7 @@ class TestPool:
         run(story())
 
     @pytest.mark.parametrize("idle_s", [0.0, 60.0])
-    def test_idling_ends(self, run: Run, idle_s: float) -> None:
+    def test_idle_connection_closes_after_the_shorter_limit(self, run: Run, idle_s: float) -> None:
         """After our own limit, or the server's promise, whichever is shorter."""
 
         async def story() -> None:
@@ -157,7 +157,7 @@ class TestPool:
 
         run(story())
 
-    def test_a_connection_that_ended_before_the_loop_could_say_so_is_not_taken(self, run: Run) -> None:
+    def test_connection_closed_before_the_loop_knows_is_not_used(self, run: Run) -> None:
         async def story() -> None:
             with socket.create_server(("127.0.0.1", 0)) as server:
                 origin = Origin("http", "127.0.0.1", server.getsockname()[1])
@@ -172,7 +172,7 @@ class TestPool:
 
         run(story())
 
-    def test_warm_opens_what_is_missing(self, run: Run) -> None:
+    def test_warm_opens_the_missing_connections(self, run: Run) -> None:
         async def story() -> None:
             async with Peer(stay(HELLO)) as peer:
                 client = Client(proxies={})
@@ -186,7 +186,7 @@ class TestPool:
 
         run(story())
 
-    def test_warm_says_why_there_is_none(self, run: Run, refused: Origin) -> None:
+    def test_warm_raises_the_reason_if_none_opens(self, run: Run, refused: Origin) -> None:
         async def story() -> None:
             client = Client(proxies={})
             with pytest.raises(NetworkFault) as caught:
@@ -206,7 +206,7 @@ def refused() -> Origin:
 
 class TestResending:
     @pytest.mark.parametrize("with_reset", [False, True])
-    def test_a_request_lost_on_a_dead_connection_goes_out_again(self, run: Run, with_reset: bool) -> None:
+    def test_request_lost_on_a_dead_connection_is_resent(self, run: Run, with_reset: bool) -> None:
         async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await close(HELLO)(reader, writer)
             await reader.readuntil(b"\r\n\r\n")
@@ -257,7 +257,7 @@ class TestResending:
 
         run(story())
 
-    def test_but_only_once(self, run: Run) -> None:
+    def test_request_is_resent_only_once(self, run: Run) -> None:
         async def story() -> None:
             async with Peer(close(HELLO, b""), close(b"")) as peer:
                 client = Client(proxies={})
@@ -269,7 +269,7 @@ class TestResending:
 
         run(story())
 
-    def test_not_if_a_byte_was_answered(self, run: Run) -> None:
+    def test_request_is_not_resent_if_a_byte_was_answered(self, run: Run) -> None:
         async def story() -> None:
             async with Peer(close(HELLO, b"H")) as peer:
                 client = Client(proxies={})
@@ -281,7 +281,7 @@ class TestResending:
 
         run(story())
 
-    def test_not_on_a_fresh_connection(self, run: Run) -> None:
+    def test_request_is_not_resent_on_a_fresh_connection(self, run: Run) -> None:
         async def story() -> None:
             async with Peer(close(b"")) as peer:
                 client = Client(proxies={})
@@ -295,7 +295,7 @@ class TestResending:
         run(story())
 
     @pytest.mark.parametrize("who", ["exchange", "client"])
-    def test_closing_while_it_dials_again(self, run: Run, who: str) -> None:
+    def test_close_during_a_reconnect_ends_the_exchange(self, run: Run, who: str) -> None:
         async def story() -> None:
             async with Peer(close(HELLO, b""), stay(HELLO)) as peer:
                 client = Client(proxies={})
@@ -311,7 +311,7 @@ class TestResending:
 
         run(story())
 
-    def test_when_dialling_again_fails(self, run: Run) -> None:
+    def test_failed_reconnect_fails_the_exchange(self, run: Run) -> None:
         async def story() -> None:
             async with Peer(close(HELLO, b"")) as peer:
                 client = Client(proxies={})
@@ -343,7 +343,7 @@ class TestAnswers:
             ),
         ],
     )
-    def test_one_read_is_one_piece(self, run: Run, wire: bytes, story: Sequence[object]) -> None:
+    def test_each_read_gives_one_piece(self, run: Run, wire: bytes, story: Sequence[object]) -> None:
         async def play() -> None:
             async with Peer(close(wire)) as peer:
                 client = Client(proxies={})
@@ -353,19 +353,19 @@ class TestAnswers:
 
         run(play())
 
-    def test_a_reset_in_mid_answer(self, run: Run) -> None:
-        told = asyncio.Event()
+    def test_reset_in_a_response_fails_the_exchange(self, run: Run) -> None:
+        received = asyncio.Event()
 
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(HELLO[:-1])
-            await told.wait()
+            await received.wait()
             reset(writer)
 
         class Telling(Recorder):
             def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
                 super().body_received(at, lag, source, data)
-                told.set()
+                received.set()
 
         async def story() -> None:
             async with Peer(script) as peer:
@@ -400,7 +400,7 @@ class TestAnswers:
 
         run(story())
 
-    def test_an_answer_that_does_not_wait_for_the_whole_request(self, run: Run) -> None:
+    def test_early_response_to_an_unread_request_is_delivered(self, run: Run) -> None:
         """413 and a close, with most of the request unread: the reason must not be lost in the reset."""
         refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\n\r\nmuch"
 
@@ -419,7 +419,7 @@ class TestAnswers:
 
         run(story())
 
-    def test_a_request_that_nobody_reads_to_its_end(self, run: Run) -> None:
+    def test_reset_while_sending_has_the_phase_send(self, run: Run) -> None:
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             reset(writer)
@@ -437,7 +437,7 @@ class TestAnswers:
 
 class TestClosing:
     @pytest.mark.parametrize("on", ["head", "body", "ended"])
-    def test_from_inside_a_call(self, run: Run, on: str) -> None:
+    def test_close_from_a_callback_ends_the_exchange(self, run: Run, on: str) -> None:
         async def story() -> None:
             async with Peer(stay(HELLO)) as peer:
                 client = Client(proxies={})
@@ -451,7 +451,7 @@ class TestClosing:
 
         run(story())
 
-    def test_early_it_closes_the_connection_and_says_nothing(self, run: Run) -> None:
+    def test_early_close_closes_the_connection_silently(self, run: Run) -> None:
         closed = asyncio.Event()
 
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -472,7 +472,7 @@ class TestClosing:
 
         run(story())
 
-    def test_of_the_client_fails_what_is_under_way(self, run: Run) -> None:
+    def test_close_of_the_client_fails_exchanges_in_flight(self, run: Run) -> None:
         async def story() -> None:
             async with Peer(stay()) as peer:
                 client = Client(proxies={})
@@ -508,7 +508,7 @@ class TestClosing:
 
 
 class TestDeadlines:
-    def test_one_that_has_passed(self, run: Run) -> None:
+    def test_expired_connect_deadline_raises_timeout_dns(self, run: Run) -> None:
         async def story() -> None:
             client = Client(proxies={})
             with pytest.raises(TimedOut) as caught:
@@ -517,7 +517,7 @@ class TestDeadlines:
 
         run(story())
 
-    def test_for_tls(self, run: Run) -> None:
+    def test_connect_deadline_covers_the_tls_handshake(self, run: Run) -> None:
         async def story() -> None:
             with socket.create_server(("127.0.0.1", 0)) as server:
                 origin = Origin("https", "127.0.0.1", server.getsockname()[1])
@@ -564,7 +564,7 @@ class TestTimes:
 
         run(story())
 
-    def test_linux_says_when_bytes_arrived(self, run: Run) -> None:
+    def test_linux_timestamps_unread_bytes(self, run: Run) -> None:
         """What lay unread while we were busy keeps the time at which it came, and its lag says how long it lay."""
         go = asyncio.Event()
 
@@ -639,7 +639,7 @@ class TestHoldingBack:
 
         run(story())
 
-    def test_paused_inside_the_last_call_the_connection_is_still_good(self, run: Run) -> None:
+    def test_pause_in_the_last_callback_keeps_the_connection(self, run: Run) -> None:
         class Pausing(Recorder):
             exchange: Exchange
 
@@ -661,7 +661,7 @@ class TestHoldingBack:
         run(story())
 
 
-def test_failures_to_connect(run: Run, refused: Origin) -> None:
+def test_failure_to_connect_has_phase_and_hint(run: Run, refused: Origin) -> None:
     async def story() -> None:
         client = Client(proxies={})
         fault = await failing(client, refused, "refused")

@@ -59,7 +59,7 @@ class RecordingOwner:
         self.events.append("closed")
 
 
-class Line:
+class WiredConnection:
     """A connection that carries a request, the far end of its socket, and the receiver's callbacks."""
 
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
@@ -90,10 +90,10 @@ class Line:
 
 
 @contextmanager
-def line() -> Iterator[Line]:
+def line() -> Iterator[WiredConnection]:
     near, far = socket.socketpair()
     with near, far:
-        made = Line(near, far)
+        made = WiredConnection(near, far)
         yield made
         made.connection.close()
 
@@ -106,17 +106,17 @@ def split(wire: bytes, cuts: list[int]) -> list[bytes]:
 def joined(story: list[object]) -> list[object]:
     """The story with neighbouring pieces of body made one."""
     out: list[object] = []
-    for told in story:
+    for entry in story:
         last = out[-1] if out else None
-        if isinstance(told, bytes) and isinstance(last, bytes):
-            out[-1] = last + told
+        if isinstance(entry, bytes) and isinstance(last, bytes):
+            out[-1] = last + entry
         else:
-            out.append(told)
+            out.append(entry)
     return out
 
 
 @given(name=st.sampled_from(sorted(ANSWERS)), cuts=st.lists(st.integers(0, 300), max_size=20))
-def test_split_anywhere_the_receiver_is_told_the_same(name: str, cuts: list[int]) -> None:
+def test_receiver_gets_the_same_for_any_split(name: str, cuts: list[int]) -> None:
     wire, body = ANSWERS[name]
     with line() as it:
         for piece in split(wire, cuts):
@@ -127,7 +127,7 @@ def test_split_anywhere_the_receiver_is_told_the_same(name: str, cuts: list[int]
 
 
 @given(name=st.sampled_from(sorted(ANSWERS)), cut=st.integers(0, 300), cuts=st.lists(st.integers(0, 300), max_size=5))
-def test_cut_anywhere_it_fails_and_never_hangs(name: str, cut: int, cuts: list[int]) -> None:
+def test_response_cut_anywhere_fails_and_never_hangs(name: str, cut: int, cuts: list[int]) -> None:
     wire, body = ANSWERS[name]
     cut %= len(wire)
     with line() as it:
@@ -148,10 +148,10 @@ def test_random_bytes_end_the_exchange_once_and_raise_nothing(data: bytes, start
         it.receive(start + data)
         it.far.close()
         it.turn()
-        assert sum(told == "ended" or isinstance(told, str) for told in it.receiver.story) == 1
+        assert sum(entry == "ended" or isinstance(entry, str) for entry in it.receiver.story) == 1
 
 
-def test_a_read_that_gives_a_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_timestamps_become_monotonic_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's wall-clock stamp becomes a monotonic time; time never runs backwards, nor before the sending."""
     now = {"mono": 1_000, "wall": 50_000}
     with clock.using(lambda: now["mono"], lambda: now["wall"]), line() as it:
@@ -173,14 +173,14 @@ def test_a_read_that_gives_a_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
         assert it.receiver.clocks == ["kernel", "kernel"]
 
 
-def test_a_read_without_a_stamp_says_so() -> None:
+def test_read_without_a_timestamp_has_the_process_clock() -> None:
     with line() as it:
         it.receive(HELLO)
         assert it.receiver.clocks == ["process"]
         assert it.exchange.rtt_ns() is None
 
 
-def test_stray_bytes_while_idle_end_it() -> None:
+def test_stray_bytes_close_an_idle_connection() -> None:
     with line() as it:
         it.receive(HELLO)
         assert it.connection.is_alive()
@@ -189,7 +189,7 @@ def test_stray_bytes_while_idle_end_it() -> None:
         assert it.owner.events == ["released", "closed"]
 
 
-def test_its_repr_says_how_it_is() -> None:
+def test_repr_shows_the_state_of_the_connection() -> None:
     with line() as it:
         assert repr(it.connection) == "<HttpConnection 1 to http://test at here, active>"
         it.receive(HELLO)

@@ -33,7 +33,7 @@ def test_pieces_of_any_size_give_the_whole(data: bytes, squeeze: object, size: i
 
 
 @pytest.mark.parametrize("size", [100, 65536])
-def test_a_bomb_is_refused_before_it_fills_the_memory(size: int) -> None:
+def test_compression_bomb_is_refused_early(size: int) -> None:
     packed = gzip.compress(bytes(50_000_000))
     inflater = Inflater()
     out: list[bytes] = []
@@ -47,17 +47,17 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(size: int) -> None:
 
 
 @pytest.mark.parametrize("coding", ["", "identity", " Identity "])
-def test_nothing_to_undo(coding: str) -> None:
+def test_identity_coding_needs_no_inflater(coding: str) -> None:
     assert inflater_for(coding) is None
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
-def test_codings_nobody_asked_for(coding: str) -> None:
+def test_unsupported_codings_are_refused(coding: str) -> None:
     with pytest.raises(BadEncoding, match="expected none, gzip or deflate"):
         inflater_for(coding)
 
 
-def test_not_compressed_at_all() -> None:
+def test_uncompressed_bytes_are_refused() -> None:
     inflater = Inflater()
     with pytest.raises(BadEncoding):
         inflater.feed(b"\xff\xff" + b"plain text")

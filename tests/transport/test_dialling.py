@@ -36,7 +36,7 @@ def test_families_alternate_from_the_first_on() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9))))
-def test_interleaving_loses_nothing_and_keeps_the_order_within_a_family(given_: list[tuple[bool, int]]) -> None:
+def test_interleaving_keeps_all_addresses_in_order_per_family(given_: list[tuple[bool, int]]) -> None:
     addresses = [six(str(n)) if is_six else four(str(n)) for is_six, n in given_]
     result = interleaved(addresses)
     for family in (V4, V6):
@@ -52,7 +52,7 @@ def test_literals_need_no_resolver(run: Run) -> None:
     run(story())
 
 
-def test_names(run: Run) -> None:
+def test_known_names_resolve_and_unknown_ones_raise(run: Run) -> None:
     async def story() -> None:
         assert any(a.sockaddr[0] in ("127.0.0.1", "::1") for a in await resolve("localhost", 80))
         with pytest.raises(NetworkFault, match=r"no-such-host\.invalid") as caught:
@@ -62,7 +62,7 @@ def test_names(run: Run) -> None:
     run(story())
 
 
-def test_an_address_that_refuses_makes_way_for_the_next(run: Run) -> None:
+def test_refusing_address_leads_to_the_next(run: Run) -> None:
     async def story() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             here = Address(V4, server.getsockname())
@@ -74,7 +74,7 @@ def test_an_address_that_refuses_makes_way_for_the_next(run: Run) -> None:
     run(story())
 
 
-def test_when_all_refuse_the_message_names_each(run: Run) -> None:
+def test_message_names_each_refusing_address(run: Run) -> None:
     async def story() -> None:
         with pytest.raises(NetworkFault) as caught:
             await connect([REFUSING, Address(V4, ("127.0.0.2", 1))], "the test")
@@ -110,7 +110,7 @@ def no_stagger(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_stagger")
-def test_an_address_that_never_answers_is_overtaken_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_address_is_overtaken_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         loop = SilentLoop(four("192.0.2.1"))
         monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", loop.sock_connect)
@@ -124,7 +124,7 @@ def test_an_address_that_never_answers_is_overtaken_and_closed(monkeypatch: pyte
     asyncio.run(asyncio.wait_for(story(), WITHIN_S))
 
 
-def test_cancelling_closes_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_closes_all_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         loop = SilentLoop(four("192.0.2.1"))
         monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", loop.sock_connect)
@@ -138,7 +138,7 @@ def test_cancelling_closes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(asyncio.wait_for(story(), WITHIN_S))
 
 
-def test_too_many_open_files_is_our_own_fault_and_said_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files_is_reported_as_file_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> socket.socket:
         raise OSError(24, "Too many open files")
 

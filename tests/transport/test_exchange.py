@@ -4,14 +4,15 @@ import asyncio
 from typing import cast
 
 import pytest
+from tests.cases import each_case
 from tests.transport.peers import Recorder
 
 from splitsecond.core.errors import CallerFault, NetworkFault
 from splitsecond.core.transport.exchange import Connected, Exchange, Origin
 
 
-@pytest.mark.parametrize(
-    ("url", "origin", "path", "authority"),
+@each_case(
+    "url, origin, path, authority",
     [
         ("https://api.example.com/v1", Origin("https", "api.example.com", 443), "/v1", "api.example.com"),
         ("http://LOCALHOST:8000", Origin("http", "localhost", 8000), "/", "localhost:8000"),
@@ -27,8 +28,8 @@ def test_origin_of_a_url(url: str, origin: Origin, path: str, authority: str | N
     assert str(origin) == f"{origin.scheme}://{origin.authority}"
 
 
-@pytest.mark.parametrize(
-    ("url", "why"),
+@each_case(
+    "url, why",
     [
         ("api.example.com/v1", "got scheme ''"),
         ("ftp://h/", "got scheme 'ftp'"),
@@ -50,12 +51,10 @@ def test_urls_that_cannot_be_used(url: str, why: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("reused", [True, False])
-@pytest.mark.parametrize("answered", [True, False])
-@pytest.mark.parametrize("resent", [True, False])
-def test_a_request_goes_out_again_only_if_nothing_of_it_was_answered(
-    reused: bool, answered: bool, resent: bool
-) -> None:
+@each_case("reused", [True, False])
+@each_case("answered", [True, False])
+@each_case("resent", [True, False])
+def test_request_is_resent_only_if_no_byte_was_answered(reused: bool, answered: bool, resent: bool) -> None:
     reconnects: list[Exchange] = []
 
     def again(exchange: Exchange) -> asyncio.Task[None]:

@@ -21,7 +21,7 @@ ENDLESS = resource.RLIM_INFINITY
         (ENDLESS, ENDLESS, 4096, ENDLESS),
     ],
 )
-def test_the_soft_limit_is_raised_as_far_as_the_hard_limit_allows(
+def test_soft_limit_is_raised_up_to_the_hard_limit(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, wanted: int, then: int
 ) -> None:
     limits = [(soft, hard)]
@@ -31,7 +31,7 @@ def test_the_soft_limit_is_raised_as_far_as_the_hard_limit_allows(
     assert limits[-1] == (then, hard)
 
 
-def test_a_limit_that_the_system_refuses_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_file_limit_stays_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int, given: tuple[int, int]) -> None:
         raise ValueError("not allowed to raise maximum limit")
 
@@ -41,7 +41,7 @@ def test_a_limit_that_the_system_refuses_stays_what_it_was(monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts packets")
-def test_packets_with_data_are_counted_even_if_one_read_takes_several() -> None:
+def test_packets_of_a_merged_read_are_all_counted() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_connection(listening.getsockname()) as client,

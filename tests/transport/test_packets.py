@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.transport.conftest import Run
 from tests.transport.peers import GET, Peer, Recorder, chunked, stay
 from tests.transport.test_connection import HandLoop, RecordingOwner
@@ -87,16 +88,14 @@ def test_padding_of_the_link_is_no_payload() -> None:
 
 
 @pytest.mark.parametrize(("packet", "place", "header"), [(DATA_4, 2, 0), (DATA_6, 4, 40)])
-def test_a_packet_that_is_too_large_for_its_header_has_the_length_that_the_kernel_says(
-    packet: bytes, place: int, header: int
-) -> None:
+def test_packet_without_a_length_has_that_of_the_kernel(packet: bytes, place: int, header: int) -> None:
     large = packet[:place] + b"\0\0" + packet[place + 2 :]
     segment = parse(large, 0, len(packet) + 100_000)
     assert segment is not None
     assert segment[2] == 100_013
 
 
-def test_other_protocols_are_none() -> None:
+def test_packets_of_other_protocols_are_ignored() -> None:
     assert parse(DATA_4[:9] + b"\x11" + DATA_4[10:], 0, len(DATA_4)) is None
     assert parse(DATA_6[:6] + b"\x11" + DATA_6[7:], 0, len(DATA_6)) is None
     assert parse(b"\0" * 100, 0, 100) is None
@@ -104,7 +103,7 @@ def test_other_protocols_are_none() -> None:
 
 
 @given(st.binary(min_size=SNAP_BYTES, max_size=SNAP_BYTES))
-def test_whatever_the_kernel_writes_is_parsed_without_an_error(data: bytes) -> None:
+def test_any_packet_bytes_are_parsed_without_an_error(data: bytes) -> None:
     segment = parse(data, 0, len(data))
     assert segment is None or segment[2] >= 0
 
@@ -157,7 +156,7 @@ def test_the_filter_drops_other_ports() -> None:
         assert passes(filter_program(ports), DATA_6, IPV6) == 0
 
 
-def test_with_too_many_ports_all_pass() -> None:
+def test_filter_for_too_many_ports_passes_everything() -> None:
     program = filter_program(range(1000, 1001 + MAX_PORTS))
     assert passes(program, DATA_4, IPV4) == passes(program, DATA_6, IPV6) == SNAP_BYTES
 
@@ -170,7 +169,7 @@ def slot(packet: bytes, wall_ns: int, *, status: int = 1) -> bytes:
     return (head.ljust(80, b"\0") + packet).ljust(FRAME_BYTES, b"\0")
 
 
-def test_packets_are_taken_in_order_and_their_slots_are_given_back() -> None:
+def test_packets_are_taken_in_order_and_slots_returned() -> None:
     ring = mmap.mmap(-1, 4 * FRAME_BYTES)
     wall_ns = 10**18
     with clock.using(lambda: 5_000, lambda: wall_ns + 5_000):
@@ -231,7 +230,7 @@ def test_a_ring_gives_the_same_as_its_packets_parsed_one_by_one(packets: list[by
     assert arrivals(whole) == arrivals(singly)
 
 
-def test_a_stream_is_claimed_with_what_arrived_since_it_was_opened() -> None:
+def test_claimed_stream_has_all_packets_since_it_was_opened() -> None:
     streams = PacketStreams()
     streams.add((KEY_4, 99, 0, 0x12), 1)
     streams.add((KEY_4, 100, 10, 0x18), 2)
@@ -244,7 +243,7 @@ def test_a_stream_is_claimed_with_what_arrived_since_it_was_opened() -> None:
     assert streams.claim(KEY_6, 0) is None
 
 
-def test_a_stream_with_bytes_that_were_read_but_not_seen_is_not_claimed() -> None:
+def test_stream_with_read_but_unseen_bytes_is_not_claimed() -> None:
     streams = PacketStreams()
     streams.add((KEY_4, 99, 0, 0x12), 1)
     assert streams.claim(KEY_4, 5) is None
@@ -262,7 +261,7 @@ def test_streams_of_other_programs_are_bounded() -> None:
     assert streams.claim(keys[2], 0) is not None
 
 
-def test_what_was_counted_outlives_the_connection() -> None:
+def test_packet_counts_outlive_the_connection() -> None:
     streams = PacketStreams()
     streams.add((KEY_4, 99, 0, 0x12), 1)
     streams.claim(KEY_4, 0)
@@ -353,7 +352,7 @@ def test_each_piece_of_a_read_has_the_clock_of_its_packet(run: Run, monkeypatch:
     assert counts == PacketCounts()
 
 
-def test_bytes_whose_packets_were_lost_have_the_clock_of_the_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_of_lost_packets_have_the_time_of_the_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Lossy(FakeRing):
         sees = 2
 
@@ -377,14 +376,14 @@ def refused(*_: Any) -> Any:
     raise PermissionError(1, "Operation not permitted")
 
 
-def test_where_it_is_not_allowed_the_kernel_stamps_reads(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_timestamps_are_used_without_the_privilege(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     receiver, counts = exchanged(run, monkeypatch, refused)
     assert receiver.body == b"hello world"
     assert "packets" not in receiver.clocks
     assert counts is None
 
 
-def test_where_it_is_not_allowed_it_cannot_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packet_clock_is_refused_without_the_privilege(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packets_module, "_open_ring", refused)
     assert packet_clock_refusal() == "this process lacks the capability CAP_NET_RAW"
     RunSettings().check()
@@ -392,7 +391,7 @@ def test_where_it_is_not_allowed_it_cannot_be_forced(monkeypatch: pytest.MonkeyP
         RunSettings(clock="packets").check()
 
 
-def test_a_system_without_rings_is_refused_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_without_packet_rings_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: Any) -> Any:
         raise OSError(92, "Protocol not available")
 
@@ -405,9 +404,9 @@ def test_an_unknown_clock_is_refused() -> None:
         RunSettings(clock="sundial").check()
 
 
-@pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_real_connection_uses_the_packets_where_that_is_allowed(run: Run, host: str, secure: bool) -> None:
+@each_case("secure", [False, True])
+@each_case("host", ["127.0.0.1", "::1"])
+def test_real_connection_uses_the_packet_clock_if_allowed(run: Run, host: str, secure: bool) -> None:
     allowed = not packet_clock_refusal()
     tls = server_side(host) if secure else None
 
@@ -453,7 +452,7 @@ class KnownRing:
     def drain(self) -> None: ...
 
 
-def test_a_connection_that_its_peer_has_reset_already_fails_as_without_a_ring() -> None:
+def test_reset_connection_fails_as_without_a_packet_ring() -> None:
     receiver = Recorder()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         near = socket.create_connection(listening.getsockname())
@@ -545,7 +544,7 @@ def received(bounds: list[int], close_after: int, in_read: int, *, together: boo
     close_after=st.integers(0, 30),
     in_read=st.integers(1, 8),
 )
-def test_packets_that_are_passed_on_together_say_the_same_as_one_by_one(
+def test_packets_passed_together_give_the_same_as_one_by_one(
     cuts: list[int], chunks: bool, close_after: int, in_read: int
 ) -> None:
     """With `chunks`, packets end where chunks do."""

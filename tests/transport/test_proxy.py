@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 import trustme
+from tests.cases import each_case
 from tests.transport.conftest import Run
 from tests.transport.peers import GET, HELLO, Peer, Recorder, Script, close, stay
 
@@ -17,8 +18,8 @@ API = Origin("https", "api.example.com", 443)
 WHOLE_HELLO = [("head", 200), b"hello", "ended"]
 
 
-@pytest.mark.parametrize(
-    ("no_proxy", "url", "goes_direct"),
+@each_case(
+    "no_proxy, url, goes_direct",
     [
         ("", "https://api.example.com", False),
         ("*", "https://api.example.com", True),
@@ -39,12 +40,12 @@ WHOLE_HELLO = [("head", 200), b"hello", "ended"]
         ("10.0.0.0/8", "https://api.example.com", False),
     ],
 )
-def test_who_goes_direct(no_proxy: str, url: str, goes_direct: bool) -> None:
+def test_no_proxy_selects_direct_origins(no_proxy: str, url: str, goes_direct: bool) -> None:
     proxies = Proxies({"https": "http://proxy:3128", "no": no_proxy})
     assert (proxies.proxy_for(Origin.parse(url)[0]) is None) is goes_direct
 
 
-def test_each_scheme_has_its_own() -> None:
+def test_each_scheme_has_its_own_proxy() -> None:
     proxies = Proxies({"https": "proxy-a:1", "http": ""})
     assert proxies.proxy_for(Origin("http", "h", 80)) is None
     assert repr(proxies.proxy_for(API)) == "Proxy('http://proxy-a:1')"
@@ -63,7 +64,7 @@ def test_lower_case_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "api.localhost", "127.0.0.1", "127.3.2.1", "::1"])
-def test_this_machine_is_never_behind_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+def test_loopback_never_uses_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
     proxies = Proxies(proxies_of_environment())
@@ -72,7 +73,7 @@ def test_this_machine_is_never_behind_a_proxy_of_the_environment(monkeypatch: py
 
 
 @pytest.mark.parametrize("url", ["https://p:1", "socks5://p:1", "http://", "http://p:x"])
-def test_what_is_no_proxy_for_us(url: str) -> None:
+def test_unsupported_proxy_url_is_refused(url: str) -> None:
     with pytest.raises(CallerFault) as caught:
         Client(proxies={"https": url})
     assert caught.value.kind == "bad_proxy"
@@ -136,8 +137,8 @@ def test_https_goes_through_a_tunnel(run: Run) -> None:
     run(story())
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
+@each_case(
+    "answer, why",
     [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "answered 407 .*USER:PASSWORD"),
         (b"HTTP/1.0 403 Forbidden\r\n\r\n<html>no</html>", "answered 403 .*NO_PROXY"),
@@ -148,7 +149,7 @@ def test_https_goes_through_a_tunnel(run: Run) -> None:
         (b"x" * 200_000, "no complete response"),
     ],
 )
-def test_a_proxy_that_refuses(run: Run, answer: bytes, why: str) -> None:
+def test_refusal_of_a_proxy_is_a_network_fault(run: Run, answer: bytes, why: str) -> None:
     async def story() -> None:
         async with Peer(close(answer)) as proxy:
             client = Client(proxies={"https": f"http://127.0.0.1:{proxy.port}"})
@@ -161,7 +162,7 @@ def test_a_proxy_that_refuses(run: Run, answer: bytes, why: str) -> None:
     run(story())
 
 
-def test_http_goes_to_the_proxy_whole(run: Run) -> None:
+def test_http_request_to_a_proxy_names_the_whole_url(run: Run) -> None:
     heads: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.exchange import Origin, Request
@@ -27,7 +28,7 @@ def test_a_post() -> None:
     )
 
 
-def test_a_get_says_no_length_and_an_empty_post_says_zero() -> None:
+def test_get_has_no_content_length_and_empty_post_has_zero() -> None:
     assert b"Content-Length" not in render(Request("GET", "/"), ORIGIN)
     assert b"Content-Length: 0\r\n\r\n" in render(Request("POST", "/"), ORIGIN)
 
@@ -50,8 +51,8 @@ def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
     assert wire.endswith(b"\r\nProxy-Authorization: Basic eA==\r\n\r\n")
 
 
-@pytest.mark.parametrize(
-    ("request_", "kind"),
+@each_case(
+    "request_, kind",
     [
         (Request("GET /", "/"), "bad_request"),
         (Request("", "/"), "bad_request"),
@@ -66,14 +67,14 @@ def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
         (Request("GET", "/", (("Authorization", "secret\N{RIGHT SINGLE QUOTATION MARK}"),)), "bad_header"),
     ],
 )
-def test_what_cannot_be_sent(request_: Request, kind: str) -> None:
+def test_invalid_requests_are_refused(request_: Request, kind: str) -> None:
     with pytest.raises(CallerFault) as caught:
         render(request_, ORIGIN)
     assert caught.value.kind == kind
     assert "secret" not in str(caught.value)
 
 
-def test_a_header_of_its_own_goes_out_with_those_that_are_shared() -> None:
+def test_own_headers_are_added_to_shared_headers() -> None:
     request = Request("POST", "/", (("A", "1"),), b"{}", fresh=(("B", " 2 "),))
     assert render(request, ORIGIN).endswith(b"\r\nB: 2\r\nContent-Length: 2\r\n\r\n{}")
     with pytest.raises(CallerFault, match="twice"):
@@ -81,7 +82,7 @@ def test_a_header_of_its_own_goes_out_with_those_that_are_shared() -> None:
 
 
 @given(method=st.text(max_size=8), path=st.text(max_size=20), name=st.text(max_size=8), value=st.text(max_size=20))
-def test_nothing_a_caller_gives_adds_a_line(method: str, path: str, name: str, value: str) -> None:
+def test_no_method_path_or_header_adds_a_line(method: str, path: str, name: str, value: str) -> None:
     try:
         wire = render(Request(method, path, ((name, value),), fresh=((f"{name}-2", value),)), ORIGIN)
     except CallerFault:

@@ -91,7 +91,7 @@ def stream(monkeypatch: pytest.MonkeyPatch, near: socket.socket) -> Iterator[Str
         yield moment[0]
 
 
-def test_a_server_that_sends_on_without_an_acknowledgement_is_read_sparsely(stream: Stream) -> None:
+def test_server_that_passes_the_trial_is_read_sparsely(stream: Stream) -> None:
     stream.promptly(READS_BEFORE_TRIAL - 1)
     assert stream.read() == TRIAL_PACKETS * GAP_NS
     for _ in range(20):
@@ -101,7 +101,7 @@ def test_a_server_that_sends_on_without_an_acknowledgement_is_read_sparsely(stre
     assert stream.read() == REST_NS
 
 
-def test_a_server_that_waits_is_read_promptly_after_a_few_trials(stream: Stream) -> None:
+def test_server_that_fails_the_trials_is_read_promptly(stream: Stream) -> None:
     for _ in range(MAX_REFUSALS):
         stream.promptly(READS_BEFORE_TRIAL - 1)
         assert stream.read() == TRIAL_PACKETS * GAP_NS
@@ -128,7 +128,7 @@ def test_slow_streams_and_few_streams_are_read_promptly(stream: Stream) -> None:
     stream.promptly(3 * READS_BEFORE_TRIAL)
 
 
-def test_fast_streams_rest_for_a_least_time(stream: Stream) -> None:
+def test_fast_streams_rest_for_the_minimum_time(stream: Stream) -> None:
     stream.trial.passed = True
     stream.promptly(OBSERVED_READS - 1, gap_ns=NS_PER_MS)
     assert stream.read(gap_ns=NS_PER_MS) == MIN_REST_NS
@@ -152,7 +152,7 @@ def test_a_stream_rests_for_the_time_of_its_packets(
     assert stream.read(gap_ns=gap_ns) == rest_ns
 
 
-def test_a_stream_of_large_packets_rests_until_half_of_the_window_is_full(stream: Stream) -> None:
+def test_stream_of_large_packets_rests_until_half_the_window(stream: Stream) -> None:
     stream.trial.passed = True
     for _ in range(2):
         assert [stream.read(size=REST_BYTES // 8) for _ in range(OBSERVED_READS)][:-1] == [0] * (OBSERVED_READS - 1)
@@ -160,7 +160,7 @@ def test_a_stream_of_large_packets_rests_until_half_of_the_window_is_full(stream
         stream.read(gap_ns=2 * stream.rest)  # the stream has paused
 
 
-def test_after_a_pause_the_pace_is_taken_again(stream: Stream) -> None:
+def test_pace_is_measured_again_after_a_pause(stream: Stream) -> None:
     stream.trial.passed = True
     stream.promptly(OBSERVED_READS - 1)
     assert stream.read() > 0
@@ -170,14 +170,14 @@ def test_after_a_pause_the_pace_is_taken_again(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_trial_in_which_the_stream_paused_proves_nothing(stream: Stream, late: bool) -> None:
+def test_trial_with_a_pause_of_the_stream_is_not_passed(stream: Stream, late: bool) -> None:
     stream.promptly(READS_BEFORE_TRIAL - 1)
     stream.read()
     stream.read(gap_ns=stream.rest * (2 if late else 1), packets=TRIAL_PACKETS)
     assert stream.trial.passed is not late
 
 
-def test_a_trial_that_a_deadline_cuts_short_proves_nothing(stream: Stream) -> None:
+def test_trial_that_a_deadline_cuts_short_does_not_count(stream: Stream) -> None:
     for _ in range(2 * MAX_REFUSALS):
         stream.promptly(READS_BEFORE_TRIAL - 1)
         assert stream.read() == TRIAL_PACKETS * GAP_NS
@@ -187,7 +187,7 @@ def test_a_trial_that_a_deadline_cuts_short_proves_nothing(stream: Stream) -> No
     assert not stream.trial.passed
 
 
-def test_without_the_packet_clock_a_stream_rests_for_at_most_half_of_the_time_left(stream: Stream) -> None:
+def test_rest_without_packet_clock_is_at_most_half_the_time_left(stream: Stream) -> None:
     stream.trial.passed = True
     stream.left_ns = None
     stream.promptly(3 * OBSERVED_READS)  # its end is not known
@@ -209,7 +209,7 @@ def test_without_the_packet_clock_no_trial_begins_near_the_end(stream: Stream) -
     assert stream.read() == TRIAL_PACKETS * GAP_NS
 
 
-def test_with_the_packet_clock_a_rest_ends_when_the_end_is_expected(stream: Stream) -> None:
+def test_rest_with_packet_clock_ends_at_the_expected_end(stream: Stream) -> None:
     stream.trial.passed = True
     stream.pace = stream.paced(by_packets=True)
     stream.left_ns = None
@@ -221,7 +221,7 @@ def test_with_the_packet_clock_a_rest_ends_when_the_end_is_expected(stream: Stre
         assert stream.read(gap_ns=stream.rest) == rest_ns
 
 
-def test_without_the_packet_clock_no_stream_is_read_sparsely_if_its_itl_is_asked_for(near: socket.socket) -> None:
+def test_exact_itl_without_packet_clock_forbids_sparse_reads(near: socket.socket) -> None:
     def pace(*, exact: bool, by_packets: bool) -> ReadPace | None:
         return SparseReads(exact=exact).pace(near, ORIGIN, lambda: 0, lambda: None, by_packets=by_packets)
 
@@ -237,7 +237,7 @@ def test_the_packet_clock_allows_sparse_reads_of_fewer_streams() -> None:
 # The poller.
 
 
-def test_a_resting_socket_is_called_once_after_its_time_and_then_gathers_again(run: Run) -> None:
+def test_resting_socket_is_called_once_and_gathers_again(run: Run) -> None:
     async def story() -> None:
         poller = BatchedPoller(asyncio.get_running_loop())
         near, far = socket.socketpair()
@@ -276,7 +276,7 @@ def test_a_resting_socket_is_called_once_after_its_time_and_then_gathers_again(r
     run(story())
 
 
-def test_a_rest_that_ends_before_all_others_ends_in_time(run: Run) -> None:
+def test_shorter_rest_ends_in_time_beside_a_longer_one(run: Run) -> None:
     async def story() -> None:
         poller = BatchedPoller(asyncio.get_running_loop())
         pairs = [socket.socketpair() for _ in range(2)]
@@ -321,9 +321,7 @@ def test_a_rest_can_be_ended(run: Run) -> None:
     run(story())
 
 
-def test_a_socket_that_rests_again_from_its_callback_wakes_the_loop_once_for_each_rest(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_rest_wakes_the_loop_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """uvloop rounds timers to whole milliseconds. One that rang early was set again for at once, until it was time."""
     wakes: list[int] = []
     ends = BatchedPoller._end_rests
@@ -438,7 +436,7 @@ def resting(
         yield far, poller, exchange, left_ns
 
 
-def test_a_read_after_a_rest_says_that_its_tokens_can_have_come_since_the_rest_began(
+def test_read_after_a_rest_dates_from_the_start_of_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[tuple[int, int]] = []
@@ -455,7 +453,7 @@ def test_a_read_after_a_rest_says_that_its_tokens_can_have_come_since_the_rest_b
     assert after_ns <= before
 
 
-def test_near_its_end_a_stream_is_read_promptly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_near_its_end_is_read_promptly(monkeypatch: pytest.MonkeyPatch) -> None:
     with resting(monkeypatch, packets=[0, 2, 3, 6]) as (far, poller, exchange, left_ns):
         left_ns[0] = 0
         far.send(chunked([b"second"]).removesuffix(b"0\r\n\r\n"))
@@ -504,7 +502,7 @@ def test_a_stream_that_is_paused_in_a_rest_stays_unread(monkeypatch: pytest.Monk
 # The option.
 
 
-def test_the_only_word_for_itl_is_exact() -> None:
+def test_setting_itl_accepts_only_exact() -> None:
     RunSettings(itl="exact").check()
     RunSettings().check()
     with pytest.raises(CallerFault, match="itl: got 'blurred', expected exact"):

@@ -59,7 +59,7 @@ def test_a_sequence_number_wraps_around_within_a_packet() -> None:
     assert pairs(times.take(15)) == [(10, 1), (5, 2)]
 
 
-def test_a_packet_that_overtook_another_has_the_time_of_the_other() -> None:
+def test_packet_that_overtook_another_has_the_later_time() -> None:
     times = StreamTimes(100)
     times.add(110, 10, 1)
     assert (times.arrived, times.reordered) == (0, 1)
@@ -76,7 +76,7 @@ def test_a_retransmission_changes_nothing_but_its_count() -> None:
     assert pairs(times.take(15)) == [(10, 1), (5, 3)]
 
 
-def test_a_gap_of_the_ring_is_skipped_with_the_read_and_later_packets_are_known_again() -> None:
+def test_gap_in_the_packet_ring_is_skipped_with_the_read() -> None:
     times = StreamTimes(0)
     times.add(0, 10, 1)
     times.take(10)

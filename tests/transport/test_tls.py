@@ -42,7 +42,7 @@ async def asked(client: Client, origin: Origin, request: Request = GET) -> Recor
     return receiver
 
 
-def test_a_session_is_used_again(run: Run) -> None:
+def test_tls_connection_is_reused(run: Run) -> None:
     async def story() -> None:
         server = server_side()
         server.set_alpn_protocols(["h2", "http/1.1"])
@@ -62,9 +62,7 @@ def test_a_session_is_used_again(run: Run) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_warm_connection_survives_the_session_tickets_that_come_after_the_handshake(
-    run: Run, version: ssl.TLSVersion
-) -> None:
+def test_warm_connection_survives_late_session_tickets(run: Run, version: ssl.TLSVersion) -> None:
     async def story() -> None:
         server = server_side()
         server.maximum_version = version
@@ -105,7 +103,7 @@ def test_a_large_request_and_a_large_answer(run: Run) -> None:
     ("name", "trusted", "why"),
     [("127.0.0.1", False, "unable to get local issuer"), ("other.example", True, "127.0.0.1")],
 )
-def test_a_certificate_that_is_not_to_be_trusted(run: Run, name: str, trusted: bool, why: str) -> None:
+def test_untrusted_certificate_is_refused(run: Run, name: str, trusted: bool, why: str) -> None:
     async def story() -> None:
         async with Peer(stay(HELLO), tls=server_side(name)) as peer:
             client = Client(trust=trust() if trusted else None, proxies={})
@@ -120,7 +118,7 @@ def test_a_certificate_that_is_not_to_be_trusted(run: Run, name: str, trusted: b
     run(story())
 
 
-def test_a_server_that_speaks_no_tls(run: Run) -> None:
+def test_server_without_tls_gets_a_hint_at_plain_http(run: Run) -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -169,7 +167,7 @@ def test_only_an_announced_end_ends_a_body_of_unknown_length(run: Run, announced
     run(story())
 
 
-def test_a_server_that_closes_while_idle(run: Run) -> None:
+def test_connection_closed_while_idle_is_replaced(run: Run) -> None:
     async def story() -> None:
         async with Peer(close(HELLO), tls=server_side()) as peer:
             client = Client(trust=trust(), proxies={})
@@ -215,7 +213,7 @@ def test_records_in_any_split_give_the_same_bytes(plain: bytes, cuts: list[int],
     assert session.broken is None
 
 
-def test_records_that_were_tampered_with() -> None:
+def test_tampered_record_breaks_the_session() -> None:
     session, server, sent = in_memory()
     server.write(b"good")
     good = sent.read()

@@ -26,7 +26,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6
 
 
 @pytest.mark.parametrize("gather", [True, False])
-def test_a_socket_is_called_back_until_it_is_let_go(run: Run, gather: bool) -> None:
+def test_socket_is_called_back_until_it_is_unwatched(run: Run, gather: bool) -> None:
     async def story() -> None:
         watcher = make_poller(asyncio.get_running_loop(), gather=gather)
         assert isinstance(watcher, BatchedPoller if gather else LoopPoller)
@@ -52,9 +52,9 @@ def test_a_socket_is_called_back_until_it_is_let_go(run: Run, gather: bool) -> N
     run(story())
 
 
-def test_one_callback_may_let_go_of_another(run: Run) -> None:
+def test_callback_may_unwatch_another_socket(run: Run) -> None:
     async def story() -> None:
-        gatherer = BatchedPoller(asyncio.get_running_loop())
+        batched_poller = BatchedPoller(asyncio.get_running_loop())
         pairs = [socket.socketpair() for _ in range(2)]
         called: list[int] = []
         one_called = asyncio.Event()
@@ -63,18 +63,18 @@ def test_one_callback_may_let_go_of_another(run: Run) -> None:
             def readable() -> None:
                 called.append(me)
                 one_called.set()
-                gatherer.unwatch(pairs[me][0].fileno())
-                gatherer.unwatch(pairs[other][0].fileno())
+                batched_poller.unwatch(pairs[me][0].fileno())
+                batched_poller.unwatch(pairs[other][0].fileno())
 
             return readable
 
         for me, (near, far) in enumerate(pairs):
-            gatherer.watch(near.fileno(), let_go_of(1 - me, me))
+            batched_poller.watch(near.fileno(), let_go_of(1 - me, me))
             far.send(b"x")
         await one_called.wait()
         assert len(called) == 1
-        gatherer.close()
-        gatherer.unwatch(pairs[0][0].fileno())
+        batched_poller.close()
+        batched_poller.unwatch(pairs[0][0].fileno())
         for near, far in pairs:
             near.close()
             far.close()
@@ -82,7 +82,7 @@ def test_one_callback_may_let_go_of_another(run: Run) -> None:
     run(story())
 
 
-def test_many_streams_are_gathered_and_whole(run: Run) -> None:
+def test_many_gathered_streams_are_complete(run: Run) -> None:
     many = GATHERS_FROM + 8
 
     async def story() -> None:
@@ -103,7 +103,7 @@ def test_many_streams_are_gathered_and_whole(run: Run) -> None:
     run(story())
 
 
-def test_sockets_that_wait_for_a_first_token_are_read_between_those_that_gather(run: Run) -> None:
+def test_first_tokens_are_read_between_gathered_sockets(run: Run) -> None:
     async def story() -> None:
         poller = BatchedPoller(asyncio.get_running_loop())
         pairs = [socket.socketpair() for _ in range(3 * READS_AT_ONCE)]
@@ -141,7 +141,7 @@ def test_sockets_that_wait_for_a_first_token_are_read_between_those_that_gather(
     run(story())
 
 
-def test_the_last_look_tells_after_which_time_bytes_arrived(run: Run) -> None:
+def test_last_poll_bounds_the_arrival_time_from_below(run: Run) -> None:
     async def story() -> None:
         poller = BatchedPoller(asyncio.get_running_loop())
         near, far = socket.socketpair()
@@ -166,7 +166,7 @@ def test_the_last_look_tells_after_which_time_bytes_arrived(run: Run) -> None:
     run(story())
 
 
-def test_a_first_token_ends_the_wait_of_those_that_gather(run: Run) -> None:
+def test_first_token_ends_the_wait_of_gathered_sockets(run: Run) -> None:
     async def story() -> None:
         poller = BatchedPoller(asyncio.get_running_loop())
         pairs = [socket.socketpair() for _ in range(GATHERS_FROM)]
@@ -203,7 +203,7 @@ def test_a_first_token_ends_the_wait_of_those_that_gather(run: Run) -> None:
     run(story())
 
 
-def test_a_connection_gathers_after_its_first_token_until_its_next_request(run: Run) -> None:
+def test_connection_gathers_from_first_token_to_next_request(run: Run) -> None:
     class Gathers(Recorder):
         exchange: Exchange
 
@@ -231,7 +231,7 @@ def test_a_connection_gathers_after_its_first_token_until_its_next_request(run: 
     run(story())
 
 
-def test_without_epoll_the_loop_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_poller_is_used_without_epoll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(select, "epoll")
     loop = asyncio.new_event_loop()
     watcher: SocketPoller = make_poller(loop, gather=True)

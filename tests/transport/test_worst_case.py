@@ -2,7 +2,7 @@
 
 import zlib
 
-import pytest
+from tests.cases import each_case
 from tests.worst_case import HTTP_KINDS, LINE_KINDS, check_bounded, check_linear, in_pieces, repeated
 
 from splitsecond.core.transport.decoding import FREE_BYTES, MAX_RATIO
@@ -25,15 +25,15 @@ def parsed(text: bytes, size: int) -> None:
     answer.drop()
 
 
-@pytest.mark.parametrize("size", [10, 1_400, 1 << 18])
-@pytest.mark.parametrize("kind", [*HTTP_KINDS, *LINE_KINDS])
-def test_answers(kind: str, size: int) -> None:
+@each_case("size", [10, 1_400, 1 << 18])
+@each_case("kind", [*HTTP_KINDS, *LINE_KINDS])
+def test_parsing_responses_takes_linear_time(kind: str, size: int) -> None:
     make = (HTTP_KINDS | LINE_KINDS)[kind]
     check_linear(lambda text: parsed(text, size), make, allowed=NONE)
 
 
-@pytest.mark.parametrize("kind", HTTP_KINDS)
-def test_memory(kind: str) -> None:
+@each_case("kind", HTTP_KINDS)
+def test_parsing_responses_takes_bounded_memory(kind: str) -> None:
     check_bounded(lambda text: parsed(text, 1 << 18), HTTP_KINDS[kind], allowed=NONE)
 
 

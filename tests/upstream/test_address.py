@@ -61,16 +61,16 @@ def asked(spec: TargetSpec, environment: dict[str, str]) -> str:
         ),
     ],
 )
-def test_the_catalogue_s_addresses(target: str, environment: dict[str, str], url: str) -> None:
+def test_catalogue_targets_have_their_addresses(target: str, environment: dict[str, str], url: str) -> None:
     assert asked(from_catalog(target, environment), environment) == url
 
 
-def test_a_query_goes_beside_the_api_format_s_own() -> None:
+def test_configured_query_is_added_to_that_of_the_api_format() -> None:
     spec = TargetSpec(name="x/m", base_url="http://x.test/v1beta/?tenant=7", model="m", api_format="gemini")
     assert asked(spec, {}) == "http://x.test/v1beta/models/m:streamGenerateContent?alt=sse&tenant=7"
 
 
-def test_the_query_of_an_address_is_part_of_a_count_of_tokens_too() -> None:
+def test_token_count_request_keeps_the_configured_query() -> None:
     async def main() -> None:
         client = ScriptedClient()
         spec = TargetSpec(name="a/m", base_url="http://a.test/v1?api-version=1", model="m", api_format="anthropic")

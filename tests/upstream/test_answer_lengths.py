@@ -3,7 +3,7 @@
 from splitsecond.core.upstream.answer_lengths import LIKE_BEFORE, AnswerLengths
 
 
-def test_after_many_answers_of_full_length_the_next_is_expected_to_have_it() -> None:
+def test_full_length_is_expected_after_several_full_responses() -> None:
     lengths = AnswerLengths()
     for _ in range(LIKE_BEFORE):
         assert lengths.expected(100) is None

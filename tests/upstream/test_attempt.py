@@ -70,7 +70,7 @@ async def after(ms: float) -> None:
     await asyncio.sleep(ms / 1000)
 
 
-def test_a_whole_answer() -> None:
+def test_streamed_response_gives_a_complete_observation() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -106,7 +106,7 @@ def test_a_whole_answer() -> None:
     play(act)
 
 
-def test_the_request_says_who_and_what() -> None:
+def test_request_has_address_model_and_request_id() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         await stage.client.exchange()
@@ -145,7 +145,7 @@ def test_a_key_is_sent_and_never_shown(auth: Auth, header: tuple[str, str]) -> N
 
 
 @pytest.mark.parametrize(("stream", "quirks"), [(False, {"stream_whole": False}), (False, {}), (True, {})])
-def test_an_observation_says_whether_the_answer_was_streamed(stream: bool, quirks: dict[str, bool]) -> None:
+def test_observation_records_whether_it_was_streamed(stream: bool, quirks: dict[str, bool]) -> None:
     async def main() -> None:
         client, seen = ScriptedClient(), list[Observation]()
         spec = msgspec.structs.replace(SPEC, quirks=quirks)
@@ -162,7 +162,7 @@ def test_an_observation_says_whether_the_answer_was_streamed(stream: bool, quirk
 
 
 @pytest.mark.parametrize("status", [200, 401])
-def test_a_key_that_a_provider_repeats_goes_no_further(status: int) -> None:
+def test_key_repeated_by_a_provider_is_redacted(status: int) -> None:
     async def main() -> None:
         client, seen = ScriptedClient(), list[Observation]()
         spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY",))
@@ -187,13 +187,13 @@ def test_a_missing_key_names_its_variable() -> None:
         connect(spec, _ignore, environment={"A_KEY": "sk-\u201dx"})
 
 
-def test_wrong_specs_are_refused() -> None:
+def test_unknown_api_format_or_quirk_is_refused() -> None:
     for change, words in (({"api_format": "klingon"}, "unknown api_format"), ({"quirks": {"x": 1}}, "quirks: .*`x`")):
         with pytest.raises(CallerFault, match=words):
             connect(msgspec.structs.replace(SPEC, **change), _ignore, client=ScriptedClient().as_client())
 
 
-def test_events_come_one_by_one_to_who_asks() -> None:
+def test_events_can_be_read_one_by_one() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -238,7 +238,7 @@ def test_a_body_left_open_after_the_end_is_closed_and_no_error() -> None:
     play(act)
 
 
-def test_an_error_answer_is_raised_with_its_words() -> None:
+def test_error_response_is_raised_with_its_message() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -255,7 +255,7 @@ def test_an_error_answer_is_raised_with_its_words() -> None:
     play(act)
 
 
-def test_what_the_provider_says_of_its_rate_limits_is_observed() -> None:
+def test_rate_limit_headers_are_observed() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -272,7 +272,7 @@ def test_what_the_provider_says_of_its_rate_limits_is_observed() -> None:
 @pytest.mark.parametrize(
     ("said", "kept"), [("214", {"processing_ms": 214.0}), (" 7", {"processing_ms": 7.0}), ("-1", {}), ("soon", {})]
 )
-def test_the_time_that_the_provider_says_it_took_is_observed(said: str, kept: dict[str, float]) -> None:
+def test_processing_time_header_is_observed(said: str, kept: dict[str, float]) -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -287,7 +287,7 @@ def test_the_time_that_the_provider_says_it_took_is_observed(said: str, kept: di
 
 
 @pytest.mark.parametrize("ending", ["end", "cut", "endless"])
-def test_an_error_answer_counts_however_it_ends(ending: str) -> None:
+def test_error_response_is_raised_however_its_body_ends(ending: str) -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -306,7 +306,7 @@ def test_an_error_answer_counts_however_it_ends(ending: str) -> None:
     play(act)
 
 
-def test_what_transport_cannot_send_is_observed_too() -> None:
+def test_request_that_cannot_be_sent_is_observed() -> None:
     async def act(stage: Stage) -> None:
         stage.client.refuse_with = NetworkFault("no", kind="refused", phase="connect")
         with pytest.raises(NetworkFault, match="x/m: no"):
@@ -319,7 +319,7 @@ def test_what_transport_cannot_send_is_observed_too() -> None:
 @pytest.mark.parametrize(
     ("status", "token", "phase"), [(False, False, "head"), (True, False, "first token"), (True, True, "between tokens")]
 )
-def test_a_broken_connection_is_placed(status: bool, token: bool, phase: str) -> None:
+def test_fault_of_a_broken_connection_has_its_phase(status: bool, token: bool, phase: str) -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -340,7 +340,7 @@ def test_a_broken_connection_is_placed(status: bool, token: bool, phase: str) ->
     play(act)
 
 
-def test_a_connection_that_breaks_after_the_end_breaks_nothing() -> None:
+def test_connection_loss_after_the_end_mark_is_ignored() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -372,7 +372,7 @@ def test_an_error_inside_the_stream_ends_it_at_once() -> None:
     play(act)
 
 
-def test_an_empty_answer_is_a_failure_only_in_the_books() -> None:
+def test_empty_response_is_a_reply_but_observed_as_failed() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -418,7 +418,7 @@ def test_a_target_that_stays_silent_times_out(
     play(act, head_ms=100, first_token_ms=300)
 
 
-def test_a_stall_ends_the_stream_but_pings_do_not_hide_it() -> None:
+def test_stall_ends_the_stream_despite_pings() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -467,7 +467,7 @@ def test_a_stream_that_is_left_unread_does_not_stall() -> None:
 
 
 @pytest.mark.parametrize("limit", ["deadline", "floor"])
-def test_no_deadline_passes_while_what_came_in_time_is_unread(limit: str) -> None:
+def test_deadline_waits_for_unread_bytes_that_came_in_time(limit: str) -> None:
     async def act(stage: Stage) -> None:
         deadline_ns = clock.now_ns() + 300 * MS if limit == "deadline" else None
         floor = RateFloor(20.0, 300 * MS) if limit == "floor" else None
@@ -489,19 +489,19 @@ def test_no_deadline_passes_while_what_came_in_time_is_unread(limit: str) -> Non
 
 
 @pytest.mark.parametrize(("own_ms", "ends_ms"), [(None, 50), (100, 50), (30, 30)])
-def test_the_call_may_allow_less_silence_than_the_target(own_ms: int | None, ends_ms: int) -> None:
+def test_shorter_stall_limit_of_call_or_target_applies(own_ms: int | None, ends_ms: int) -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call(stall_ns=50 * MS)
         exchange = await stage.client.exchange()
         exchange.head()
         await after(500)  # before the first token it does not count
         exchange.text("one")
-        told_ns = clock.now_ns()
+        token_ns = clock.now_ns()
         reply = await waiting
         await reply.finished()
         assert stage.only.fault is not None
         assert stage.only.fault.kind == "timeout_between_tokens"
-        assert stage.only.end_ns - told_ns == ends_ms * MS
+        assert stage.only.end_ns - token_ns == ends_ms * MS
 
     play(act, stall_ms=own_ms)
 
@@ -542,7 +542,7 @@ def test_a_slow_stream_is_ended_with_few_timers(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("whose", ["call", "target"])
-def test_one_deadline_over_all(whose: str) -> None:
+def test_total_deadline_of_call_or_target_ends_the_attempt(whose: str) -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call(deadline_ns=clock.now_ns() + 80 * MS if whose == "call" else None)
         exchange = await stage.client.exchange()
@@ -558,7 +558,7 @@ def test_one_deadline_over_all(whose: str) -> None:
     play(act, total_ms=None if whose == "call" else 80)
 
 
-def test_without_limits_it_waits() -> None:
+def test_attempt_without_timeouts_waits_for_hours() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -603,7 +603,7 @@ def test_cancelling_the_wait_closes_the_connection_at_once(connected: bool) -> N
     play(act)
 
 
-def test_what_arrives_after_the_end_is_not_counted() -> None:
+def test_tokens_after_the_end_are_not_counted() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -619,7 +619,7 @@ def test_what_arrives_after_the_end_is_not_counted() -> None:
     play(act)
 
 
-def test_it_prints_as_its_expression() -> None:
+def test_target_prints_as_its_expression() -> None:
     async def act(stage: Stage) -> None:
         assert repr(stage.target) == '"x/m"'
         assert await stage.target.warm(3) == 3
@@ -635,7 +635,7 @@ COUNTED = b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_an_answer_with_its_finish_reason_ends_although_the_end_mark_does_not_come(at_once: bool) -> None:
+def test_response_with_finish_reason_ends_without_end_mark(at_once: bool) -> None:
     """Before, it waited for the stall limit and failed."""
 
     async def act(stage: Stage) -> None:
@@ -660,7 +660,7 @@ def test_an_answer_with_its_finish_reason_ends_although_the_end_mark_does_not_co
     play(act)
 
 
-def test_an_answer_with_several_choices_may_go_on_after_one_has_finished() -> None:
+def test_response_with_several_choices_waits_for_all_of_them() -> None:
     async def act(stage: Stage) -> None:
         call = Call(id="c", body={"messages": [], "n": 2}, start_ns=clock.now_ns())
         waiting = asyncio.get_running_loop().create_task(stage.target(call))
@@ -676,7 +676,7 @@ def test_an_answer_with_several_choices_may_go_on_after_one_has_finished() -> No
     play(act)
 
 
-def test_more_of_an_answer_after_its_finish_reason_is_waited_for() -> None:
+def test_response_with_text_after_finish_reason_stays_open() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
@@ -692,7 +692,7 @@ def test_more_of_an_answer_after_its_finish_reason_is_waited_for() -> None:
     play(act)
 
 
-def test_the_time_left_of_a_stream_is_known_from_the_lengths_of_answers_before() -> None:
+def test_time_left_is_known_from_earlier_response_lengths() -> None:
     left: list[int | None] = []
 
     async def answer(stage: Stage, tokens: int, *, sparse: bool = False) -> None:
@@ -729,7 +729,7 @@ def test_the_time_left_of_a_stream_is_known_from_the_lengths_of_answers_before()
     play(act)
 
 
-def test_a_meter_sees_an_answer_grow_and_ends_it() -> None:
+def test_meter_counts_tokens_and_can_end_the_response() -> None:
     seen: list[tuple[str, int]] = []
 
     def meter(target: str, tokens: int) -> Fault | None:

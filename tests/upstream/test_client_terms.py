@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Spoken
@@ -25,8 +26,8 @@ def turn(*blocks: Any) -> dict[str, Any]:
     return {"role": "user", "content": [*blocks]}
 
 
-@pytest.mark.parametrize(
-    ("client", "body", "api_format", "words"),
+@each_case(
+    "client, body, api_format, words",
     [
         ("anthropic", {"messages": [HI], "stop_sequences": ["END"]}, "responses", 'stop_sequences ["END"] cannot'),
         ("anthropic", {"messages": [turn(PDF)]}, "cohere", "messages[0], a part of type 'document', cannot"),
@@ -60,8 +61,10 @@ def turn(*blocks: Any) -> dict[str, Any]:
         ("openai", {"messages": [HI], "stop": ["END"]}, "responses", 'stop ["END"] cannot'),
     ],
 )
-@pytest.mark.parametrize("raw", [True, False])
-def test_the_name_is_the_clients(client: Spoken, body: dict[str, Any], api_format: str, words: str, raw: bool) -> None:
+@each_case("raw", [True, False])
+def test_refusal_names_the_field_as_the_client_wrote_it(
+    client: Spoken, body: dict[str, Any], api_format: str, words: str, raw: bool
+) -> None:
     given = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()} if raw else body
     call = Call(id="c", body=given, api_format=client)
     with pytest.raises(CallerFault) as no:

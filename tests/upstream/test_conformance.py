@@ -79,7 +79,7 @@ def _watched(service: Service) -> Service:
 
 
 @pytest.mark.parametrize("raw", [False, True])
-def test_the_contract_is_kept(raw: bool) -> None:
+def test_target_passes_the_conformance_kit(raw: bool) -> None:
     def make(script: Script) -> Subject:
         client = PlayingClient(script)
         target = connect(SPEC, lambda observation: None, environment={}, client=client.as_client(), raw=raw)
@@ -115,7 +115,7 @@ def test_connecting_keeps_the_total_time_of_the_target() -> None:
     run_virtual(main())
 
 
-def test_targets_that_share_a_call_number_its_attempts_together() -> None:
+def test_targets_number_the_attempts_of_a_call_in_common() -> None:
     client, seen = PlayingClient(Script(tokens=1)), list[Observation]()
 
     async def main() -> None:

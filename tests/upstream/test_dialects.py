@@ -61,13 +61,13 @@ def ask(
     return asyncio.run(play()), seen
 
 
-def test_every_api_format_is_played() -> None:
+def test_every_api_format_is_simulated() -> None:
     assert PATHS.keys() == API_FORMATS.keys()
 
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("api_format", PATHS)
-def test_an_answer(quick: RunningProvider, api_format: str, whole: bool) -> None:
+def test_response_of_every_api_format_is_timed_and_whole(quick: RunningProvider, api_format: str, whole: bool) -> None:
     events, (seen,) = ask(quick, api_format, whole=whole)
     tokens = [event for event in events if isinstance(event, Token)]
     assert "".join(token.text for token in tokens) == SAID
@@ -80,14 +80,14 @@ def test_an_answer(quick: RunningProvider, api_format: str, whole: bool) -> None
 
 
 @pytest.mark.parametrize("api_format", PATHS)
-def test_a_refusal(quick: RunningProvider, api_format: str) -> None:
+def test_429_of_every_api_format_has_its_retry_after(quick: RunningProvider, api_format: str) -> None:
     with pytest.raises(ProviderFault, match="HTTP 429: a simulated error 429") as caught:
         ask(quick, api_format, fault="429; retry_after=3")
     assert caught.value.retry_after_ns == 3 * clock.NS_PER_S
 
 
 @pytest.mark.parametrize("api_format", PATHS)
-def test_an_answer_that_breaks(quick: RunningProvider, api_format: str) -> None:
+def test_error_event_breaks_the_stream_of_every_api_format(quick: RunningProvider, api_format: str) -> None:
     events, (seen,) = ask(quick, api_format, fault="error_event; after=3")
     assert len([event for event in events if isinstance(event, Token)]) == 3
     assert seen.fault is not None

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.cases import each_case
 from tests.http_server import Received, Response, http_server
 from tests.upstream.scripted_client import ScriptedClient
 
@@ -84,13 +85,11 @@ def values(token: GoogleToken, *moments_s: float) -> list[str]:
     return asyncio.run(main())
 
 
-def test_a_token_that_is_given_is_used_as_it_is() -> None:
+def test_configured_token_is_used_unchanged() -> None:
     assert values(GoogleToken("ya29.given"), 7200) == ["ya29.given", "ya29.given"]
 
 
-def test_a_service_account_s_token_is_asked_for_once_and_renewed_before_it_ends(
-    credentials: str, service: TokenService
-) -> None:
+def test_service_account_token_is_renewed_before_it_expires(credentials: str, service: TokenService) -> None:
     found = values(GoogleToken(credentials), 1, 3200, 3350, 3351)
     assert found == ["token-1", "token-1", "token-1", "token-2", "token-2"]
     assert service.asked == ["urn:ietf:params:oauth:grant-type:jwt-bearer"] * 2
@@ -116,7 +115,7 @@ def test_many_calls_share_one_refusal(credentials: str, service: TokenService) -
     assert len(service.asked) == 1
 
 
-def test_a_renewal_goes_on_when_the_call_that_began_it_ends(credentials: str, service: TokenService) -> None:
+def test_renewal_continues_when_the_call_that_began_it_ends(credentials: str, service: TokenService) -> None:
     async def main() -> str:
         token = GoogleToken(credentials)
         first, second = (asyncio.get_running_loop().create_task(token.value()) for _ in range(2))
@@ -128,7 +127,7 @@ def test_a_renewal_goes_on_when_the_call_that_began_it_ends(credentials: str, se
     assert len(service.asked) == 1
 
 
-def test_the_deadline_of_a_call_holds_while_it_waits_for_a_token() -> None:
+def test_deadline_of_a_call_holds_while_it_waits_for_a_token() -> None:
     async def never() -> str:
         await asyncio.sleep(1000)
         return ""
@@ -150,13 +149,13 @@ def test_the_deadline_of_a_call_holds_while_it_waits_for_a_token() -> None:
     run_virtual(main())
 
 
-def test_credentials_that_google_refuses_are_the_caller_s(credentials: str, service: TokenService) -> None:
+def test_credentials_rejected_by_google_are_a_caller_fault(credentials: str, service: TokenService) -> None:
     service.refuses = True
     with pytest.raises(CallerFault, match=r"no access token from the credentials in .*Invalid JWT Signature"):
         values(GoogleToken(credentials))
 
 
-def test_an_old_token_is_used_as_long_as_it_is_good(credentials: str, service: TokenService) -> None:
+def test_old_token_is_used_until_it_expires(credentials: str, service: TokenService) -> None:
     token = GoogleToken(credentials)
     assert values(token) == ["token-1"]
     service.refuses = True
@@ -165,7 +164,7 @@ def test_an_old_token_is_used_as_long_as_it_is_good(credentials: str, service: T
         values(token, 3700)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "content",
     [
         None,
@@ -179,7 +178,7 @@ def test_an_old_token_is_used_as_long_as_it_is_good(credentials: str, service: T
         '{"type": "authorized_user", "refresh_token": "a", "client_id": "b", "client_secret": "c", "expiry": 5}',
     ],
 )
-def test_a_file_that_is_no_credentials(content: str | None, tmp_path: Path) -> None:
+def test_invalid_credentials_file_is_refused(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "wrong.json"
     if content is not None:
         path.write_text(content)
@@ -192,7 +191,7 @@ def test_a_path_is_never_sent_as_a_token(tmp_path: Path) -> None:
         values(GoogleToken(str(tmp_path / "service-account")))
 
 
-def test_a_token_service_that_is_away(credentials: str, service: TokenService) -> None:
+def test_unreachable_token_service_is_a_network_fault(credentials: str, service: TokenService) -> None:
     path = Path(credentials)
     path.write_text(path.read_text().replace(service.url, "http://127.0.0.1:9/token"))
     with pytest.raises(NetworkFault, match="Google could not be reached"):

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.upstream.scripted_client import MS, ScriptedClient, ScriptedExchange
 
 from splitsecond.core import clock
@@ -87,7 +88,7 @@ def test_the_time_of_both_requests_is_measured() -> None:
     play(act)
 
 
-def test_the_second_request_goes_where_the_first_answer_says_without_the_key() -> None:
+def test_second_request_to_another_host_has_no_key() -> None:
     async def act(stage: Stage) -> None:
         await stage.created(prediction())
         await stage.client.exchange()
@@ -105,7 +106,7 @@ def test_the_second_request_goes_where_the_first_answer_says_without_the_key() -
     play(act)
 
 
-def test_the_key_goes_along_to_the_same_place() -> None:
+def test_second_request_to_the_same_host_has_the_key() -> None:
     async def act(stage: Stage) -> None:
         await stage.created(prediction(urls={"stream": "https://api.replicate.test/v1/stream"}))
         await stage.client.exchange()
@@ -118,7 +119,7 @@ def test_the_key_goes_along_to_the_same_place() -> None:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, ProviderFault), (422, CallerFault), (429, ProviderFault)])
-def test_a_refusal_is_read_as_any_other(status: int, kind: type[Fault]) -> None:
+def test_refused_first_request_raises_its_fault(status: int, kind: type[Fault]) -> None:
     async def act(stage: Stage) -> None:
         await stage.created(b'{"title":"No","detail":"not with s3cret-key"}', status)
         with pytest.raises(kind, match=f"HTTP {status}: not with") as caught:
@@ -132,8 +133,8 @@ def test_a_refusal_is_read_as_any_other(status: int, kind: type[Fault]) -> None:
     play(act)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
+@each_case(
+    "body, kind, words",
     [
         (prediction(urls={}), "not_streaming", "has no stream"),
         (prediction(status="failed", error="no GPU"), "in_band_error", "no GPU"),
@@ -144,7 +145,7 @@ def test_a_refusal_is_read_as_any_other(status: int, kind: type[Fault]) -> None:
         (b"x" * (MAX_BODY_BYTES + 1), "malformed", "longer than"),
     ],
 )
-def test_a_first_answer_that_leads_nowhere(body: bytes, kind: str, words: str) -> None:
+def test_first_response_without_a_usable_url_raises(body: bytes, kind: str, words: str) -> None:
     async def act(stage: Stage) -> None:
         await stage.created(body)
         with pytest.raises(ProviderFault, match=words) as caught:
@@ -156,7 +157,7 @@ def test_a_first_answer_that_leads_nowhere(body: bytes, kind: str, words: str) -
     play(act)
 
 
-def test_a_first_answer_that_breaks() -> None:
+def test_broken_first_response_raises() -> None:
     async def act(stage: Stage) -> None:
         exchange = await stage.client.exchange()
         exchange.fail(NetworkFault("cut", kind="cut", phase="head"))
@@ -167,7 +168,7 @@ def test_a_first_answer_that_breaks() -> None:
     play(act)
 
 
-def test_a_first_answer_that_does_not_come() -> None:
+def test_missing_first_response_times_out() -> None:
     async def act(stage: Stage) -> None:
         exchange = await stage.client.exchange()
         with pytest.raises(TimedOut, match="no first response") as caught:
@@ -178,7 +179,7 @@ def test_a_first_answer_that_does_not_come() -> None:
     play(act)
 
 
-def test_the_deadline_of_the_call_holds_for_both() -> None:
+def test_deadline_of_the_call_covers_both_requests() -> None:
     async def main() -> None:
         stage = Stage(deadline_ns=clock.now_ns() + 300 * MS)
         await stage.client.exchange()
@@ -189,7 +190,7 @@ def test_the_deadline_of_the_call_holds_for_both() -> None:
     run_virtual(main())
 
 
-def test_who_gives_up_meanwhile_closes_it_at_once() -> None:
+def test_cancellation_closes_the_first_request_at_once() -> None:
     async def act(stage: Stage) -> None:
         exchange = await stage.client.exchange()
         await asyncio.sleep(0.01)
@@ -202,8 +203,8 @@ def test_who_gives_up_meanwhile_closes_it_at_once() -> None:
     play(act)
 
 
-@pytest.mark.parametrize(
-    ("address", "base", "own"),
+@each_case(
+    "address, base, own",
     [
         ("https://stream.example.com/x", "https://api.example.com", True),
         ("https://STREAM.example.com:443/x", "https://api.example.com", True),

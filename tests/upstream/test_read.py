@@ -46,7 +46,7 @@ def play(
     return seen
 
 
-def test_every_byte_comes_as_it_came_those_before_the_first_token_too() -> None:
+def test_read_returns_all_bytes_from_before_the_first_token_on() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(ROLE)
         exchange.body(WORD[:20])
@@ -83,7 +83,7 @@ def test_bytes_that_break_the_answer_are_not_handed_out(breaking: bytes) -> None
     assert play(act)[0].outcome == "failed"
 
 
-def test_a_cut_shows_after_all_that_came_before_it() -> None:
+def test_read_raises_after_all_bytes_before_the_break() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)
         reply = await calling
@@ -95,7 +95,7 @@ def test_a_cut_shows_after_all_that_came_before_it() -> None:
     assert play(act)[0].outcome == "failed"
 
 
-def test_a_slow_reader_holds_the_provider_back_and_is_not_called_a_stall() -> None:
+def test_slow_reader_pauses_the_provider_and_is_no_stall() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)
         reply = await calling
@@ -114,7 +114,7 @@ def test_a_slow_reader_holds_the_provider_back_and_is_not_called_a_stall() -> No
     assert play(act)[0].fault is not None
 
 
-def test_an_empty_answer_is_told_at_once() -> None:
+def test_empty_response_is_known_at_once() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(END)
         reply = await calling
@@ -126,7 +126,7 @@ def test_an_empty_answer_is_told_at_once() -> None:
     assert len(play(act)) == 1
 
 
-def test_of_a_watched_call_both_are_kept_and_each_is_read_once() -> None:
+def test_watched_call_delivers_bytes_and_events_once_each() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(ROLE + WORD)
         reply = await calling
@@ -145,7 +145,7 @@ def test_of_a_watched_call_both_are_kept_and_each_is_read_once() -> None:
     assert play(act, watched=True)[0].ok
 
 
-def test_who_reads_only_the_events_of_a_watched_call_is_not_stopped() -> None:
+def test_reading_only_events_of_a_watched_call_never_pauses_it() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)
         reply = await calling
@@ -160,7 +160,7 @@ def test_who_reads_only_the_events_of_a_watched_call_is_not_stopped() -> None:
     assert play(act, watched=True)[0].ok
 
 
-def test_a_watched_answer_that_nobody_reads_is_broken_off() -> None:
+def test_unread_watched_response_breaks_at_the_byte_limit() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)
         reply = await calling
@@ -173,7 +173,7 @@ def test_a_watched_answer_that_nobody_reads_is_broken_off() -> None:
     assert play(act, watched=True)[0].outcome == "failed"
 
 
-def test_who_only_waits_for_the_end_is_not_held_back_by_the_bytes() -> None:
+def test_finished_resumes_a_paused_exchange() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)
         reply = await calling
@@ -189,7 +189,7 @@ def test_who_only_waits_for_the_end_is_not_held_back_by_the_bytes() -> None:
     assert play(act)[0].ok
 
 
-def test_an_answer_to_a_call_that_is_not_streamed_is_read_in_one_go() -> None:
+def test_unstreamed_call_is_read_in_one_piece() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(ROLE + WORD)
         reply = await calling
@@ -206,7 +206,7 @@ def test_an_answer_to_a_call_that_is_not_streamed_is_read_in_one_go() -> None:
     assert play(act, stream=False)[0].ok
 
 
-def test_a_long_answer_that_is_not_streamed_is_read_in_parts_that_bound_memory() -> None:
+def test_long_unstreamed_response_is_read_in_bounded_parts() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)
         reply = await calling
@@ -222,7 +222,7 @@ def test_a_long_answer_that_is_not_streamed_is_read_in_parts_that_bound_memory()
     assert play(act, stream=False)[0].ok
 
 
-def test_an_answer_that_breaks_before_it_is_read_gives_its_bytes_first() -> None:
+def test_broken_unstreamed_response_gives_its_bytes_first() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)
         reply = await calling
@@ -236,7 +236,7 @@ def test_an_answer_that_breaks_before_it_is_read_gives_its_bytes_first() -> None
     assert play(act, stream=False)[0].outcome == "failed"
 
 
-def test_an_answer_that_is_requested_whole_may_take_longer_than_a_first_token() -> None:
+def test_whole_response_may_take_longer_than_the_ttft_limit() -> None:
     limit_s = 120 + 5  # of the first token, and 5 s for the rest
 
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
@@ -249,7 +249,7 @@ def test_an_answer_that_is_requested_whole_may_take_longer_than_a_first_token() 
     assert not seen.streamed
 
 
-def test_bytes_are_passed_on_while_a_read_waits_and_what_is_refused_is_read() -> None:
+def test_bytes_pass_to_the_taker_and_refused_ones_to_the_reader() -> None:
     passed: list[bytes] = []
 
     def take(data: bytes) -> bool:
@@ -286,7 +286,7 @@ def test_bytes_are_passed_on_while_a_read_waits_and_what_is_refused_is_read() ->
     assert seen.body_bytes == len(ROLE + WORD * 4 + END)
 
 
-def test_a_fault_of_the_one_who_takes_the_bytes_breaks_the_answer() -> None:
+def test_fault_of_the_taker_breaks_the_response() -> None:
     def take(data: bytes) -> bool:
         raise ProviderFault("an event is too long", kind="too_long", phase="between tokens", status=200)
 

@@ -95,7 +95,7 @@ def in_ms(said: dict[str, float], name: str) -> float:
 
 
 @pytest.mark.parametrize("form", NAMES)
-def test_theirs_is_the_truth_and_ours_is_not_less(simulated: dict[str, RunningProvider], form: str) -> None:
+def test_server_times_equal_the_truth_and_ours_are_not_less(simulated: dict[str, RunningProvider], form: str) -> None:
     of = simulated["openai" if form == "ollama" else form]
     truth(of)
     seen = asked(of, "ollama" if form == "ollama" else "openai", f"{form} is asked", 3)
@@ -115,7 +115,7 @@ def test_theirs_is_the_truth_and_ours_is_not_less(simulated: dict[str, RunningPr
         assert waits[0] == 0 < waits[1] < waits[2], "one at a time"
 
 
-def test_openais_header(simulated: dict[str, RunningProvider]) -> None:
+def test_openai_processing_ms_lies_below_our_e2e(simulated: dict[str, RunningProvider]) -> None:
     of = simulated["openai"]
     truth(of)
     (streamed,) = asked(of, "openai", "a stream", 1)
@@ -127,7 +127,7 @@ def test_openais_header(simulated: dict[str, RunningProvider]) -> None:
 
 
 @pytest.mark.parametrize("api_format", ["openai", "responses", "anthropic"])
-def test_what_was_cached_is_observed(simulated: dict[str, RunningProvider], api_format: str) -> None:
+def test_cached_tokens_are_observed(simulated: dict[str, RunningProvider], api_format: str) -> None:
     of = simulated["openai"]
     truth(of)
     prompt = f"{api_format:16}" * 16

@@ -24,23 +24,23 @@ def spec(**headers: str) -> TargetSpec:
         ({"x-token": "short"}, []),
     ],
 )
-def test_secrets_are_the_key_and_what_stands_in_its_place(headers: dict[str, str], found: list[str]) -> None:
+def test_secrets_are_the_key_and_credentials_in_headers(headers: dict[str, str], found: list[str]) -> None:
     assert secrets(spec(**headers)) == found
     assert secrets(spec(**headers), "another-key") == ["another-key", *found]
 
 
-def test_a_key_too_short_to_protect_anything_is_none() -> None:
+def test_very_short_key_is_not_a_secret() -> None:
     assert secrets(spec(), "EMPTY") == secrets(spec(), None) == []
 
 
-def test_it_is_taken_out_wherever_it_stands() -> None:
+def test_secret_is_redacted_at_any_depth() -> None:
     value = {"command": ["--header", f"x: {KEY}"], "n": 3, "both": (f"{KEY}{KEY}", None)}
     assert redacted(value, [KEY]) == {"command": ["--header", "x: [key]"], "n": 3, "both": ["[key][key]", None]}
     assert redacted("nothing here", [KEY]) == "nothing here"
 
 
 @given(st.integers(0, EXCERPT_BYTES + 10), st.text(max_size=700))
-def test_no_more_of_a_key_than_its_first_letters_survives_an_excerpt(before: int, after: str) -> None:
+def test_excerpt_holds_at_most_3_letters_of_a_key(before: int, after: str) -> None:
     shown = redacted(excerpt("." * before + KEY + after.replace("sk-", "")), [KEY])
     assert KEY[:4] not in shown
 
@@ -57,13 +57,13 @@ def test_no_more_of_a_key_than_its_first_letters_survives_an_excerpt(before: int
         ),
     ],
 )
-def test_a_key_under_another_name_is_pointed_out(environment: dict[str, str], hint: str) -> None:
+def test_key_in_a_similar_variable_gets_a_hint(environment: dict[str, str], hint: str) -> None:
     with pytest.raises(CallerFault, match="no key: CO_API_KEY or COHERE_API_KEY is not set") as refused:
         from_catalog("cohere/command-a-03-2025", environment)
     assert refused.value.hint == hint
 
 
-def test_a_key_that_is_empty_is_said_to_be() -> None:
+def test_empty_key_variable_is_reported_as_empty() -> None:
     with pytest.raises(CallerFault, match="no key: GROQ_API_KEY is empty") as refused:
         from_catalog("groq/x", {"GROQ_API_KEY": " "})
     assert refused.value.hint == "export GROQ_API_KEY=..."

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.upstream.scripted_client import ScriptedClient
 
 from splitsecond.core.catalog.price import Price
@@ -75,8 +76,8 @@ def asked(
     return json.loads(request.body), dict((*request.headers, *request.fresh)), seen[0]
 
 
-@pytest.mark.parametrize(
-    ("target", "body", "api_format", "answer", "field"),
+@each_case(
+    "target, body, api_format, answer, field",
     [
         ("openai/gpt-5@flex", {"messages": HI}, "openai", OPENAI, ("service_tier", "flex")),
         ("openai/gpt-5@fast", {"messages": HI, "service_tier": "flex"}, "openai", OPENAI, ("service_tier", "fast")),
@@ -90,8 +91,8 @@ def asked(
         ("anthropic/claude-opus-5@fast", {"messages": HI}, "openai", ANTHROPIC, ("speed", "fast")),
     ],
 )
-@pytest.mark.parametrize("granted", ["fast", "default"])
-def test_the_request_names_the_tier_and_the_observation_what_was_granted(
+@each_case("granted", ["fast", "default"])
+def test_request_names_the_tier_and_granted_tier_is_observed(
     target: str, body: Mapping[str, Any], api_format: Spoken, answer: bytes, field: tuple[str, str], granted: str
 ) -> None:
     sent, _, observation = asked(target, body, answer % granted.encode(), api_format)
@@ -109,19 +110,19 @@ def test_the_request_names_the_tier_and_the_observation_what_was_granted(
         ("fast-mode-2026-02-01", "fast-mode-2026-02-01"),
     ],
 )
-def test_the_beta_feature_is_named_beside_those_of_the_client(given: str, sent: str) -> None:
+def test_beta_feature_is_added_to_those_of_the_client(given: str, sent: str) -> None:
     _, headers, _ = asked("anthropic/claude-opus-5@fast", MESSAGES, ANTHROPIC % b"fast", "anthropic", betas=given)
     assert headers["anthropic-beta"] == sent
 
 
-def test_without_a_tier_nothing_is_added() -> None:
+def test_request_without_a_tier_has_no_added_fields() -> None:
     sent, headers, observation = asked("anthropic/claude-opus-5", MESSAGES, ANTHROPIC % b"standard", "anthropic")
     assert "speed" not in sent
     assert "anthropic-beta" not in headers
     assert observation.tier == "standard"
 
 
-def test_whatever_stands_in_the_place_of_the_tier_breaks_nothing() -> None:
+def test_odd_values_of_the_granted_tier_break_nothing() -> None:
     _, _, observation = asked("openai/gpt-5@flex", {"messages": HI}, OPENAI.replace(b'"%s"', b'{"a": [1]}'))
     assert (observation.ok, observation.tier) == (True, "")
     _, _, observation = asked("openai/gpt-5@flex", {"messages": HI}, OPENAI % (b"x" * 5_000))
@@ -136,7 +137,7 @@ def test_whatever_stands_in_the_place_of_the_tier_breaks_nothing() -> None:
         ("a.b-1", "a.b-1"),
     ],
 )
-def test_words_of_a_provider_have_only_characters_of_words(sent: str, word: str) -> None:
+def test_granted_tier_keeps_only_word_characters(sent: str, word: str) -> None:
     end = OPENAI.replace(b"stop", b"%s") % (sent.encode(), sent.encode())
     _, _, observation = asked("openai/gpt-5@flex", {"messages": HI}, end)
     assert (observation.tier, observation.finish_reason) == (word, word)
@@ -151,7 +152,7 @@ routes: {chat: {policy: 'hedge("main/gpt-5", "main/gpt-5@fast")'}}
 """
 
 
-def test_a_configured_provider_has_the_tiers_of_its_entry_in_the_catalogue() -> None:
+def test_configured_provider_has_its_catalogue_tiers() -> None:
     settings = read(CONFIGURATION, {"OURS": "k" * 20})
     spec = settings.spec("main/gpt-5@fast")
     assert (spec.name, spec.model, spec.quirks["extra_fields"]) == (

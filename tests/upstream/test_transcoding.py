@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 from tests.upstream.scripted_client import ScriptedClient, ScriptedExchange
 
 from splitsecond.core import clock
@@ -78,8 +79,8 @@ async def read_all(reply: Attempt) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("watched", [True, False])
+@each_case("client", CLIENTS)
+@each_case("watched", [True, False])
 def test_a_stream_that_ends_with_its_body(client: Spoken, watched: bool) -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(GEMINI_WORD)
@@ -129,7 +130,7 @@ def test_content_before_a_break_is_written_without_an_end(client: Spoken) -> Non
     assert play(act, client)[1][0].outcome == "failed"
 
 
-def test_content_that_the_client_format_cannot_express_breaks_the_answer() -> None:
+def test_content_the_client_format_cannot_express_breaks_it() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(GEMINI_WORD)
         reply = await calling
@@ -194,7 +195,7 @@ def test_reasoning_goes_to_providers_that_take_it_back(takes: bool) -> None:
     assert said_before == {"role": "assistant", "content": "Yes?"} | ({"reasoning_content": "Hm."} if takes else {})
 
 
-def test_a_measurement_transcodes_nothing() -> None:
+def test_measured_call_is_not_transcoded() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(GEMINI_WORD + GEMINI_END)
         exchange.end()
@@ -220,9 +221,9 @@ def test_a_prefilled_answer_goes_to_a_target_that_continues_it(prefill: Any, las
     assert json.loads(encoded.body)["messages"][1] == {"role": "assistant", "content": "Once", **last}
 
 
-@pytest.mark.parametrize("api_format", ["openai", "gemini", "responses", "cohere", "ollama"])
-@pytest.mark.parametrize("prefill", [None, False])
-def test_a_prefilled_answer_is_refused_for_a_target_that_starts_again(api_format: str, prefill: bool | None) -> None:
+@each_case("api_format", ["openai", "gemini", "responses", "cohere", "ollama"])
+@each_case("prefill", [None, False])
+def test_prefill_is_refused_for_a_target_that_cannot_continue_it(api_format: str, prefill: bool | None) -> None:
     call = Call(id="c", body=BEGUN, api_format="anthropic")
     with pytest.raises(
         CallerFault, match=r"messages\[1\], the beginning of the answer, cannot.*a user's message"
@@ -231,7 +232,7 @@ def test_a_prefilled_answer_is_refused_for_a_target_that_starts_again(api_format
     assert no.value.kind == "not_translatable"
 
 
-def test_a_last_answer_is_no_prefill_in_other_formats() -> None:
+def test_last_assistant_message_is_a_prefill_only_for_anthropic() -> None:
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once"}]
     for client, field in (("openai", "messages"), ("responses", "input")):
         call = Call(id="c", body={field: said}, api_format=client)  # type: ignore[arg-type]
@@ -243,8 +244,8 @@ def test_a_last_answer_is_no_prefill_in_other_formats() -> None:
     assert json.loads(passed.body)["messages"] == BEGUN["messages"]
 
 
-@pytest.mark.parametrize("parts", [False, True], ids=["messages", "parts"])
-@pytest.mark.parametrize("client", CLIENTS)
+@each_case("parts", [False, True], ids=["messages", "parts"])
+@each_case("client", CLIENTS)
 def test_a_conversation_of_too_many_messages_is_not_translated(client: Spoken, parts: bool) -> None:
     """Translation of a million messages would block the worker for seconds."""
     form = CLIENT_FORMATS[client]

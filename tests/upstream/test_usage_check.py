@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 from tests.upstream.scripted_client import ScriptedClient
 from tests.wire.counted_answers import BODIES, INPUT, ODD, OUTPUT, short_id
 
@@ -70,10 +71,10 @@ def counts(found: Observation) -> tuple[int | None, int | None, int | None, int 
     )
 
 
-@pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("odd", [*ODD, b"1000000000000000"], ids=short_id)
-@pytest.mark.parametrize("number", [INPUT, OUTPUT])
-@pytest.mark.parametrize("name", BODIES)
+@each_case("raw", [False, True])
+@each_case("odd", [*ODD, b"1000000000000000"])
+@each_case("number", [INPUT, OUTPUT])
+@each_case("name", BODIES)
 def test_an_odd_count_is_replaced_in_every_format(name: str, number: int, odd: bytes, raw: bool) -> None:
     api_format, _, kind = name.partition("-")
     other = INPUT + OUTPUT - number
@@ -82,8 +83,8 @@ def test_an_odd_count_is_replaced_in_every_format(name: str, number: int, odd: b
     assert counts(found) == ESTIMATE
 
 
-@pytest.mark.parametrize("name", BODIES)
-def test_possible_counts_are_used_in_every_format(name: str) -> None:
+@each_case("name", BODIES)
+def test_plausible_counts_are_used_in_every_format(name: str) -> None:
     api_format, _, kind = name.partition("-")
     body = BODIES[name].replace(str(INPUT).encode(), b"12").replace(str(OUTPUT).encode(), b"7")
     found = observed(body, api_format=api_format, whole=kind == "whole")
@@ -94,9 +95,9 @@ def chat(usage: bytes) -> bytes:
     return YES % b"" + STOP % (b',"usage":' + usage)
 
 
-@pytest.mark.parametrize("parts", [1, 3, 1000])
-@pytest.mark.parametrize(
-    ("usage", "possible"),
+@each_case("parts", [1, 3, 1000])
+@each_case(
+    "usage, possible",
     [
         (b'{"prompt_tokens":%d,"completion_tokens":1}' % ADDED_TOKENS, True),
         (b'{"prompt_tokens":%d,"completion_tokens":1}' % (ADDED_TOKENS + 1000), False),
@@ -130,8 +131,8 @@ def test_absurd_running_counts_are_dropped() -> None:
 PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]}
 
 
-@pytest.mark.parametrize(
-    ("fields", "input_tokens", "output_tokens"),
+@each_case(
+    "fields, input_tokens, output_tokens",
     [
         ({}, ADDED_TOKENS, MAX_OUTPUT_TOKENS),
         ({"max_tokens": 20_000}, ADDED_TOKENS, 20_000),
@@ -149,8 +150,10 @@ PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url"
         ({"messages": [{"role": "user", "content": "a" * MAX_EXAMINED_BYTES}]}, MAX_CONTEXT_TOKENS, MAX_OUTPUT_TOKENS),
     ],
 )
-@pytest.mark.parametrize("raw", [False, True])
-def test_tokens_without_bytes(fields: dict[str, Any], input_tokens: int, output_tokens: int, raw: bool) -> None:
+@each_case("raw", [False, True])
+def test_tokens_invisible_in_bytes_are_bounded(
+    fields: dict[str, Any], input_tokens: int, output_tokens: int, raw: bool
+) -> None:
     body: dict[str, Any] = {"messages": MESSAGES, **fields}
     if raw:
         body = {name: Raw(msgspec.json.encode(value)) for name, value in body.items()}
@@ -164,12 +167,12 @@ def test_a_known_maximum_bounds_the_hidden_output() -> None:
     assert unseen_tokens(Call(id="c", body={}), 200_000).output == 200_000
 
 
-def test_a_body_that_cannot_be_encoded_may_hold_anything() -> None:
+def test_body_that_cannot_be_encoded_has_the_largest_bound() -> None:
     assert unseen_tokens(Call(id="c", body={"messages": "\ud800"}), None).input == MAX_CONTEXT_TOKENS
 
 
-@pytest.mark.parametrize(
-    ("count", "possible"),
+@each_case(
+    "count, possible",
     [(b"0", True), (b"12", True), (b"%d" % ADDED_TOKENS, True), (b"%d" % (2 * ADDED_TOKENS), False), (b"null", False)]
     + [(odd, False) for odd in ODD],
     ids=short_id,
@@ -197,6 +200,6 @@ def test_a_count_of_a_requests_tokens_must_be_possible(count: bytes, possible: b
 
 
 @pytest.mark.parametrize(("tokens", "source"), [(MAX_TOKENS, "usage"), (MAX_TOKENS + 1, "estimate")])
-def test_nothing_exceeds_the_largest_number(tokens: int, source: str) -> None:
+def test_usage_above_the_largest_number_is_estimated(tokens: int, source: str) -> None:
     usage = b'{"prompt_tokens":9,"completion_tokens":%d}' % tokens
     assert observed(chat(usage), n=10**12).token_source == source

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import (
     EXCERPT_BYTES,
@@ -30,7 +31,7 @@ def test_a_fault_reads_as_a_sentence() -> None:
     assert repr(fault).startswith("NetworkFault('refused', phase='connect', target='x/y'")
 
 
-def test_before_anything_was_sent_the_phase_says_nothing() -> None:
+def test_fault_before_sending_names_no_phase() -> None:
     assert str(CallerFault("no target given")) == "no target given."
 
 
@@ -51,8 +52,8 @@ def test_when_all_failed_the_first_decides() -> None:
         AllFailed([])
 
 
-@pytest.mark.parametrize("kind", [CallerFault, ProviderFault, NetworkFault, TimedOut, Overloaded, AllFailed])
-def test_they_are_one_family(kind: type[Exception]) -> None:
+@each_case("kind", [CallerFault, ProviderFault, NetworkFault, TimedOut, Overloaded, AllFailed])
+def test_faults_share_one_base_class(kind: type[Exception]) -> None:
     assert issubclass(kind, Fault)
 
 
@@ -63,7 +64,7 @@ def test_an_excerpt_is_one_bounded_printable_line(data: bytes) -> None:
     assert line.isprintable()
 
 
-def test_a_message_for_a_full_disk_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_to_a_full_disk_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     full = Path("/dev/full").open("w")  # noqa: SIM115 - closing it raises
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", full)

@@ -11,13 +11,14 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.power import repeated
 
 from splitsecond.core.errors import ProviderFault
 from splitsecond.core.events import Broken, Done, Event, Quiet, Token, Usage
 from splitsecond.core.wire.api_format import Decoder
 
 RANDOM_SPLITS = 40
-MAX_PLACES = 1_000
+repeated_at_places = repeated(few=100, full=1_000)
 """At most so many bytes of a body are cut or broken: the body is decoded once for each, which is quadratic cost."""
 CUT_KINDS = {"truncated", "malformed", "empty_answer"}
 
@@ -52,17 +53,18 @@ def plain(events: list[Event]) -> list[Event | tuple[str, str, str]]:
     ]
 
 
-def check_decoder(make: Make, parts: list[bytes], *, whole: bool) -> None:
-    """All of it, for a body that a server would send in `parts`. `whole`: it is an answer that ends well."""
+def check_decoder(make: Make, parts: list[bytes], *, whole: bool, places: int) -> None:
+    """All of it, for a body that a server would send in `parts`. `whole`: it is an answer that ends well. `places`: at
+    most so many bytes are cut and broken."""
     data = b"".join(parts)
     events = events_of(make, [data])
     assert isinstance(events[-1], Done) == whole
     assert plain(events_of(make, parts)) == plain(events)
     _check_splits(make, data, plain(events))
     if whole:
-        _check_cuts(make, data, events)
+        _check_cuts(make, data, events, places)
     random = Random(data)
-    for position in _places(data):
+    for position in _places(data, places):
         corrupt = data[:position] + bytes([random.randrange(256)]) + data[position + 1 :]
         _check_ends_once(make, [corrupt])
 
@@ -86,9 +88,9 @@ def _check_splits(make: Make, data: bytes, expected: list[Event | tuple[str, str
         assert plain(events_of(make, parts)) == expected, parts
 
 
-def _check_cuts(make: Make, data: bytes, whole: list[Event]) -> None:
+def _check_cuts(make: Make, data: bytes, whole: list[Event], places: int) -> None:
     said, usage = _amount(whole)
-    for cut in _places(data):
+    for cut in _places(data, places):
         events = events_of(make, [data[:cut]])
         if isinstance(events[-1], Done):
             cut_said, cut_usage = _amount(events)
@@ -98,10 +100,13 @@ def _check_cuts(make: Make, data: bytes, whole: list[Event]) -> None:
             assert fault_of(events).kind in CUT_KINDS, data[:cut]
 
 
-def _places(data: bytes) -> Sequence[int]:
-    """Return where a body is cut and broken: at each byte, or at `MAX_PLACES` of them."""
-    every = range(len(data))
-    return every if len(data) <= MAX_PLACES else Random(data).sample(every, MAX_PLACES)
+def _places(data: bytes, most: int) -> Sequence[int]:
+    """Return where a body is cut and broken: at each byte, or at one of each part of `most` equal ones."""
+    if len(data) <= most:
+        return range(len(data))
+    bounds = [len(data) * part // most for part in range(most + 1)]
+    random = Random(data)
+    return [random.randrange(start, end) for start, end in pairwise(bounds)]
 
 
 def _amount(events: list[Event]) -> tuple[list[Token], Usage | None]:

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.worst_case import (
     JSON_KINDS,
     LINE_KINDS,
@@ -69,10 +70,10 @@ INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
 }
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("kind", INDEXED)
-def test_many_indexes(kind: str, order: str) -> None:
+@sampled_cases(5)
+@each_case("order", ORDERS)
+@each_case("kind", INDEXED)
+def test_assembly_of_many_indexes_takes_linear_time(kind: str, order: str) -> None:
     name, item = INDEXED[kind]
     make = numbered(item, order)
     check_linear(reader(ASSEMBLIES[name], 1 << 16), make, size=1 << 18)
@@ -87,15 +88,15 @@ def test_more_indexes_than_any_answer_has_are_refused() -> None:
     assert refused.value.kind == "too_long"
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("kind", LINE_KINDS)
+@sampled_cases(4)
+@each_case("kind", LINE_KINDS)
 def test_hostile_lines(kind: str) -> None:
     check_linear(reader(ChunkAssembly, 1 << 16), LINE_KINDS[kind], size=1 << 18)
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", ASSEMBLIES)
-@pytest.mark.parametrize("kind", JSON_KINDS)
+@sampled_cases(6)
+@each_case("name", ASSEMBLIES)
+@each_case("kind", JSON_KINDS)
 def test_hostile_json(kind: str, name: str) -> None:
     make, feed = JSON_KINDS[kind], reader(ASSEMBLIES[name], 1 << 16)
     # Python 3.14 reads 25,000 levels of nesting. So much of the stack leaves the caches, so a level costs more there.
@@ -105,9 +106,9 @@ def test_hostile_json(kind: str, name: str) -> None:
     check_linear(feed, inside(b'data: {"choices":', make, b"}\n\n"), size=size)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("kind", JSON_KINDS)
-def test_memory(kind: str) -> None:
+@sampled_cases(5)
+@each_case("kind", JSON_KINDS)
+def test_assembly_of_hostile_json_takes_bounded_memory(kind: str) -> None:
     check_bounded(reader(ChunkAssembly, 1 << 16), inside(b"data: ", JSON_KINDS[kind], b"\n\n"), size=1 << 18)
 
 
@@ -121,8 +122,8 @@ def test_many_pieces_of_a_text() -> None:
     check_linear(reader(ChunkAssembly, 100), repeated(one), size=1 << 19)
 
 
-@pytest.mark.parametrize("depth", [*range(100, 1000, 50), 5_000])
-@pytest.mark.parametrize("place", ["other", "choices"])
+@each_case("depth", [*range(100, 1000, 50), 5_000])
+@each_case("place", ["other", "choices"])
 def test_an_event_of_any_depth_is_merged_or_refused(place: str, depth: int) -> None:
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}"), (b'[{"index":0,"a":', b"}]")):
         text = b'data: {"%s":' % place.encode() + opening * depth + b"1" + closing * depth + b"}\n\n"
@@ -132,10 +133,8 @@ def test_an_event_of_any_depth_is_merged_or_refused(place: str, depth: int) -> N
             reader(ChunkAssembly, 1 << 16)(text[6:])
 
 
-@pytest.mark.parametrize(
-    "value", [b"null", b"1", b'"a"', b"[]", b"{}", b"[1]", b'["a"]', b"[null]", b"[[]]", b"[{}]", b"true"]
-)
-@pytest.mark.parametrize(
+@each_case("value", [b"null", b"1", b'"a"', b"[]", b"{}", b"[1]", b'["a"]', b"[null]", b"[[]]", b"[{}]", b"true"])
+@each_case(
     "around",
     [
         b"%s",

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.events import Usage
 from splitsecond.core.service import Call
@@ -19,11 +19,9 @@ TAILS = [
 ]
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize(
-    ("name", "api_format"), [("openai", openai), ("anthropic", anthropic), ("responses", responses)]
-)
-def test_a_whole_answer_ends_with_its_stream(name: str, api_format: ModuleType, tail: bytes) -> None:
+@each_case("tail", TAILS)
+@each_case("name, api_format", [("openai", openai), ("anthropic", anthropic), ("responses", responses)])
+def test_events_after_the_end_do_not_change_the_response(name: str, api_format: ModuleType, tail: bytes) -> None:
     writer = api_format.StreamWriter("chat", "m", id="x", created=1)
     stream = writer.opening() + writer.token("Yes") + writer.token("!")
     stream += writer.finish("stop") + writer.usage(Usage(0, 5, 2)) + writer.done()
@@ -38,7 +36,7 @@ def test_a_whole_answer_ends_with_its_stream(name: str, api_format: ModuleType, 
     assert set(answers) == {answers[0]}
 
 
-def test_an_event_with_a_line_of_the_mark_is_not_the_end() -> None:
+def test_event_with_the_end_mark_among_its_lines_is_not_the_end() -> None:
     relay = client_format(Call(id="c", body={})).relay(Call(id="c", body={}), "a/x", usage=False)
     event = b'data: {"choices":[],"usage":{"prompt_tokens":1}}\ndata: [DONE]\ndata: x\n\n'
     assert relay.feed(event) == event

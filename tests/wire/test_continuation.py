@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.streams import Stream, load
 
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, ToolPart, Usage
@@ -23,21 +23,21 @@ def decoded(stream: Stream, reads: Sequence[bytes]) -> list[Event]:
     return [event for event in [*events, *reading.close(7)] if not isinstance(event, Broken)]
 
 
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
-@pytest.mark.parametrize("size", [1, 7, 100_000])
+@each_case("stream", STREAMS, ids=lambda stream: stream.name)
+@each_case("size", [1, 7, 100_000])
 def test_all_bytes_come_out_in_whole_events(stream: Stream, size: int) -> None:
     data = b"".join(packet.data for packet in stream.packets)[:20_000]
     reads = [data[begin : begin + size] for begin in range(0, len(data), size)]
-    told = ChunkEncoder(stream.operation)
+    encoder = ChunkEncoder(stream.operation)
     whole, events = b"", list[Event]()
     for read in reads:
-        out = told.cut(read)
-        said = told.decode(out, 7)
+        out = encoder.cut(read)
+        said = encoder.decode(out, 7)
         assert not out or out.endswith(ENDS) or data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
         whole += out
         events += said
-    out = told.rest()
-    said = [*told.decode(out, 7), *told.close(7)]
+    out = encoder.rest()
+    said = [*encoder.decode(out, 7), *encoder.close(7)]
     assert whole + out == data
     assert [event for event in events + said if not isinstance(event, Quiet)] == [
         event for event in decoded(stream, [data]) if not isinstance(event, Quiet)
@@ -45,10 +45,10 @@ def test_all_bytes_come_out_in_whole_events(stream: Stream, size: int) -> None:
 
 
 def opened(operation: str = "chat") -> ChunkEncoder:
-    told = ChunkEncoder("completions" if operation == "completions" else "chat")
+    encoder = ChunkEncoder("completions" if operation == "completions" else "chat")
     writer = StreamWriter("chat", "first", id="id-1", created=77)
-    told.cut(b": hello\n\n" + writer.opening() + writer.token("a"))
-    return told
+    encoder.cut(b": hello\n\n" + writer.opening() + writer.token("a"))
+    return encoder
 
 
 EVENTS: list[Event] = [
@@ -61,7 +61,7 @@ EVENTS: list[Event] = [
 ]
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@each_case("event", EVENTS)
 def test_an_encoded_event_decodes_to_itself(event: Event) -> None:
     data = opened().encode(event)
     assert data.endswith(b"\n\n")
@@ -71,11 +71,11 @@ def test_an_encoded_event_decodes_to_itself(event: Event) -> None:
 
 
 def test_a_tool_call_continues_or_begins() -> None:
-    told, reading = opened(), decoder("chat")
+    encoder, reading = opened(), decoder("chat")
     begun = Token(0, 'f{"a', "tool", tool=ToolPart(0, "c0", "f"))
     rest = Token(0, '":1}', "tool", tool=ToolPart(0))
     another = Token(0, "g{}", "tool", tool=ToolPart(1, "c1", "g"))
-    read = reading.feed(b"".join(map(told.encode, [begun, rest, another])), 0)
+    read = reading.feed(b"".join(map(encoder.encode, [begun, rest, another])), 0)
     assert [event for event in read if isinstance(event, Token)] == [begun, rest, another]
 
 
@@ -85,10 +85,10 @@ def test_the_end_mark_is_written_only_if_there_was_one() -> None:
     assert opened().encode(Quiet(0)) == b""
 
 
-def test_an_answer_without_id_can_be_continued() -> None:
-    told = ChunkEncoder("completions")
-    told.cut(b'data: {"id": 5}\n\ndata: none\n\n')
-    read = decoder("completions").feed(told.encode(Token(0, "a")), 0)
+def test_response_without_an_id_can_be_continued() -> None:
+    encoder = ChunkEncoder("completions")
+    encoder.cut(b'data: {"id": 5}\n\ndata: none\n\n')
+    read = decoder("completions").feed(encoder.encode(Token(0, "a")), 0)
     assert [event.text for event in read if isinstance(event, Token)] == ["a"]
 
 
@@ -100,6 +100,6 @@ def test_only_answers_in_chunks_have_an_encoder() -> None:
 
 @given(st.binary(max_size=200), st.integers(1, 20))
 def test_any_bytes_come_out_exactly_once(data: bytes, size: int) -> None:
-    told = ChunkEncoder("chat")
-    out = b"".join(told.cut(data[begin : begin + size]) for begin in range(0, len(data), size))
-    assert out + told.rest() == data
+    encoder = ChunkEncoder("chat")
+    out = b"".join(encoder.cut(data[begin : begin + size]) for begin in range(0, len(data), size))
+    assert out + encoder.rest() == data

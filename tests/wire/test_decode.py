@@ -1,9 +1,10 @@
 """Reading answers: what the corpus and the transcripts do not already show, and properties over all of the corpus."""
 
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.streams import Stream, load
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import openai
@@ -44,7 +45,7 @@ def test_events_carry_the_time_of_the_read_that_completed_them() -> None:
     assert decoder.close(5) == []
 
 
-def test_a_plain_answer_arrives_with_its_last_byte_and_ends_with_the_body() -> None:
+def test_plain_json_arrives_with_its_last_byte() -> None:
     decoder = openai.decoder("completions")
     assert decoder.feed(b' {"choices":[{"text":"a",', 1) == []
     assert decoder.feed(b'"finish_reason":"stop"}]}', 2) == []
@@ -56,7 +57,7 @@ def test_a_plain_answer_without_choices_is_empty() -> None:
     assert fault_of(events_of([b'{"choices":[]}'])).kind == "empty_answer"
 
 
-def test_a_plain_answer_is_mended_too() -> None:
+def test_invalid_numbers_in_plain_json_are_repaired() -> None:
     assert events_of([b'{"choices":[{"text":"a","logprobs":NaN}]}']) == [Token(0, "a"), Done(0, False)]
 
 
@@ -67,7 +68,7 @@ def test_a_plain_answer_is_bounded() -> None:
     assert decoder.close(0) == []
 
 
-def test_faults_say_what_came_and_how_far_the_answer_was() -> None:
+def test_faults_have_an_excerpt_and_a_phase() -> None:
     fault = fault_of(events_of([b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"choices":7}\n\n']))
     assert (fault.kind, fault.phase, fault.status) == ("malformed", "between tokens", 200)
     assert fault.excerpt == '{"choices":7}'
@@ -82,7 +83,7 @@ def test_a_web_page_gets_a_hint() -> None:
     assert "base URL" in fault_of(events_of([b"<html>hello</html>"])).hint
 
 
-@pytest.mark.parametrize(
+@each_case(
     "chunk",
     [
         b'{"error":null,"choices":[{"delta":{"content":"a"}}]}',
@@ -95,13 +96,13 @@ def test_a_web_page_gets_a_hint() -> None:
         b'{"choices":[{"delta":{"content":"a","tool_calls":[{"index":0},{"function":{"name":""}}]}}]}',
     ],
 )
-def test_fields_that_say_nothing(chunk: bytes) -> None:
+def test_empty_fields_give_no_events(chunk: bytes) -> None:
     decoder = openai.decoder("chat")
     assert decoder.feed(b"data: " + chunk + b"\n\n", 5) == [Token(5, "a")]
 
 
-@pytest.mark.parametrize(
-    ("chunk", "what"),
+@each_case(
+    "chunk, what",
     [
         (b"{}", "no choices"),
         (b'{"choices":[]}', "no choices"),
@@ -127,7 +128,7 @@ def test_an_image_is_content() -> None:
     assert events == [Token(1, "data:image/png;base64,iV", "image")]
 
 
-def test_what_was_written_to_the_cache() -> None:
+def test_cache_write_tokens_are_read() -> None:
     usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cache_write_tokens":7}}}\n\n'
     assert openai.decoder("chat").feed(usage, 1) == [Usage(1, 9, None, None, None, 7)]
 
@@ -147,7 +148,7 @@ def test_an_error_event_in_json() -> None:
     assert fault.message.endswith("overloaded")
 
 
-def test_usage_before_the_first_token_closes_nothing() -> None:
+def test_usage_before_the_first_token_does_not_end_the_stream() -> None:
     opening = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":0}}\n\n'
     assert fault_of(events_of([opening])).kind == "truncated"
     token = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
@@ -156,7 +157,7 @@ def test_usage_before_the_first_token_closes_nothing() -> None:
     assert fault_of(events_of([opening, token, closing, token])).kind == "truncated"
 
 
-def test_reasoning_larger_than_the_output_was_left_out_of_it() -> None:
+def test_reasoning_above_the_output_is_added_to_it() -> None:
     usage = (
         b'data: {"choices":[],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":9}}}\n\n'
     )
@@ -164,7 +165,7 @@ def test_reasoning_larger_than_the_output_was_left_out_of_it() -> None:
 
 
 @pytest.mark.parametrize("last", [b": bye", b"id: 7\n", b"\n", b"event: end"])
-def test_harmless_rests(last: bytes) -> None:
+def test_incomplete_last_event_after_the_end_breaks_it(last: bytes) -> None:
     end = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'
     events = events_of([end, last])
     assert isinstance(events[-1], Done) == (last != b"event: end")
@@ -176,10 +177,11 @@ def test_json_nested_without_end_is_malformed() -> None:
     assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
-def test_any_split_any_cut_any_wrong_byte(stream: Stream) -> None:
-    check_decoder(make, [packet.data for packet in stream.packets], whole=stream.truth.outcome == "ok")
+@repeated_at_places
+@sampled_cases(4)
+@each_case("stream", STREAMS, ids=lambda stream: stream.name)
+def test_decoder_handles_any_split_cut_or_wrong_byte(stream: Stream, repeats: int) -> None:
+    check_decoder(make, [packet.data for packet in stream.packets], whole=stream.truth.outcome == "ok", places=repeats)
 
 
 def test_any_bytes_end_once() -> None:

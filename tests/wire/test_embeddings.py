@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.wire.conformance import check_any_bytes, check_decoder, events_of, fault_of
+from tests.cases import each_case
+from tests.wire.conformance import check_any_bytes, check_decoder, events_of, fault_of, repeated_at_places
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Token, Usage
@@ -34,9 +35,10 @@ WHOLE = [
 ]
 
 
+@repeated_at_places
 @pytest.mark.parametrize("body", WHOLE)
-def test_any_split_any_cut_any_wrong_byte(body: bytes) -> None:
-    check_decoder(make, [body], whole=True)
+def test_decoder_handles_any_split_cut_or_wrong_byte(body: bytes, repeats: int) -> None:
+    check_decoder(make, [body], whole=True, places=repeats)
     assert events_of(make, [body]) == [Token(0, "", "embedding"), Usage(0, 8, 0), Done(0, False)]
 
 
@@ -44,7 +46,7 @@ def test_any_bytes() -> None:
     check_any_bytes(make)
 
 
-def test_it_begins_with_the_first_vector_and_ends_with_the_body() -> None:
+def test_first_vector_is_the_first_token_and_the_body_ends_it() -> None:
     decoder = make()
     body = answer([0.5], [1.5])
     begin = body.index(b"0.5")
@@ -54,8 +56,8 @@ def test_it_begins_with_the_first_vector_and_ends_with_the_body() -> None:
     assert decoder.close(4) == [Usage(4, 8, 0), Done(4, False)]
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "phase"),
+@each_case(
+    "body, kind, phase",
     [
         (answer(), "empty_answer", "first token"),
         (b'{"object":"list"}', "malformed", "first token"),
@@ -67,7 +69,7 @@ def test_it_begins_with_the_first_vector_and_ends_with_the_body() -> None:
         (answer([0.5], error={"message": "no"}), "in_band_error", "between tokens"),
     ],
 )
-def test_what_is_no_answer(body: bytes, kind: str, phase: str) -> None:
+def test_invalid_embeddings_give_a_fault(body: bytes, kind: str, phase: str) -> None:
     fault = fault_of(events_of(make, [body]))
     assert (fault.kind, fault.phase) == (kind, phase)
 
@@ -77,7 +79,7 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     assert "longer than 100" in fault_of(events_of(make, [answer([0.5] * 20)])).message
 
 
-def test_the_request_goes_on_as_it_came_with_the_targets_model() -> None:
+def test_request_passes_unchanged_except_for_the_model() -> None:
     fields = {"model": "r", "input": msgspec.Raw(b'["a",  "b"]'), "dimensions": 256, "stream": msgspec.Raw(b"false")}
     call = Call(id="c", operation="embeddings", body=fields, stream=False)
     encoded = openai.encode(call, "text-embedding", Quirks(max_tokens_field="max_completion_tokens"))
@@ -88,7 +90,7 @@ def test_the_request_goes_on_as_it_came_with_the_targets_model() -> None:
 
 
 @pytest.mark.parametrize("api_format", [anthropic, cohere, gemini, ollama])
-def test_other_api_formats_refuse_it(api_format: Any) -> None:
+def test_other_api_formats_refuse_embeddings(api_format: Any) -> None:
     call = Call(id="c", operation="embeddings", body={"model": "r", "input": "a"}, stream=False)
     with pytest.raises(CallerFault, match="embeddings"):
         api_format.encode(call, "m", Quirks())
@@ -100,10 +102,11 @@ RESULTS = [
 ]
 
 
+@repeated_at_places
 @pytest.mark.parametrize("operation", ["rerank", "moderations"])
 @pytest.mark.parametrize("body", RESULTS)
-def test_results_begin_with_the_first_one(operation: Any, body: bytes) -> None:
-    check_decoder(lambda: openai.decoder(operation), [body], whole=True)
+def test_first_result_is_the_first_token(operation: Any, body: bytes, repeats: int) -> None:
+    check_decoder(lambda: openai.decoder(operation), [body], whole=True, places=repeats)
     assert events_of(lambda: openai.decoder(operation), [body]) == [
         Token(0, "", "result"),
         Usage(0, 8, 0),
@@ -114,12 +117,12 @@ def test_results_begin_with_the_first_one(operation: Any, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"results":[]}', b'{"data":[{"index":0}]}', b'{"error":{"message":"no"}}', b"{"])
-def test_what_holds_no_result_is_broken(body: bytes) -> None:
+def test_body_without_results_gives_a_fault(body: bytes) -> None:
     assert fault_of(events_of(lambda: openai.decoder("rerank"), [body]))
 
 
 @pytest.mark.parametrize("operation", ["rerank", "moderations"])
-def test_requests_for_results_pass_to_targets_of_the_same_format_only(operation: Any) -> None:
+def test_rerank_and_moderations_need_the_same_api_format(operation: Any) -> None:
     call = Call(id="c", operation=operation, body={"query": "q", "documents": ["a"], "stream": True, "odd": 1})
     request = openai.encode(call, "m", Quirks())
     assert (request.path, request.streamed) == (f"/{operation}", False)

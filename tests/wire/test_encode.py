@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Operation
@@ -62,8 +63,8 @@ def test_stream_options_of_a_wrong_type_are_the_callers_fault(wrong: Any) -> Non
         sent({"stream_options": wrong})
 
 
-@pytest.mark.parametrize(
-    ("operation", "field", "body", "expected"),
+@each_case(
+    "operation, field, body, expected",
     [
         ("chat", "max_tokens", {"max_tokens": 5}, {"max_tokens": 5}),
         ("chat", "max_tokens", {"max_completion_tokens": 5}, {"max_tokens": 5}),

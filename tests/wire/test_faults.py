@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, Fault, ProviderFault
@@ -29,8 +30,8 @@ def retry_after(status: int = 429, body: bytes = b"", now: datetime | None = Non
     return found.retry_after_ns
 
 
-@pytest.mark.parametrize(
-    ("payload", "words"),
+@each_case(
+    "payload, words",
     [
         ({"error": {"message": "bad thing", "type": "t", "code": None}}, "bad thing"),
         ({"error": "Unauthorized"}, "Unauthorized"),
@@ -48,19 +49,19 @@ def retry_after(status: int = 429, body: bytes = b"", now: datetime | None = Non
         (None, "null"),
     ],
 )
-def test_the_words_are_found(payload: Any, words: str) -> None:
+def test_message_is_found_in_any_error_body(payload: Any, words: str) -> None:
     assert fault(500, json.dumps(payload).encode()).message == f"HTTP 500: {words}"
 
 
 @pytest.mark.parametrize("status", [400, 404, 409])
-def test_a_problem_with_a_thread_is_the_clients(status: int) -> None:
+def test_thread_error_is_a_caller_fault(status: int) -> None:
     details = {"error_code": "thread_not_found"}
     error = {"type": "invalid_request_error", "message": "no such message", "details": details}
     found = fault(status, json.dumps({"type": "error", "error": error}).encode())
     assert isinstance(found, CallerFault)
     assert (found.status, found.code) == (status, "thread_not_found")
-    told = json.loads(error_body(status, "x", "", found.code))
-    assert told["error"]["details"] == details
+    written = json.loads(error_body(status, "x", "", found.code))
+    assert written["error"]["details"] == details
 
 
 @pytest.mark.parametrize(
@@ -98,8 +99,8 @@ def test_the_callers_faults(status: int) -> None:
     assert found.excerpt == '{"error":{"message":"no"}}'
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "param"),
+@each_case(
+    "error, code, param",
     [
         ({"message": "no", "code": "unsupported_value", "param": "temperature"}, "unsupported_value", "temperature"),
         ({"message": "no", "code": None, "param": None}, "", ""),
@@ -109,14 +110,14 @@ def test_the_callers_faults(status: int) -> None:
         ("no", "", ""),
     ],
 )
-def test_what_the_provider_calls_it(error: Any, code: str, param: str) -> None:
+def test_code_and_param_of_the_provider_are_kept(error: Any, code: str, param: str) -> None:
     found = fault(400, json.dumps({"error": error}).encode())
     assert isinstance(found, CallerFault)
     assert (found.code, found.param) == (code, param)
 
 
-@pytest.mark.parametrize(
-    ("status", "hint"), [(401, "key"), (402, "credit"), (403, "key"), (404, "model"), (429, "Rate"), (308, "base URL")]
+@each_case(
+    "status, hint", [(401, "key"), (402, "credit"), (403, "key"), (404, "model"), (429, "Rate"), (308, "base URL")]
 )
 def test_the_providers_faults_with_a_hint(status: int, hint: str) -> None:
     found = fault(status)
@@ -157,7 +158,7 @@ def test_a_prompt_too_long(body: bytes) -> None:
         (403, {"type": "authentication_error"}),
     ],
 )
-def test_a_bad_key_that_a_code_reports_is_the_gateways(status: int, error: dict[str, Any]) -> None:
+def test_error_code_about_the_key_is_key_refused(status: int, error: dict[str, Any]) -> None:
     for payload in ({"error": {**error, "message": "no"}}, [{"error": {**error, "message": "no"}}]):
         found = fault(status, json.dumps(payload).encode())
         assert isinstance(found, ProviderFault)
@@ -165,7 +166,7 @@ def test_a_bad_key_that_a_code_reports_is_the_gateways(status: int, error: dict[
 
 
 @pytest.mark.parametrize("param", ["model", "messages[0]"])
-def test_a_code_about_a_field_of_the_request_locks_nothing(param: str) -> None:
+def test_key_code_with_a_request_param_does_not_lock_the_key(param: str) -> None:
     error = {"message": "this key may not use it", "code": "invalid_api_key", "param": param}
     assert fault(401, json.dumps({"error": error}).encode()).kind == "http_401"
 
@@ -177,21 +178,21 @@ LIMIT = (
 
 
 @pytest.mark.parametrize("status", [413, 429])
-def test_a_request_above_the_accounts_limit_is_not_the_callers_fault(status: int) -> None:
+def test_request_above_the_accounts_limit_is_a_provider_fault(status: int) -> None:
     error = {"message": LIMIT, "type": "tokens", "code": "rate_limit_exceeded"}
     found = fault(status, json.dumps({"error": error}).encode())
     assert isinstance(found, ProviderFault)
     assert (found.kind, found.status, remedy(found)) == ("larger_than_limit", status, "elsewhere")
 
 
-def test_a_rate_limit_is_no_matter_of_size() -> None:
+def test_rate_limit_is_not_a_too_large_request() -> None:
     error = {"message": "Rate limit reached: Limit 8000, Used 7900", "type": "tokens", "code": "rate_limit_exceeded"}
     assert fault(429, json.dumps({"error": error}).encode()).kind == "http_429"
     assert fault(413, b'{"error":{"message":"Request too large"}}').kind == "http_413"
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 413, 422])
-def test_words_about_a_key_lock_nothing(status: int) -> None:
+def test_message_about_a_key_does_not_lock_the_key(status: int) -> None:
     body = (
         b'{"error":{"message":"role: got \'my api key\'","type":"invalid_request_error","details":["API_KEY_INVALID"]}}'
     )
@@ -201,7 +202,7 @@ def test_words_about_a_key_lock_nothing(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_field_of_the_request_that_does_not_fit_is_the_callers_fault(status: int) -> None:
+def test_error_with_a_request_param_is_a_caller_fault(status: int) -> None:
     found = fault(status, b'{"error":{"message":"not found","param":"previous_response_id"}}')
     assert isinstance(found, CallerFault)
     assert (found.kind, found.status) == (f"http_{status}", status)

@@ -1,12 +1,12 @@
 """Finish reasons of all API formats as OpenAI's."""
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.wire.finish_reasons import openai_reason
 
 
-@pytest.mark.parametrize(
-    ("reason", "text", "called"),
+@each_case(
+    "reason, text, called",
     [
         ("STOP", "stop", "tool_calls"),
         ("odd", "odd", "tool_calls"),

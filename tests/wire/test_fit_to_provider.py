@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cases import each_case
 
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream.transcoding import request
@@ -22,13 +23,13 @@ def asked(client: Spoken, said: dict[str, Any], **quirks: Any) -> tuple[dict[str
     body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**HELLO[client], **said}.items()}
     call = Call(id="1", api_format=client, body=body)
     encoded = request(call, "openai", openai.encode, "m", msgspec.convert(quirks, Quirks))
-    told = msgspec.json.decode(encoded.body)
+    sent = msgspec.json.decode(encoded.body)
     usual = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, **HELLO["openai"]}
-    return {name: value for name, value in told.items() if usual.get(name) != value}, call.notes.left_out.get("", [])
+    return {name: value for name, value in sent.items() if usual.get(name) != value}, call.notes.left_out.get("", [])
 
 
-@pytest.mark.parametrize(
-    ("client", "said", "takes", "told", "named"),
+@each_case(
+    "client, said, takes, sent, named",
     [
         ("anthropic", {"top_k": 3}, ["top_k"], {"top_k": 3}, []),
         ("anthropic", {"top_k": 3}, [], {}, ["top_k"]),
@@ -46,9 +47,9 @@ def asked(client: Spoken, said: dict[str, Any], **quirks: Any) -> tuple[dict[str
     ],
 )
 def test_fields_that_few_providers_accept(
-    client: Spoken, said: dict[str, Any], takes: list[str], told: dict[str, Any], named: list[str]
+    client: Spoken, said: dict[str, Any], takes: list[str], sent: dict[str, Any], named: list[str]
 ) -> None:
-    assert asked(client, said, takes=takes) == (told, named)
+    assert asked(client, said, takes=takes) == (sent, named)
 
 
 CALLED: dict[Spoken, dict[str, Any]] = {
@@ -82,9 +83,9 @@ CALLED: dict[Spoken, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("client", "named"), [("anthropic", "thinking blocks"), ("responses", "reasoning items")])
 def test_reasoning_before_tool_calls(client: Spoken, named: str) -> None:
-    told, dropped = asked(client, CALLED[client])
-    assert [message.get("reasoning_content") for message in told["messages"]] == [None] * 5
+    sent, dropped = asked(client, CALLED[client])
+    assert [message.get("reasoning_content") for message in sent["messages"]] == [None] * 5
     assert dropped == [named]
-    told, dropped = asked(client, CALLED[client], takes_thoughts=True)
-    assert [message.get("reasoning_content") for message in told["messages"]] == [None, "Hm.", None, "", None]
+    sent, dropped = asked(client, CALLED[client], takes_thoughts=True)
+    assert [message.get("reasoning_content") for message in sent["messages"]] == [None, "Hm.", None, "", None]
     assert dropped == []

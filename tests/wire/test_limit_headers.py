@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.events import RateLimits
@@ -21,8 +22,8 @@ def as_read(headers: Headers) -> dict[str, str]:
     return DATE | {name.decode(): value.decode() for name, value in headers}
 
 
-@pytest.mark.parametrize(
-    ("reset_ns", "duration", "moment"),
+@each_case(
+    "reset_ns, duration, moment",
     [
         (0, "0ms", "2026-11-21T12:00:00Z"),
         (120 * NS_PER_MS, "120ms", "2026-11-21T12:00:01Z"),
@@ -32,7 +33,7 @@ def as_read(headers: Headers) -> dict[str, str]:
         (90_250 * NS_PER_MS, "1m30.25s", "2026-11-21T12:01:31Z"),
     ],
 )
-def test_how_a_reset_is_written(reset_ns: int, duration: str, moment: str) -> None:
+def test_reset_is_a_duration_or_a_timestamp(reset_ns: int, duration: str, moment: str) -> None:
     limits = RateLimits(3, 5, reset_ns)
     assert dict(openai_limits(limits, NOW)) == {
         b"x-ratelimit-limit-requests": b"5",
@@ -48,7 +49,7 @@ def test_how_a_reset_is_written(reset_ns: int, duration: str, moment: str) -> No
 
 @pytest.mark.parametrize(("write", "step_ns"), [(openai_limits, NS_PER_MS), (anthropic_limits, NS_PER_S)])
 @given(limits=st.builds(RateLimits, counts, counts, resets, counts, counts, resets))
-def test_what_is_written_is_read_again(
+def test_written_rate_limit_headers_are_read_back(
     write: Callable[[RateLimits, datetime], Headers], step_ns: int, limits: RateLimits
 ) -> None:
     read = rate_limits(as_read(write(limits, NOW)))
@@ -64,5 +65,5 @@ def test_what_is_written_is_read_again(
         assert -1000 <= said - meant <= step_ns, "never sooner than it is, but for less than a microsecond"
 
 
-def test_what_is_not_limited_is_not_said() -> None:
+def test_unlimited_keys_get_no_rate_limit_headers() -> None:
     assert openai_limits(RateLimits(), NOW) == anthropic_limits(RateLimits(), NOW) == []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.cases import each_case
 from tests.wire.test_transcripts import parse
 
 from splitsecond.core.events import Done, Event, Token
@@ -28,7 +29,7 @@ def stripped(events: list[Event]) -> list[Event]:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_answers_have_one_for_each_token(name: str) -> None:
+def test_recorded_responses_have_log_probabilities_per_token(name: str) -> None:
     events = events_of(recorded(name))
     tokens = [event for event in events if isinstance(event, Token)]
     assert isinstance(events[-1], Done)
@@ -37,7 +38,7 @@ def test_recorded_answers_have_one_for_each_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_taken_out_nothing_else_is_different(name: str) -> None:
+def test_removing_log_probabilities_changes_nothing_else(name: str) -> None:
     body = recorded(name)
     clean = without_logprobs(body)
     assert b'"logprob"' not in clean
@@ -59,15 +60,13 @@ def test_a_whole_answer_and_a_completion() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "odd", [b"null", b"[]", b'"much"', b'{"content":[{"logprob":"x"}]}', b"{}", b'{"content":null}']
-)
-def test_what_is_no_log_probability_loses_no_answer(odd: bytes) -> None:
+@each_case("odd", [b"null", b"[]", b'"much"', b'{"content":[{"logprob":"x"}]}', b"{}", b'{"content":null}'])
+def test_invalid_log_probabilities_do_not_break_a_response(odd: bytes) -> None:
     body = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"logprobs":%s,"finish_reason":"stop"}]}\n\n' % odd
     events = events_of(body)
     assert [event.logprobs for event in events if isinstance(event, Token)] == [None]
     assert isinstance(events[-1], Done)
 
 
-def test_bytes_that_are_no_json_stay_as_they_are() -> None:
+def test_invalid_json_is_not_changed() -> None:
     assert without_logprobs(b'data: {"logprobs"\n\n') == b'data: {"logprobs"\n\n'

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core import validation
 from splitsecond.core.service import Call, Operation, Spoken
@@ -82,8 +83,8 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_is_counted_and_its_bytes_are_not(name: str) -> None:
+@each_case("name", PICTURES)
+def test_picture_is_counted_without_its_bytes(name: str) -> None:
     found = PICTURES[name]()
     assert (found.pictures, found.unbounded) == (1, False)
     assert size(found) < 300
@@ -133,8 +134,8 @@ UNBOUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", UNBOUNDED)
-def test_what_the_request_does_not_show_has_no_known_length(name: str) -> None:
+@each_case("name", UNBOUNDED)
+def test_referenced_content_has_no_known_length(name: str) -> None:
     found = UNBOUNDED[name]()
     assert (found.pictures, found.unbounded) == (0, True)
     assert size(found) < 300
@@ -167,14 +168,14 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@each_case("name", TEXTS)
 def test_base64_anywhere_else_is_text(name: str) -> None:
     found = TEXTS[name]()
     assert (found.pictures, found.unbounded) == (0, False)
     assert size(found) > len(BASE64)
 
 
-def test_a_picture_leaves_the_text_beside_it() -> None:
+def test_text_beside_a_picture_is_kept() -> None:
     found = chat({"type": "image_url", "image_url": {"url": PNG}, "caption": "x" * 5000}, {"type": "text", "text": "y"})
     assert found.pictures == 1
     text = bytes(found.text["messages"])
@@ -183,7 +184,7 @@ def test_a_picture_leaves_the_text_beside_it() -> None:
     assert BASE64.encode() not in text
 
 
-def test_tools_of_the_client_refer_to_nothing() -> None:
+def test_client_tools_are_no_references() -> None:
     function = {"type": "function", "function": {"name": "f"}}
     assert not chat(tools=[function, {"type": "custom", "custom": {"name": "g"}}]).unbounded
     assert not messages(tools=[{"name": "f", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}]).unbounded
@@ -191,18 +192,18 @@ def test_tools_of_the_client_refer_to_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", {}, []], ids=str)
-def test_an_empty_reference_is_none(value: object) -> None:
+def test_empty_reference_is_ignored(value: object) -> None:
     assert not responses(previous_response_id=value, conversation=value).unbounded
 
 
-def test_escapes_hide_no_medium() -> None:
+def test_media_with_json_escapes_are_found() -> None:
     part = rb'{"\u0074ype":"image\u005furl","image_url":{"url":"data:image\/png;base64,' + BASE64.encode() + b'"}}'
     body = {"messages": Raw(b'[{"role":"user","content":[' + part + b"]}]")}
     found = request_content(Call(id="c", body=body))
     assert (found.pictures, found.unbounded) == (1, False)
 
 
-def test_what_is_too_much_to_examine_has_no_known_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_request_has_no_known_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "MAX_MESSAGES", 10)
     assert not chat(*[TEXT] * 8).unbounded
     assert chat(*[TEXT] * 10).unbounded
@@ -211,5 +212,5 @@ def test_what_is_too_much_to_examine_has_no_known_length(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("text", [b"[1e999]", b"[" * 5000 + b"]" * 5000], ids=["number", "nested"])
-def test_what_cannot_be_read_has_no_known_length(text: bytes) -> None:
+def test_unreadable_request_has_no_known_length(text: bytes) -> None:
     assert request_content(Call(id="c", body={"messages": Raw(text)})).unbounded

@@ -4,6 +4,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.wire.conformance import events_of, without_quiet
 from tests.wire.counted_answers import BODIES, FORMATS, INPUT, ODD, OUTPUT, short_id, whole
 
@@ -33,10 +34,10 @@ def numbers(found: list[Event]) -> tuple[int | None, int | None]:
     return last.input_tokens, last.output_tokens
 
 
-@pytest.mark.parametrize("odd", ODD, ids=short_id)
-@pytest.mark.parametrize("number", [INPUT, OUTPUT])
-@pytest.mark.parametrize("name", BODIES)
-def test_a_count_that_is_none_fails_no_answer(name: str, number: int, odd: bytes) -> None:
+@each_case("odd", ODD)
+@each_case("number", [INPUT, OUTPUT])
+@each_case("name", BODIES)
+def test_invalid_count_does_not_break_a_response(name: str, number: int, odd: bytes) -> None:
     api_format, body = FORMATS[name.partition("-")[0]], BODIES[name]
     good, found = events(api_format, body), events(api_format, body.replace(str(number).encode(), odd))
     assert isinstance(found[-1], Done)
@@ -47,8 +48,8 @@ def test_a_count_that_is_none_fails_no_answer(name: str, number: int, odd: bytes
     assert counts(found)[-1] == Usage(0, implausible=True)
 
 
-@pytest.mark.parametrize("number", [INPUT, OUTPUT])
-@pytest.mark.parametrize("name", BODIES)
+@each_case("number", [INPUT, OUTPUT])
+@each_case("name", BODIES)
 def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
     api_format, body = FORMATS[name.partition("-")[0]], BODIES[name]
     found = events(api_format, body.replace(str(number).encode(), b"null"))
@@ -57,9 +58,9 @@ def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
     assert numbers(found) == ((None, OUTPUT) if number == INPUT else (INPUT, None))
 
 
-@pytest.mark.parametrize("report", REPORTS)
-@pytest.mark.parametrize(
-    ("api_format", "body"),
+@each_case("report", REPORTS)
+@each_case(
+    "api_format, body",
     [
         (openai, b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"usage":%b}'),
         (openai, b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop","usage":%b}]}'),
@@ -72,14 +73,14 @@ def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
         (replicate, b'{"status":"succeeded","output":["Yes"],"metrics":%b}'),
     ],
 )
-def test_a_report_that_is_no_object_fails_no_answer(api_format: ModuleType, body: bytes, report: bytes) -> None:
+def test_usage_that_is_no_object_does_not_break_a_response(api_format: ModuleType, body: bytes, report: bytes) -> None:
     found = events(api_format, body % report)
     assert isinstance(found[-1], Done)
     assert [event.text for event in found if isinstance(event, Token)] == ["Yes"]
     assert counts(found) == [Usage(0, implausible=True)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "usage",
     [
         b'{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":6}}',
@@ -89,7 +90,7 @@ def test_a_report_that_is_no_object_fails_no_answer(api_format: ModuleType, body
         b'{"prompt_tokens":3,"completion_tokens_details":{"reasoning_tokens":1}}',
     ],
 )
-@pytest.mark.parametrize("in_runs", [False, True])
+@each_case("in_runs", [False, True])
 def test_parts_that_exceed_the_whole_are_implausible(usage: bytes, in_runs: bool) -> None:
     decoder = openai.decoder("chat")
     decoder.in_runs = in_runs
@@ -99,7 +100,7 @@ def test_parts_that_exceed_the_whole_are_implausible(usage: bytes, in_runs: bool
     assert decoder.counted == Usage(0, implausible=True)
 
 
-def test_a_good_report_after_an_odd_one_is_not_trusted() -> None:
+def test_valid_usage_after_an_invalid_one_is_not_trusted() -> None:
     chunk = b'data: {"choices":[{"delta":{"content":"Yes"}}],"usage":{"prompt_tokens":5,"completion_tokens":%b}}\n\n'
     end = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     contradictory = chunk.replace(b'_tokens":%b', b'_tokens":1,"cached_tokens":9')
@@ -108,9 +109,9 @@ def test_a_good_report_after_an_odd_one_is_not_trusted() -> None:
         assert counts(found) == [Usage(0, 5, 1), *[Usage(0, implausible=True)] * 2]
 
 
-@pytest.mark.parametrize("odd", [*ODD, *REPORTS], ids=short_id)
-@pytest.mark.parametrize("place", ["timings", "time_info"])
-def test_times_that_are_none_fail_no_answer(place: str, odd: bytes) -> None:
+@each_case("odd", [*ODD, *REPORTS])
+@each_case("place", ["timings", "time_info"])
+def test_invalid_times_do_not_break_a_response(place: str, odd: bytes) -> None:
     body = b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"%b":{"prompt_ms":%b}}'
     found = events(openai, body % (place.encode(), odd))
     assert isinstance(found[-1], Done)
@@ -124,8 +125,8 @@ def test_wrong_times_leave_the_counts_alone(api_format: ModuleType, name: bytes)
     assert numbers(found) == (INPUT, OUTPUT)
 
 
-@pytest.mark.parametrize("odd", ODD, ids=short_id)
-def test_an_odd_count_of_embeddings_fails_no_answer(odd: bytes) -> None:
+@each_case("odd", ODD)
+def test_invalid_count_of_embeddings_does_not_break_them(odd: bytes) -> None:
     decoder = openai.decoder("embeddings")
     body = b'{"data":[{"index":0,"embedding":[0.5]}],"usage":{"prompt_tokens":%b}}' % odd
     found = decoder.feed(body, 0) + decoder.close(0)
@@ -138,7 +139,7 @@ def test_repair_reads_numbers_beyond_all_bounds_as_null(number: bytes) -> None:
     assert repair_json(b'{"a":[%b,1]}' % number) == b'{"a": [null, 1]}'
 
 
-def test_what_is_written_has_no_negative_count() -> None:
+def test_implausible_usage_is_written_without_negative_counts() -> None:
     """An implausible report has no counts, so nothing is subtracted from a smaller number."""
     for api_format in (anthropic, gemini, responses, openai, ollama):
         written: Any = api_format.counts(Usage(0, implausible=True))

@@ -88,7 +88,7 @@ def answers(draw: st.DrawFn) -> dict[str, Any]:
 
 @examples(400)
 @given(answers())
-def test_the_shorter_way_gives_the_same_events(answer: dict[str, Any]) -> None:
+def test_fast_path_gives_the_same_events(answer: dict[str, Any]) -> None:
     body = json.dumps(answer).encode()
     seen: list[Any] = []
     for reading in (OpenAIDecoder(), _General()):
@@ -97,7 +97,7 @@ def test_the_shorter_way_gives_the_same_events(answer: dict[str, Any]) -> None:
     assert seen[0] == seen[1]
 
 
-def test_the_usual_answer_goes_the_shorter_way() -> None:
+def test_usual_response_takes_the_fast_path() -> None:
     class Watched(OpenAIDecoder):
         taken: bool | None = None
 
@@ -112,7 +112,7 @@ def test_the_usual_answer_goes_the_shorter_way() -> None:
 
 
 @given(answers())
-def test_in_runs_the_observation_is_the_same(answer: dict[str, Any]) -> None:
+def test_observation_is_the_same_with_token_runs(answer: dict[str, Any]) -> None:
     body = json.dumps(answer).encode()
     seen = []
     for in_runs in (True, False):

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cases import each_case
 
 from splitsecond.core.wire.openai.client_side import ChunkAssembly
 from splitsecond.core.wire.openai.plain_stream import plain_answer
@@ -54,8 +55,8 @@ PLAIN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_plain_stream_gives_the_bytes_of_the_general_way(name: str) -> None:
+@each_case("name", PLAIN)
+def test_fast_path_gives_the_bytes_of_the_general_path(name: str) -> None:
     body = stream(*PLAIN[name])
     assert plain_answer(body) == general(body)
     assembly = ChunkAssembly()
@@ -77,8 +78,8 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_any_other_stream_goes_the_general_way(name: str) -> None:
+@each_case("name", OTHERS)
+def test_other_streams_take_the_general_path(name: str) -> None:
     body = stream(*OTHERS[name])
     assert plain_answer(body) is None
     assembly = ChunkAssembly()
@@ -86,7 +87,7 @@ def test_any_other_stream_goes_the_general_way(name: str) -> None:
     assert assembly.answer() == general(body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b": ping\n\n" + stream(ROLE, *TEXTS, FINISH),
@@ -104,14 +105,14 @@ def test_other_bytes_are_not_plain(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\n", b"\r"])
-def test_a_line_end_inside_an_event_is_read_in_one_way(end: bytes) -> None:
+def test_line_end_inside_an_event_takes_the_general_path(end: bytes) -> None:
     event = b"data: " + msgspec.json.encode(TEXTS[0])
     for place in [place for place in range(len(event)) if event[place : place + 1] in b",:{}[]"][1:]:
         body = stream(ROLE, *TEXTS, FINISH).replace(event, event[:place] + end + event[place:])
         assert plain_answer(body) is None
 
 
-def test_what_follows_the_end_mark_is_read_too() -> None:
+def test_comments_after_the_end_mark_are_ignored() -> None:
     body = stream(ROLE, *TEXTS, FINISH)
     assembly = ChunkAssembly()
     assembly.feed(body)

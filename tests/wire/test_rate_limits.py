@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.events import RateLimits
@@ -22,8 +23,8 @@ def anthropic(what: str, **values: str) -> dict[str, str]:
     return {f"anthropic-ratelimit-{what}-{name}": text for name, text in values.items()}
 
 
-@pytest.mark.parametrize(
-    ("headers", "said"),
+@each_case(
+    "headers, said",
     [
         pytest.param({}, None, id="nothing"),
         pytest.param({"content-type": "text/event-stream", **DATE}, None, id="other headers"),
@@ -109,7 +110,7 @@ def anthropic(what: str, **values: str) -> dict[str, str]:
         ),
     ],
 )
-def test_what_providers_say(headers: Mapping[str, str], said: RateLimits | None) -> None:
+def test_rate_limit_headers_of_each_provider_are_read(headers: Mapping[str, str], said: RateLimits | None) -> None:
     assert rate_limits(headers) == said
 
 
@@ -134,7 +135,7 @@ TEXTS = st.one_of(
 
 
 @given(st.dictionaries(NAMES, TEXTS))
-def test_garbage_is_ignored_and_what_is_read_is_possible(headers: dict[str, str]) -> None:
+def test_any_headers_give_plausible_rate_limits_or_none(headers: dict[str, str]) -> None:
     said = rate_limits(headers)
     if said is None:
         return

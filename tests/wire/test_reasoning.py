@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Spoken
@@ -43,14 +44,14 @@ def asked(
     call = Call(id="1", api_format=client, body=body)
     encoded = request(call, api_format, API_FORMATS[api_format].encode, model, msgspec.convert(quirks, Quirks))
     fields = msgspec.json.decode(encoded.body)
-    told = {name: value for name, value in fields.items() if name not in NOT_OF_THINKING}
-    told.get("generationConfig", {}).pop("maxOutputTokens", None)
-    told.get("options", {}).pop("num_predict", None)
-    return {name: value for name, value in told.items() if value not in ({}, 64000)}, call.notes.left_out.get("", [])
+    sent = {name: value for name, value in fields.items() if name not in NOT_OF_THINKING}
+    sent.get("generationConfig", {}).pop("maxOutputTokens", None)
+    sent.get("options", {}).pop("num_predict", None)
+    return {name: value for name, value in sent.items() if value not in ({}, 64000)}, call.notes.left_out.get("", [])
 
 
-@pytest.mark.parametrize(
-    ("client", "said", "api_format", "model", "told"),
+@each_case(
+    "client, said, api_format, model, sent",
     [
         # Anthropic's words
         ("anthropic", ON, "openai", "m", {"reasoning_effort": "medium"}),
@@ -173,14 +174,14 @@ def asked(
         ),
     ],
 )
-def test_each_format_in_its_own_form(
-    client: Spoken, said: dict[str, Any], api_format: str, model: str, told: dict[str, Any]
+def test_reasoning_is_translated_between_all_api_formats(
+    client: Spoken, said: dict[str, Any], api_format: str, model: str, sent: dict[str, Any]
 ) -> None:
-    assert asked(client, said, api_format, model) == (told, [])
+    assert asked(client, said, api_format, model) == (sent, [])
 
 
-@pytest.mark.parametrize(
-    ("way", "said", "told"),
+@each_case(
+    "way, said, sent",
     [
         ({"field": "reasoning"}, MEASURED, {"reasoning": {"max_tokens": 5000}}),
         ({"field": "reasoning"}, HIDDEN, {"reasoning": {"exclude": True, "max_tokens": 5000}}),
@@ -196,12 +197,12 @@ def test_each_format_in_its_own_form(
         ({"efforts": ["minimal", "max"]}, {"output_config": {"effort": "high"}}, {"reasoning_effort": "max"}),
     ],
 )
-def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], told: dict[str, Any]) -> None:
-    assert asked("anthropic", said, "openai", thinking=[way]) == (told, [])
+def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert asked("anthropic", said, "openai", thinking=[way]) == (sent, [])
 
 
-@pytest.mark.parametrize(
-    ("client", "said", "api_format", "model", "told", "named"),
+@each_case(
+    "client, said, api_format, model, sent, named",
     [
         ("anthropic", MEASURED, "replicate", "a/b", {}, ["thinking", "usage"]),
         ("responses", LOW, "gemini", "gemma-3-27b", {}, ["reasoning"]),
@@ -228,11 +229,11 @@ def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], tol
     ],
 )
 def test_a_request_that_cannot_be_expressed_is_reported(
-    client: Spoken, said: dict[str, Any], api_format: str, model: str, told: dict[str, Any], named: list[str]
+    client: Spoken, said: dict[str, Any], api_format: str, model: str, sent: dict[str, Any], named: list[str]
 ) -> None:
     found, dropped = asked(client, said, api_format, model)
     found.pop("input", None)
-    assert (found, dropped) == (told, named)
+    assert (found, dropped) == (sent, named)
 
 
 def test_models_whose_reasoning_cannot_be_set_get_no_field() -> None:
@@ -251,9 +252,9 @@ def test_anthropic_does_not_think_if_a_tool_call_is_forced() -> None:
     tool = {"type": "function", "function": {"name": "f"}}
     said = {"reasoning_effort": "low", "tools": [tool], "tool_choice": "required"}
     for model, effort in ((OLDER, None), (NEWER, {"effort": "low"})):
-        told, dropped = asked("openai", said, "anthropic", model)
-        assert "thinking" not in told
-        assert told.get("output_config") == effort
+        sent, dropped = asked("openai", said, "anthropic", model)
+        assert "thinking" not in sent
+        assert sent.get("output_config") == effort
         assert dropped == ["reasoning_effort"]
     assert "thinking" in asked("openai", {**said, "tool_choice": "auto"}, "anthropic", OLDER)[0]
 
@@ -261,13 +262,13 @@ def test_anthropic_does_not_think_if_a_tool_call_is_forced() -> None:
 def test_anthropic_gets_no_sampling_fields_with_thinking() -> None:
     said = {"reasoning_effort": "low", "temperature": 0.2, "top_p": 0.5, "top_k": 3}
     for model in (OLDER, NEWER):
-        told, dropped = asked("openai", said, "anthropic", model)
-        assert told.keys() == {"thinking"} | ({"output_config"} if model == NEWER else set())
+        sent, dropped = asked("openai", said, "anthropic", model)
+        assert sent.keys() == {"thinking"} | ({"output_config"} if model == NEWER else set())
         assert dropped == ["temperature", "top_p", "top_k"]
     allowed = {"reasoning_effort": "low", "temperature": 1, "top_p": 0.97}
     assert asked("openai", allowed, "anthropic", OLDER)[0].items() >= {"temperature": 1, "top_p": 0.97}.items()
-    told, dropped = asked("openai", {**said, "reasoning_effort": "none"}, "anthropic", OLDER)
-    assert (told["temperature"], told["top_k"], dropped) == (0.2, 3, [])
+    sent, dropped = asked("openai", {**said, "reasoning_effort": "none"}, "anthropic", OLDER)
+    assert (sent["temperature"], sent["top_k"], dropped) == (0.2, 3, [])
 
 
 def test_no_budget_if_the_reasoning_before_a_tool_call_is_lost() -> None:
@@ -297,11 +298,11 @@ def test_an_unknown_effort_is_refused(said: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("said", [{"thinking": "much"}, {"thinking": {"type": "odd"}}, {"think": 7}])
-def test_unknown_forms_pass(said: dict[str, Any]) -> None:
+def test_unknown_reasoning_fields_pass_unchanged(said: dict[str, Any]) -> None:
     assert asked("openai", said, "gemini", FLASH) == (said, [])
 
 
-def test_the_table() -> None:
+def test_budgets_and_effort_levels_correspond() -> None:
     call = Call(id="1", body={})
     assert list(BUDGETS) == list(EFFORTS)
     assert list(BUDGETS.values()) == sorted(BUDGETS.values())

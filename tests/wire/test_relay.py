@@ -35,7 +35,7 @@ cuts = st.lists(st.integers(0, 700))
 
 
 @given(cuts, st.booleans(), st.booleans())
-def test_in_any_split_only_the_usage_is_removed(cuts: list[int], wanted: bool, crlf: bool) -> None:
+def test_only_usage_is_removed_in_any_split(cuts: list[int], wanted: bool, crlf: bool) -> None:
     data, expected = BEFORE + USAGE + DONE, BEFORE + (USAGE if wanted else b"") + DONE
     if crlf:
         data, expected = data.replace(b"\n", b"\r\n"), expected.replace(b"\n", b"\r\n")
@@ -205,7 +205,7 @@ def test_the_response_of_the_last_event_passes_byte_for_byte() -> None:
         ResponseAssembly().feed(b"data: {x}\n\n")
 
 
-def test_a_json_answer_stays_as_it_came() -> None:
+def test_unstreamed_json_response_is_not_changed() -> None:
     assembly = ChunkAssembly()
     assembly.feed(b' \n{"choices":[ ')
     assembly.feed(b'],"usage":{"prompt_tokens":1}}')

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case, sampled_cases
 from tests.worst_case import (
     JSON_KINDS,
     Make,
@@ -41,7 +42,7 @@ KINDS: dict[Spoken, dict[str, Make]] = {
         "messages": repeated(USER + b",", MESSAGES, USER + b"]}"),
         "assistant messages": repeated(b'{"role":"assistant","content":"a"},', MESSAGES, USER + b"]}"),
         "system messages": repeated(b'{"role":"system","content":"a"},', MESSAGES, USER + b"]}"),
-        "thoughts": repeated(b'{"role":"assistant","content":"a","reasoning":"b"},', MESSAGES, USER + b"]}"),
+        "reasoning_parts": repeated(b'{"role":"assistant","content":"a","reasoning":"b"},', MESSAGES, USER + b"]}"),
         "own fields": numbered(
             lambda n: b'{"role":"user","content":"a","f%d":1},' % n, before=MESSAGES, after=USER + b"]}"
         ),
@@ -77,7 +78,7 @@ KINDS: dict[Spoken, dict[str, Make]] = {
     "anthropic": {
         "messages": repeated(USER + b",", MESSAGES, USER + b"]}"),
         "blocks": repeated(b'{"type":"text","text":"a"},', PARTS, PARTS_END),
-        "unsigned thoughts": repeated(
+        "unsigned reasoning_parts": repeated(
             b'{"type":"thinking","thinking":"a","signature":""},',
             MESSAGES + b'{"role":"assistant","content":[',
             b'{"type":"text","text":"a"}]}]}',
@@ -114,7 +115,7 @@ KINDS: dict[Spoken, dict[str, Make]] = {
     "responses": {
         "messages": repeated(USER + b",", INPUT, USER + b"]}"),
         "assistant messages": repeated(b'{"role":"assistant","content":"%b"},' % WORDS, INPUT, USER + b"]}"),
-        "thoughts": repeated(b'{"type":"reasoning","summary":[{"text":"%b"}]},' % WORDS, INPUT, USER + b"]}"),
+        "reasoning_parts": repeated(b'{"type":"reasoning","summary":[{"text":"%b"}]},' % WORDS, INPUT, USER + b"]}"),
         "calls": repeated(b'{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},', INPUT, USER + b"]}"),
         "results": repeated(
             OUTPUT, INPUT + b'{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},', USER + b"]}"
@@ -168,10 +169,10 @@ def written(call: Call, target: str) -> bytes:
     return transcoding.request(call, target, API_FORMATS[target].encode, "o/m", Quirks(), target="t").body
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize(("api_format", "kind", "target"), REQUESTS)
+@sampled_cases(8)
+@each_case("api_format, kind, target", REQUESTS)
 def test_a_request_is_translated_in_linear_time(api_format: Spoken, kind: str, target: str) -> None:
-    slow = kind in ("assistant messages", "thoughts", "output settings", "reasoning settings")
+    slow = kind in ("assistant messages", "reasoning_parts", "output settings", "reasoning settings")
     size = 1 << 20 if slow and target == "openai" else 1 << 16
     check_linear(lambda body: written(call_of(api_format, body), target), KINDS[api_format][kind], size=size)
 
@@ -193,11 +194,9 @@ def test_tools_are_left_out_in_linear_time() -> None:
     )
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("target", API_FORMATS)
-@pytest.mark.parametrize(
-    ("api_format", "form"), [(api_format, form) for api_format, forms in DEEP.items() for form in forms]
-)
+@sampled_cases(5)
+@each_case("target", API_FORMATS)
+@each_case("api_format, form", [(api_format, form) for api_format, forms in DEEP.items() for form in forms])
 def test_a_request_that_is_nested_deeply_is_written_or_refused(api_format: Spoken, form: bytes, target: str) -> None:
     """To read a value takes a little less room than to write what was made of it."""
     deepest = deepest_json()
@@ -206,7 +205,7 @@ def test_a_request_that_is_nested_deeply_is_written_or_refused(api_format: Spoke
             written(call_of(api_format, form % (b"[" * depth + b"]" * depth)), target)
 
 
-@pytest.mark.parametrize("form", DEEP["anthropic"])
+@each_case("form", DEEP["anthropic"])
 def test_a_request_that_is_nested_deeply_is_counted_or_refused(form: bytes) -> None:
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest):
@@ -214,7 +213,7 @@ def test_a_request_that_is_nested_deeply_is_counted_or_refused(form: bytes) -> N
             transcoding.count(call_of("anthropic", form % (b"[" * depth + b"]" * depth)), "m")
 
 
-@pytest.mark.parametrize("api_format", ["anthropic", "responses"])
+@each_case("api_format", ["anthropic", "responses"])
 def test_a_request_is_refused_in_linear_time(api_format: Spoken) -> None:
     """Naming the client's own message translated all messages before it again each time."""
     kinds = KINDS[api_format]
@@ -233,7 +232,7 @@ def test_a_request_is_refused_in_linear_time(api_format: Spoken) -> None:
 @pytest.mark.parametrize(
     ("api_format", "kind"), [("anthropic", "output settings"), ("responses", "reasoning settings")]
 )
-def test_notes_of_what_was_left_out_are_bounded(api_format: Spoken, kind: str) -> None:
+def test_notes_of_dropped_fields_are_bounded(api_format: Spoken, kind: str) -> None:
     body = KINDS[api_format][kind](1 << 16).replace(b'"f1"', b'"%b"' % (b"f" * 10_000))
     call = call_of(api_format, body)
     written(call, "openai")
@@ -243,8 +242,8 @@ def test_notes_of_what_was_left_out_are_bounded(api_format: Spoken, kind: str) -
     assert max(map(len, names)) <= MAX_NAME_CHARACTERS
 
 
-@pytest.mark.parametrize(
-    ("kind", "target"),
+@each_case(
+    "kind, target",
     [
         ("a long role", "anthropic"),
         ("a long role", "gemini"),
@@ -261,15 +260,15 @@ def test_a_refusal_does_not_repeat_all_that_it_refuses(kind: str, target: str) -
     assert len(caught.value.message) <= LONGEST_MESSAGE
 
 
-@pytest.mark.parametrize("value", [b"[1]", b'{"a":1}', b"5", b'["a",null]', b"true"])
-@pytest.mark.parametrize("target", API_FORMATS)
+@each_case("value", [b"[1]", b'{"a":1}', b"5", b'["a",null]', b"true"])
+@each_case("target", API_FORMATS)
 def test_a_stop_of_the_wrong_type_is_passed_on_or_refused(target: str, value: bytes) -> None:
     with suppress(CallerFault):
         written(call_of("openai", MESSAGES + USER + b'],"stop":%b}' % value), target)
 
 
 @pytest.mark.parametrize("value", [b'{"a":"\xff"}', b'{"a":%b}' % (b"[" * 100_000 + b"]" * 100_000), b"[]", b"1"])
-def test_stream_options_that_cannot_be_read_are_refused(value: bytes) -> None:
+def test_invalid_stream_options_are_refused(value: bytes) -> None:
     call = Call(id="1", body={"messages": Raw(b"[]"), "stream_options": Raw(value)})
     with pytest.raises(CallerFault, match="stream_options"):
         openai.encode(call, "m", Quirks())
@@ -280,8 +279,8 @@ def read(server: str, body: bytes) -> object:
     return module.parse_request("chat", body, *path)
 
 
-@pytest.mark.parametrize("kind", JSON_KINDS)
-@pytest.mark.parametrize("server", SERVERS)
+@each_case("kind", JSON_KINDS)
+@each_case("server", SERVERS)
 def test_servers_read_any_request_in_linear_time(server: str, kind: str) -> None:
     """The text is the whole request, and the content of one."""
 
@@ -308,7 +307,7 @@ def test_servers_read_nested_content_or_refuse_it(server: str, form: bytes) -> N
             read(server, form % (opening * depth + b'"a"' + closing * depth))
 
 
-def test_nested_prompts_are_joined_once() -> None:
+def test_nested_prompts_are_read_as_fast_as_flat_ones() -> None:
     """A text inside of many lists was copied for each of them."""
     depth = deepest_json() - 100
     text = nested(b"[", b'"%b"' % (b"a" * (1 << 22)), b"]")(2 * depth)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
@@ -120,7 +121,7 @@ def test_a_whole_answer_with_reasoning_and_a_refusal() -> None:
     ]
 
 
-def test_an_error_body_is_read_as_what_it_says() -> None:
+def test_error_body_is_read_back() -> None:
     body = openai.error_body(404, "no such model", "not_found_error", param="model")
     assert json.loads(body)["error"] == {
         "message": "no such model",
@@ -178,8 +179,8 @@ def test_a_completion_request(prompt: Any, text: str) -> None:
     assert (request.operation, request.prompt_text, request.max_tokens) == ("completions", text, 3)
 
 
-@pytest.mark.parametrize(
-    ("operation", "raw", "words"),
+@each_case(
+    "operation, raw, words",
     [
         ("chat", b"", "truncated"),
         ("chat", b"{", "truncated"),
@@ -197,7 +198,7 @@ def test_a_completion_request(prompt: Any, text: str) -> None:
         ("completions", body(model=7, prompt="x"), r"\$.model"),
     ],
 )
-def test_what_is_wrong_is_named(operation: Operation, raw: bytes, words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(operation: Operation, raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
         openai.parse_request(operation, raw)
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)

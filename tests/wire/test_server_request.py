@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.wire import ollama
 from splitsecond.core.wire.server_request import required_tool
@@ -19,8 +19,8 @@ def mode(*names: str) -> dict[str, Any]:
     return {"functionCallingConfig": {"mode": "ANY", **allowed}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "tool"),
+@each_case(
+    "fields, tool",
     [
         ({"tools": OPENAI}, ""),
         ({"tools": OPENAI, "tool_choice": "auto"}, ""),
@@ -39,15 +39,15 @@ def mode(*names: str) -> dict[str, Any]:
         ({"tools": 7, "tool_choice": "required"}, ""),
     ],
 )
-def test_forms(fields: dict[str, Any], tool: str) -> None:
+def test_required_tool_is_found_in_each_api_format(fields: dict[str, Any], tool: str) -> None:
     assert required_tool({name: Raw(json.dumps(value).encode()) for name, value in fields.items()}) == tool
 
 
-def test_what_is_no_json_forces_nothing() -> None:
+def test_invalid_json_requires_no_tool() -> None:
     assert required_tool({"tools": Raw(b"["), "tool_choice": Raw(b'"required"')}) == ""
 
 
-def test_ollama_generates_from_a_system_text_and_a_prompt() -> None:
+def test_ollama_generate_joins_system_and_prompt() -> None:
     body = {"model": "m", "prompt": "x", "system": "Be brief.", "options": {"num_predict": 5}}
     parsed = ollama.parse_generate("chat", json.dumps(body).encode())
     assert (parsed.prompt_text, parsed.max_tokens, parsed.stream) == ("Be brief.\nx", 5, True)

@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.wire.sse import SseDecoder, SseEvent, encode_event
 
@@ -16,9 +16,9 @@ def decode(data: bytes, *, warm: bool = False) -> list[SseEvent]:
     return decoder.feed(data)
 
 
-@pytest.mark.parametrize("warm", [False, True])
-@pytest.mark.parametrize(
-    ("data", "events"),
+@each_case("warm", [False, True])
+@each_case(
+    "data, events",
     [
         (b"data: a\n\n", [SseEvent(b"a")]),
         (b"data:a\n\n", [SseEvent(b"a")]),
@@ -57,7 +57,7 @@ def test_a_byte_order_mark_counts_only_at_the_start() -> None:
     assert decoder.junk == mark + b"data: b"
 
 
-def test_only_the_first_junk_is_kept_and_not_all_of_it() -> None:
+def test_junk_is_kept_up_to_4000_bytes() -> None:
     decoder = SseDecoder()
     decoder.feed(b"<html>\n\nid: 1\n<body>\n")
     assert decoder.junk == b"<html>\n<body>"
@@ -65,7 +65,7 @@ def test_only_the_first_junk_is_kept_and_not_all_of_it() -> None:
     assert len(decoder.junk) == 4000
 
 
-def test_rest_gives_what_lacks_its_blank_line() -> None:
+def test_rest_returns_the_event_without_its_blank_line() -> None:
     decoder = SseDecoder()
     assert decoder.feed(b"data: a\n\ndata: b") == [SseEvent(b"a")]
     assert decoder.unfinished
@@ -79,12 +79,12 @@ def test_rest_after_a_carriage_return() -> None:
     assert decoder.rest() == [SseEvent(b"a")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [b"data: " + b"x" * 100 + b"\n\n", b"x" * 101, b"data: 0123456789\n" * 10 + b"\n", b"data: a\n\n" * 2 + b"x" * 101],
 )
-@pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_the_bound(data: bytes, step: int) -> None:
+@each_case("step", [1, 7, 10_000])
+def test_event_above_the_maximum_overflows(data: bytes, step: int) -> None:
     decoder = SseDecoder(max_bytes=100)
     for start in range(0, len(data), step):
         decoder.feed(data[start : start + step])
@@ -114,7 +114,7 @@ LINES = st.lists(
 
 
 @given(LINES, st.sampled_from([b"", b"\xef\xbb\xbf"]), st.lists(st.integers(0, 200)))
-def test_a_split_anywhere_changes_nothing(lines: list[bytes], mark: bytes, cuts: list[int]) -> None:
+def test_events_are_the_same_for_any_split(lines: list[bytes], mark: bytes, cuts: list[int]) -> None:
     data = mark + b"".join(lines)
     whole = SseDecoder()
     expected = whole.feed(data) + whole.rest()
@@ -128,5 +128,5 @@ def test_a_split_anywhere_changes_nothing(lines: list[bytes], mark: bytes, cuts:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r")), st.sampled_from(["", "ping", "error"]))
-def test_what_is_encoded_decodes_to_the_same(text: str, name: str) -> None:
+def test_encoded_events_decode_to_the_same(text: str, name: str) -> None:
     assert decode(encode_event(text.encode(), name)) == [SseEvent(text.encode(), name)]

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.cases import each_case
 from tests.examples import examples
 
 from splitsecond.core.wire.sse import encode_event
@@ -31,8 +31,8 @@ ITEMS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
+@each_case(
+    "body, expected",
     [
         ({"previous_response_id": "resp_1", "input": "hi"}, [("previous_response_id", "resp_1")]),
         ({"conversation": "conv_1"}, [("conversation", "conv_1")]),
@@ -46,7 +46,7 @@ ITEMS = [
         ({"previous_response_id": Raw(b'"\xff"'), "conversation": Raw(b"{"), "input": Raw(b'[{"id":"\xff"}]')}, []),
     ],
 )
-def test_ids_in_requests(body: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_stored_ids_are_found_in_requests(body: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert list(ids_in_request(fields(body))) == expected
 
 
@@ -63,8 +63,8 @@ def event(name: str, **more: Any) -> bytes:
     return encode_event(json.dumps({"type": name, **more}).encode(), name)
 
 
-@pytest.mark.parametrize(
-    ("kept", "answer", "expected"),
+@each_case(
+    "kept, answer, expected",
     [
         (RESPONSES, json.dumps(RESPONSE).encode(), ["resp_1", "conv_1", "fco_1", "msg_1"]),
         (
@@ -82,7 +82,7 @@ def event(name: str, **more: Any) -> bytes:
         (MESSAGES, b"", []),
     ],
 )
-def test_ids_in_answers(kept: KeptAnswers, answer: bytes, expected: list[str]) -> None:
+def test_stored_ids_are_found_in_responses(kept: KeptAnswers, answer: bytes, expected: list[str]) -> None:
     assert kept.ids(answer) == expected
 
 

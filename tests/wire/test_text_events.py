@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.power import repeated
 
 from splitsecond.core.errors import ProviderFault
 from splitsecond.core.wire.anthropic.client_side import MessageAssembly
@@ -152,14 +153,15 @@ def outcome(make: Callable[[], Assembly], pieces: list[bytes]) -> Any:
         return fault.message
 
 
+@repeated(few=50, full=150)
 @pytest.mark.parametrize(
     ("make", "fast", "slow"), [(chat, ChunkAssembly, SlowChunks), (message, MessageAssembly, SlowMessage)]
 )
-def test_any_stream_gives_the_same_answer(
-    make: Callable[[Random], list[tuple[str, str]]], fast: type[Assembly], slow: type[Assembly]
+def test_any_stream_gives_the_same_response(
+    make: Callable[[Random], list[tuple[str, str]]], fast: type[Assembly], slow: type[Assembly], repeats: int
 ) -> None:
     answers = set()
-    for seed in range(150):
+    for seed in range(repeats):
         random = Random(seed)
         data = framed(random, make(random))
         expected = outcome(slow, [data])
@@ -171,16 +173,17 @@ def test_any_stream_gives_the_same_answer(
     assert answers == {bytes, str}  # whole answers, and faults
 
 
+@repeated(few=100, full=1_000_000)
 @pytest.mark.parametrize(("make", "fast"), [(chat, ChunkAssembly), (message, MessageAssembly)])
-def test_a_stream_that_is_split_at_every_byte_gives_the_same_answer(
-    make: Callable[[Random], list[tuple[str, str]]], fast: type[Assembly]
+def test_stream_split_anywhere_gives_the_same_response(
+    make: Callable[[Random], list[tuple[str, str]]], fast: type[Assembly], repeats: int
 ) -> None:
     for seed in range(3):
         random = Random(seed)
         data = framed(random, make(random)[:12])
         expected = outcome(fast, [data])
         assert outcome(fast, [bytes([byte]) for byte in data]) == expected
-        for cut in range(len(data)):
+        for cut in random.sample(range(len(data)), min(repeats, len(data))):
             assert outcome(fast, [data[:cut], data[cut:]]) == expected, cut
 
 
@@ -207,7 +210,7 @@ def test_text_events_are_not_merged_one_by_one(
     assert "".join(f"w{n}" for n in range(100)).encode() in whole
 
 
-def test_an_event_of_several_lines_is_not_learned() -> None:
+def test_event_of_several_lines_is_no_template() -> None:
     events = TextEvents()
     assert not events.learn(b'{"a":\n"text"}', "", "text", lambda data: json.loads(data)["a"])
     assert events.learn(b'{"a":"text"}', "", "text", lambda data: json.loads(data)["a"])
@@ -215,7 +218,7 @@ def test_an_event_of_several_lines_is_not_learned() -> None:
     assert events.read(b'data: {"a":"x","b":"y"}\n\n', 0) == ([], 0)
 
 
-def test_what_no_event_fits_any_more_is_forgotten() -> None:
+def test_template_without_matches_is_dropped() -> None:
     events = TextEvents()
     assert events.learn(b'{"a":"text"}', "", "text", lambda data: json.loads(data)["a"])
     for _ in range(100):

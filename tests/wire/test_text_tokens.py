@@ -29,14 +29,14 @@ def _tokens(reads: list[bytes]) -> list[Event]:
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(0, 1)), min_size=1, max_size=40))
-def test_each_text_comes_out_as_it_went_in(pieces: list[tuple[str, int]]) -> None:
+def test_texts_are_read_back_unchanged(pieces: list[tuple[str, int]]) -> None:
     events = [_event(text, index) for text, index in pieces]
     expected = [Token(1, text, "text", index) for text, index in pieces]
     assert _tokens(events) == expected
     assert _tokens([b"".join(events)]) == expected
 
 
-def test_another_field_that_says_the_same_is_not_the_text() -> None:
+def test_other_field_with_the_same_value_is_not_the_text() -> None:
     escaped = b'{"id":"hi","choices":[{"index":0,"delta":{"content":"\\u0068i"}}]}'
     events = TextEvents()
     assert not events.learn(escaped, "", "hi", lambda data: "hi")
@@ -44,14 +44,14 @@ def test_another_field_that_says_the_same_is_not_the_text() -> None:
     assert events.read(b"data: " + escaped + b"\n\n", 0) == ([], 0)
 
 
-def test_what_ends_the_answer_is_seen_behind_the_same_beginning() -> None:
+def test_finish_reason_is_seen_in_a_similar_event() -> None:
     reading = decoder("chat")
     reads = [_event("word"), _event("more"), _event("last", finish_reason="stop"), b"data: [DONE]\n\n"]
     kinds = [type(event).__name__ for data in reads for event in reading.feed(data, 1)]
     assert kinds == ["Token", "Token", "Token", "Finish", "Done"]
 
 
-def test_it_gives_up_where_no_two_events_are_alike() -> None:
+def test_events_that_all_differ_are_decoded_completely() -> None:
     reads = [_event("word")] + [_event("word", obfuscation="x" * n) for n in range(1, 30)]
     assert len(_tokens(reads)) == 30
 
@@ -73,7 +73,7 @@ def test_a_run_of_tokens_is_the_same_observation_as_its_tokens(pieces: list[tupl
     assert len(seen[0].token_at) == len(pieces)
 
 
-def test_many_like_tokens_come_as_one_run_where_that_is_wanted() -> None:
+def test_similar_tokens_come_as_one_run_if_requested() -> None:
     reading = decoder("chat")
     reading.in_runs = True
     events = reading.feed(b"".join(_event("said") for _ in range(100)), 1)
@@ -82,7 +82,7 @@ def test_many_like_tokens_come_as_one_run_where_that_is_wanted() -> None:
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=30), st.lists(st.integers(0, 3000), max_size=6))
-def test_reads_of_only_texts_are_the_same_observation_as_their_events(texts: list[str], cuts: list[int]) -> None:
+def test_reads_of_only_texts_give_the_same_observation(texts: list[str], cuts: list[int]) -> None:
     begin = _event("word") + _event("more")
     end = _event("", 0, finish_reason="stop") + b"data: [DONE]\n\n"
     events = [_event(text) for text in texts]
@@ -106,7 +106,7 @@ def test_reads_of_only_texts_are_the_same_observation_as_their_events(texts: lis
     assert len(seen[1].token_at) == len(texts) + 2
 
 
-def test_only_whole_events_with_a_text_are_taken_as_texts() -> None:
+def test_only_complete_events_with_a_text_count_as_texts() -> None:
     reading = decoder("chat")
     assert reading.feed_texts(_event("word")) == ()
     reading.in_runs = True

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from types import ModuleType
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.events import Event, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
@@ -37,7 +37,7 @@ def meant(calls: Iterable[CalledTool]) -> list[tuple[str, str, object]]:
     return [(call.id, call.name, json.loads(call.arguments)) for call in calls]
 
 
-@pytest.mark.parametrize("api_format", API_FORMATS, ids=lambda api_format: api_format.__name__.rpartition(".")[2])
+@each_case("api_format", API_FORMATS, ids=lambda api_format: api_format.__name__.rpartition(".")[2])
 def test_calls_read_back_streamed_and_whole(api_format: ModuleType) -> None:
     write = api_format.StreamWriter("chat", "m", id="x", created=1)
     data = write.opening() + write.token("I will look.")
@@ -54,8 +54,8 @@ def test_calls_read_back_streamed_and_whole(api_format: ModuleType) -> None:
         assert next(event for event in events if isinstance(event, Token)) == Token(0, "I will look.")
 
 
-@pytest.mark.parametrize(
-    ("fragments", "parts"),
+@each_case(
+    "fragments, parts",
     [
         ([(0, "a", "f"), (0, "", ""), (1, "b", "g"), (0, "", "")], [(0, "a", "f"), (0,), (1, "b", "g"), (0,)]),
         ([(0, "a", ""), (0, "", "f"), (0, "", "")], [(0,), (0, "a", "f"), (0,)]),
@@ -67,7 +67,9 @@ def test_calls_read_back_streamed_and_whole(api_format: ModuleType) -> None:
     ],
     ids=["numbered", "name later", "name again", "all numbered 0", "ids made up", "not numbered", "nothing said"],
 )
-def test_numbering(fragments: list[tuple[int | None, str, str]], parts: list[tuple[int, str, str]]) -> None:
+def test_tool_calls_are_numbered_in_any_form(
+    fragments: list[tuple[int | None, str, str]], parts: list[tuple[int, str, str]]
+) -> None:
     calls = ToolCalls()
     assert [calls.part(*fragment) for fragment in fragments] == [ToolPart(*part) for part in parts]
 
@@ -79,8 +81,8 @@ def test_each_choice_has_its_own_numbers() -> None:
     assert calls.begun(1) is None
 
 
-@pytest.mark.parametrize(
-    ("reason", "called", "expected"),
+@each_case(
+    "reason, called, expected",
     [
         ("stop", False, "stop"),
         ("stop", True, "tool_calls"),
@@ -97,5 +99,5 @@ def test_each_choice_has_its_own_numbers() -> None:
         ("something_new", False, "something_new"),
     ],
 )
-def test_reasons_in_openais_words(reason: str, called: bool, expected: str) -> None:
+def test_finish_reasons_are_translated_to_openais(reason: str, called: bool, expected: str) -> None:
     assert openai_reason(reason, called=called) == expected

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.service import Call
 from splitsecond.core.upstream.target import API_FORMATS
@@ -32,8 +33,8 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-@pytest.mark.parametrize(
-    ("messages", "made"),
+@each_case(
+    "messages, made",
     [
         ([result("one")], [result("one")]),
         ([result([text("one")])], [result([text("one")])]),
@@ -58,11 +59,11 @@ def user(content: Any) -> dict[str, Any]:
         ([5, user("x")], [5, user("x")]),
     ],
 )
-def test_as_text(messages: Any, made: Any) -> None:
+def test_tool_results_become_text_and_user_messages(messages: Any, made: Any) -> None:
     assert text_results(messages) == made
 
 
-def test_with_a_word_for_a_failure_or_a_place_for_pictures() -> None:
+def test_failures_are_marked_and_pictures_moved() -> None:
     failed = result([text("no"), PICTURE], is_error=True)
     assert text_results([failed], failures=True) == [result([text("no")], is_error=True), user([WHOSE, PICTURE])]
     assert mark_failures([failed, user("x")]) == [result([text("Error:"), text("no"), PICTURE]), user("x")]
@@ -86,7 +87,7 @@ TURNS = [
 
 
 @pytest.mark.parametrize(
-    ("api_format", "field", "told"),
+    ("api_format", "field", "expected"),
     [
         ("openai", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
         ("cohere", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
@@ -131,15 +132,15 @@ TURNS = [
         ),
     ],
 )
-def test_of_an_anthropic_client(api_format: str, field: str, told: Any) -> None:
+def test_anthropic_tool_results_are_translated(api_format: str, field: str, expected: Any) -> None:
     body = {"messages": msgspec.Raw(msgspec.json.encode(TURNS))}
     call = Call(id="1", api_format="anthropic", body=body)
     encoded = request(call, api_format, API_FORMATS[api_format].encode, "m", Quirks())
-    assert msgspec.json.decode(encoded.body)[field][2:] == told
+    assert msgspec.json.decode(encoded.body)[field][2:] == expected
     assert call.notes.left_out.get("", []) == []
 
 
-def test_of_a_client_of_responses_at_anthropic() -> None:
+def test_responses_tool_results_are_translated_for_anthropic() -> None:
     given = [
         user("hi"),
         {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
@@ -152,7 +153,7 @@ def test_of_a_client_of_responses_at_anthropic() -> None:
     ]
 
 
-def test_a_failure_that_a_chat_marks_is_one_at_anthropic() -> None:
+def test_is_error_of_a_chat_is_kept_for_anthropic() -> None:
     called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     said = [user("hi"), {"role": "assistant", "tool_calls": [called]}, result("no", is_error=True)]
     encoded = request(
@@ -175,7 +176,7 @@ MESSAGES = st.fixed_dictionaries(
 
 
 @given(st.lists(MESSAGES | PARTS, max_size=5))
-def test_no_part_is_lost(messages: list[Any]) -> None:
+def test_any_messages_keep_all_parts(messages: list[Any]) -> None:
     before = str(messages)
     for made in (text_results(messages), text_results(messages, failures=True), mark_failures(messages)):
         assert str(made).count("AA==") == before.count("AA==")

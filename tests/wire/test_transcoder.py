@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
@@ -93,13 +94,13 @@ def test_the_content_is_the_same_in_any_split(events: list[Event], client: str, 
 
 
 @given(answers(), st.sampled_from(sorted(CLIENTS)), st.integers(0, 30))
-def test_an_answer_that_stops_anywhere_never_looks_complete(events: list[Event], client: str, end: int) -> None:
+def test_truncated_response_never_looks_complete(events: list[Event], client: str, end: int) -> None:
     data = transcoder_for(client).encode(events[: min(end, len(events) - 1)])
     assert not any(isinstance(event, Done) for event in heard(client, data))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("target", TARGETS)
+@each_case("client", CLIENTS)
+@each_case("target", TARGETS)
 def test_from_every_format_to_every_client_format(target: str, client: str) -> None:
     writer = TARGETS[target].StreamWriter("chat", "m", id="x", created=1)
     body = b"".join(
@@ -149,7 +150,7 @@ def test_an_empty_answer(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_calls_of_provider_tools_are_left_out_and_calls_without_id_get_one(client: str) -> None:
+def test_provider_tool_calls_are_dropped_and_missing_ids_added(client: str) -> None:
     events: list[Event] = [
         Token(1, "python", "tool"),
         Token(1, "f", "tool", tool=ToolPart(0, "", "f")),

@@ -6,7 +6,7 @@ Beside each ``.http`` file stands an ``.events`` file with what our decoder must
 
 from pathlib import Path
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage, WholeText
 from splitsecond.core.wire import openai
@@ -69,7 +69,7 @@ def events_of(raw: bytes) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+@each_case("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
     assert events_of(path.read_bytes()) == path.with_suffix(".events").read_text()
 

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-import pytest
+from tests.cases import each_case
 
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
@@ -19,8 +19,8 @@ BODY = {
 }
 
 
-@pytest.mark.parametrize(
-    ("api_format", "dropped"),
+@each_case(
+    "api_format, dropped",
     [
         (openai, []),
         (responses, ["seed"]),
@@ -31,7 +31,7 @@ BODY = {
         (replicate, ["user", "usage"]),
     ],
 )
-def test_what_was_left_out_is_named_once(api_format: ModuleType, dropped: list[str]) -> None:
+def test_dropped_fields_are_noted_once(api_format: ModuleType, dropped: list[str]) -> None:
     call = Call(id="1", body=BODY)
     for _ in range(2):
         api_format.encode(call, "o/m", Quirks())

@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.wire.conformance import check_decoder
+from tests.wire.conformance import check_decoder, repeated_at_places
 
 from splitsecond.core.events import Done, Event, Finish, Token, Usage
 from splitsecond.core.service import Call
@@ -31,7 +31,7 @@ def sent(api_format: ModuleType, *, stream: bool, quirks: Quirks) -> tuple[bool,
 
 
 @api_formats
-def test_it_takes_a_client_and_a_quirk_to_ask_for_it(api_format: ModuleType) -> None:
+def test_whole_response_needs_an_unstreamed_call_and_the_quirk(api_format: ModuleType) -> None:
     streams = [
         sent(api_format, stream=stream, quirks=quirks)
         for stream, quirks in [(True, Quirks()), (False, Quirks()), (True, WHOLE)]
@@ -46,15 +46,16 @@ def test_it_takes_a_client_and_a_quirk_to_ask_for_it(api_format: ModuleType) -> 
     assert "stream" not in path
 
 
+@repeated_at_places
 @api_formats
-def test_a_whole_answer_is_read_in_any_split(api_format: ModuleType) -> None:
+def test_a_whole_answer_is_read_in_any_split(api_format: ModuleType, repeats: int) -> None:
     body = api_format.StreamWriter("chat", "m", id="x", created=1).whole([ANSWER], Usage(0, 5, 7))
 
     def make() -> Decoder:
         decoder: Decoder = api_format.decoder("chat")
         return decoder
 
-    check_decoder(make, [body], whole=True)
+    check_decoder(make, [body], whole=True, places=repeats)
     decoder = make()
     assert decoder.feed(body[:-1], 1) == decoder.feed(body[-1:], 2) == []
     events: list[Event] = decoder.close(3)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.worst_case import (
     JSON_KINDS,
     LINE_KINDS,
@@ -61,31 +62,39 @@ def inside(before: bytes, make: Make, after: bytes) -> Make:
     return lambda size: before + make(size) + after
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("kind", JSON_KINDS)
-def test_json(kind: str, name: str) -> None:
-    make, feed = JSON_KINDS[kind], reader(name)
-    wrapped = [
-        make,
-        inside(b"data: ", make, b"\n\n"),
-        inside(b"event: error\ndata: ", make, b"\n\n"),
-        inside(b"event: done\ndata: ", make, b"\n\n"),
-        inside(b'{"error":', make, b"}\n"),
-        inside(b'data: {"error":{"message":', make, b"}}\n\n"),
-        inside(b'{"status":"succeeded","output":', make, b"}"),
-        inside(b'data: {"timings":', make, b',"choices":[{"delta":{"content":"a"}}]}\n\n'),
-    ]
-    for each in wrapped:
-        check_linear(feed, each, size=SMALL, allowed=NONE)
+WRAPPINGS = (
+    b"%b",
+    b"data: %b\n\n",
+    b"event: error\ndata: %b\n\n",
+    b"event: done\ndata: %b\n\n",
+    b'{"error":%b}\n',
+    b'data: {"error":{"message":%b}}\n\n',
+    b'{"status":"succeeded","output":%b}',
+    b'data: {"timings":%b,"choices":[{"delta":{"content":"a"}}]}\n\n',
+)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("kind", LINE_KINDS)
-@pytest.mark.parametrize("name", ["openai", "ollama"])
-def test_lines(name: str, kind: str) -> None:
-    for size in (1 << 16, 100):
-        check_linear(reader(name, size), LINE_KINDS[kind], size=1 << 17, allowed=NONE)
+@sampled_cases(8)
+@each_case("wrapping", WRAPPINGS)
+@each_case("name", DECODERS)
+@each_case("kind", JSON_KINDS)
+def test_decoding_hostile_json_takes_linear_time(kind: str, name: str, wrapping: bytes) -> None:
+    before, after = wrapping.split(b"%b")
+    check_linear(reader(name), inside(before, JSON_KINDS[kind], after), size=SMALL, allowed=NONE)
+
+
+@sampled_cases(8)
+@each_case("size", [1 << 16, 100])
+@each_case("kind", LINE_KINDS)
+@each_case("name", ["openai", "ollama"])
+def test_decoding_hostile_lines_takes_linear_time(name: str, kind: str, size: int) -> None:
+    check_linear(reader(name, size), LINE_KINDS[kind], size=1 << 17, allowed=NONE)
+
+
+@sampled_cases(8)
+@each_case("kind", LINE_KINDS)
+@each_case("name", ["openai", "ollama"])
+def test_lines_take_bounded_memory(name: str, kind: str) -> None:
     check_bounded(reader(name), LINE_KINDS[kind], size=1 << 17, allowed=NONE, bytes_per_byte=200)
 
 
@@ -123,15 +132,15 @@ INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
 }
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("kind", INDEXED)
-def test_indexes(kind: str, order: str) -> None:
+@sampled_cases(5)
+@each_case("order", ORDERS)
+@each_case("kind", INDEXED)
+def test_decoding_many_indexes_takes_linear_time(kind: str, order: str) -> None:
     name, item = INDEXED[kind]
     check_linear(reader(name), numbered(item, order), size=1 << 19, allowed=NONE)
 
 
-def test_usage_alone_many_times() -> None:
+def test_decoding_many_usage_events_takes_linear_time() -> None:
     two = event(b'{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"a"}}]}')
     make = repeated(event(b'{"choices":[],"usage":{"completion_tokens":1}}'), two)
     check_linear(reader("openai"), make, allowed=NONE)
@@ -161,7 +170,7 @@ def test_timings_are_few_and_finite() -> None:
         assert all(len(name) <= 64 for name in decoder.server_timings)
 
 
-@pytest.mark.parametrize("field", ["message", "code", "type", "status"])
+@each_case("field", ["message", "code", "type", "status"])
 def test_an_error_of_any_length_is_a_short_message(field: str) -> None:
     def feed(text: bytes) -> None:
         body = b'{"error":{"%s":"%s"}}' % (field.encode(), text)
@@ -173,8 +182,8 @@ def test_an_error_of_any_length_is_a_short_message(field: str) -> None:
     check_linear(feed, repeated(b"a "), allowed=NONE)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("kind", JSON_KINDS)
+@sampled_cases(8)
+@each_case("kind", JSON_KINDS)
 def test_a_refusal(kind: str) -> None:
     def feed(body: bytes) -> None:
         for status in (400, 403, 429, 500):
@@ -185,9 +194,9 @@ def test_a_refusal(kind: str) -> None:
         check_linear(feed, each, size=SMALL, allowed=NONE)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("kind", LINE_KINDS)
-@pytest.mark.parametrize("size", [7, 1_400])
+@sampled_cases(4)
+@each_case("kind", LINE_KINDS)
+@each_case("size", [7, 1_400])
 def test_events_are_read_from_small_pieces(kind: str, size: int) -> None:
     def feed(text: bytes) -> None:
         decoder = SseDecoder()
@@ -197,9 +206,9 @@ def test_events_are_read_from_small_pieces(kind: str, size: int) -> None:
     check_linear(feed, LINE_KINDS[kind], size=1 << 17, allowed=NONE)
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("size", [20, 1_400])
-@pytest.mark.parametrize("kind", LINE_KINDS)
+@sampled_cases(2)
+@each_case("size", [20, 1_400])
+@each_case("kind", LINE_KINDS)
 def test_events_are_cut_from_small_pieces(kind: str, size: int) -> None:
     def feed(text: bytes) -> None:
         cutter = EventCutter()
@@ -208,40 +217,40 @@ def test_events_are_cut_from_small_pieces(kind: str, size: int) -> None:
     check_linear(feed, LINE_KINDS[kind], allowed=NONE)
 
 
-def test_an_event_longer_than_any_is_not_kept() -> None:
+def test_event_above_the_maximum_length_is_refused() -> None:
     cutter = EventCutter()
     cutter.feed(b"a" * MAX_EVENT_BYTES)
     with pytest.raises(ProviderFault, match="longer"):
         cutter.feed(b"a")
 
 
-def test_a_teller_reads_one_long_event_in_small_pieces() -> None:
+def test_continuation_encoder_cuts_a_long_event_in_linear_time() -> None:
     def feed(text: bytes) -> None:
-        teller = ChunkEncoder("chat")
+        encoder = ChunkEncoder("chat")
         for piece in in_pieces(text, 20):
-            teller.cut(piece)
+            encoder.cut(piece)
 
     check_linear(feed, LINE_KINDS["one long field"], allowed=NONE)
 
 
-def test_parts_of_one_item() -> None:
+def test_many_parts_of_one_item_take_linear_time() -> None:
     begin = event(b'{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}')
     part = event(b'{"type":"response.content_part.done","output_index":0,"part":{"type":"output_text","text":""}}')
 
     def feed(text: bytes) -> None:
-        teller = ResponseEncoder(Call(id="c", operation="chat", body={}, api_format="responses"))
+        encoder = ResponseEncoder(Call(id="c", operation="chat", body={}, api_format="responses"))
         for piece in in_pieces(text, 1 << 16):
-            teller.decode(teller.cut(piece), 1)
+            encoder.decode(encoder.cut(piece), 1)
 
     check_linear(feed, repeated(part, begin), allowed=NONE)
 
 
-def test_many_choices_told_again() -> None:
+def test_replay_of_many_choices_takes_linear_time() -> None:
     def feed(text: bytes) -> None:
         count = len(text) // 100
-        told = DeliveredText()
-        told.add([Token(1, "ab", index=index) for index in range(count)])
-        again = ReplayDiff(told)
+        delivered_text = DeliveredText()
+        delivered_text.add([Token(1, "ab", index=index) for index in range(count)])
+        again = ReplayDiff(delivered_text)
         for index in range(count):
             again.take([Token(1, "ab", index=index)])
         assert again.caught_up
@@ -251,7 +260,7 @@ def test_many_choices_told_again() -> None:
     check_linear(feed, repeated(b"a"), allowed=NONE)
 
 
-@pytest.mark.parametrize("depth", range(100, 2_000, 100))
+@each_case("depth", range(100, 2_000, 100))
 def test_log_probabilities_of_any_depth_are_left_out_or_kept(depth: int) -> None:
     body = b'{"choices":[{"logprobs":{}}],"deep":' + b"[" * depth + b"]" * depth + b"}"
     assert without_logprobs(body)

@@ -3,10 +3,8 @@
 import json
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 from msgspec import Struct
 from tests.gateway.conftest import KEY, gateway, ready
@@ -17,6 +15,10 @@ from tests.waiting import until
 from splitsecond.core.events import Usage
 from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.wire.openai import StreamWriter
+
+if TYPE_CHECKING:  # they take seconds to import, and the fast tests load this file too
+    import anthropic
+    import openai
 
 PATHS = {"openai": "/v1", "anthropic": "/v1", "responses": "/v1", "gemini": "/v1beta", "cohere": "/v2", "ollama": ""}
 PATHS |= {"replicate": "/v1"}
@@ -48,10 +50,14 @@ class Behind(Struct):
     simulated: Providers
     requests: list[TargetRequest]
 
-    def anthropic(self) -> anthropic.Anthropic:
+    def anthropic(self) -> "anthropic.Anthropic":
+        import anthropic
+
         return anthropic.Anthropic(base_url=self.origin, api_key=KEY, max_retries=0, timeout=WAIT_S)
 
-    def openai(self) -> openai.OpenAI:
+    def openai(self) -> "openai.OpenAI":
+        import openai
+
         return openai.OpenAI(base_url=f"{self.origin}/v1", api_key=KEY, max_retries=0, timeout=WAIT_S)
 
 
@@ -120,14 +126,14 @@ def behind(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
 
 
 @pytest.fixture
-def claude(behind: Behind) -> Iterator[anthropic.Anthropic]:
+def claude(behind: Behind) -> "Iterator[anthropic.Anthropic]":
     behind.requests.clear()
     with behind.anthropic() as client:
         yield client
 
 
 @pytest.fixture
-def gpt(behind: Behind) -> Iterator[openai.OpenAI]:
+def gpt(behind: Behind) -> "Iterator[openai.OpenAI]":
     behind.requests.clear()
     with behind.openai() as client:
         yield client

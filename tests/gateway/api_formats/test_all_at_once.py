@@ -9,6 +9,8 @@ from tests.gateway.api_formats.conftest import TARGETS, WITH_TOOLS
 from tests.gateway.api_formats.test_messages import text_of
 from tests.simulator.on_loopback import SAID_TO_SO
 
+pytestmark = pytest.mark.system
+
 PIXEL = "iVBORw0KGgo="
 URL = f"data:image/png;base64,{PIXEL}"
 SCHEMA: dict[str, Any] = {

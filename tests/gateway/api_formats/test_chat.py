@@ -11,6 +11,8 @@ from tests.simulator.on_loopback import SAID
 
 from splitsecond.core.upstream.target import API_FORMATS
 
+pytestmark = pytest.mark.system
+
 HELLO: list[ChatCompletionMessageParam] = [{"role": "system", "content": "Be brief."}]
 HELLO.append({"role": "user", "content": "hello"})
 
@@ -68,7 +70,7 @@ def test_reasoning(gpt: openai.OpenAI, api_format: str) -> None:
     assert message.content
 
 
-def test_dropped_fields_are_named_and_untranslatable_ones_refused(gpt: openai.OpenAI, behind: Behind) -> None:
+def test_dropped_fields_are_named_and_untranslatable_refused(gpt: openai.OpenAI, behind: Behind) -> None:
     raw = gpt.chat.completions.with_raw_response.create(
         model="noted-anthropic/m", messages=HELLO, seed=1, user="u", metadata={"a": "b"}
     )

@@ -12,6 +12,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S
 
 from splitsecond.core.upstream.target import API_FORMATS
 
+pytestmark = pytest.mark.system
+
 WEATHER = types.Tool(
     function_declarations=[
         types.FunctionDeclaration(

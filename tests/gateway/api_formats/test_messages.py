@@ -12,6 +12,8 @@ from tests.simulator.on_loopback import SAID, SAID_TO_SO, WAIT_S, closed_early
 
 from splitsecond.core.upstream.target import API_FORMATS
 
+pytestmark = pytest.mark.system
+
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 WEATHER: ToolParam = {"name": "weather", "description": "Of a city", "input_schema": {"type": "object"}}
 PIXEL = "iVBORw0KGgo="
@@ -204,7 +206,7 @@ def test_the_tool_runner_sends_the_whole_conversation(claude: anthropic.Anthropi
     assert not any("thread" in each.body for each in behind.requests)
 
 
-def test_a_thread_is_refused_by_its_code(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_request_with_a_thread_is_refused_with_anthropics_code(claude: anthropic.Anthropic, behind: Behind) -> None:
     for target in (TARGETS["openai"], "noted-anthropic/m"):
         with pytest.raises(anthropic.BadRequestError, match="thread") as refused:
             claude.beta.messages.create(
@@ -216,7 +218,7 @@ def test_a_thread_is_refused_by_its_code(claude: anthropic.Anthropic, behind: Be
     assert not behind.requests
 
 
-def test_untranslatable_requests_are_refused_or_routed_to_another_target(claude: anthropic.Anthropic) -> None:
+def test_untranslatable_requests_are_refused_or_routed_elsewhere(claude: anthropic.Anthropic) -> None:
     search: Any = {"type": "web_search_20250305", "name": "web_search"}
     with pytest.raises(anthropic.BadRequestError, match="web_search_20250305") as refused:
         claude.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO, tools=[search])

@@ -12,6 +12,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S
 
 from splitsecond.core.upstream.target import API_FORMATS
 
+pytestmark = pytest.mark.system
+
 HELLO = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
 LIMIT = {"num_predict": 8}
 WEATHER: Any = {

@@ -12,6 +12,8 @@ from tests.simulator.on_loopback import SAID, WAIT_S, closed_early
 
 from splitsecond.core.upstream.target import API_FORMATS
 
+pytestmark = pytest.mark.system
+
 WEATHER: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -27,7 +29,7 @@ def asked_for(client: openai.OpenAI, stream: bool, **asked: Any) -> Response:
     return found
 
 
-def test_the_librarys_own_accumulation_of_a_stream(gpt: openai.OpenAI) -> None:
+def test_library_accumulates_a_stream_to_the_whole_response(gpt: openai.OpenAI) -> None:
     for api_format in ("openai", "anthropic", "gemini"):
         with gpt.responses.stream(model=f"thinks-{api_format}/thinker", input="hello", max_output_tokens=8) as events:
             found = events.get_final_response()
@@ -145,7 +147,9 @@ GROUP: Any = {"type": "namespace", "name": "crm", "description": "Customers", "t
 
 @pytest.mark.parametrize("api_format", ["openai", "anthropic", "gemini"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_tools_that_chats_do_not_have(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
+def test_custom_tools_and_namespaces_are_transcoded_both_ways(
+    gpt: openai.OpenAI, api_format: str, stream: bool
+) -> None:
     asked: dict[str, Any] = {"model": TARGETS[api_format], "max_output_tokens": 8, "tools": [PATCH, GROUP]}
     for choice, namespace in (({"type": "custom", "name": "apply_patch"}, None), (None, "crm")):
         given = choice or {"type": "custom", "name": "apply_patch", "namespace": "crm"}

@@ -6,6 +6,8 @@ import pytest
 from tests.gateway.api_formats.conftest import RESUMED, Behind, attempts
 from tests.simulator.on_loopback import SAID
 
+pytestmark = pytest.mark.system
+
 ROUTES = [f"{first}-then-{then}" for first, then in RESUMED]
 
 

@@ -28,7 +28,7 @@ def written(tmp_path: Path, *lines: str) -> Path:
     return path
 
 
-def test_both_forms_and_every_path(tmp_path: Path) -> None:
+def test_lines_of_openai_and_anthropic_are_read(tmp_path: Path) -> None:
     file = written(
         tmp_path,
         f'{{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{CHAT}}}',
@@ -46,7 +46,7 @@ def test_both_forms_and_every_path(tmp_path: Path) -> None:
     ]
 
 
-def test_a_model_for_all(tmp_path: Path) -> None:
+def test_option_model_sets_the_model_of_every_request(tmp_path: Path) -> None:
     (item,) = read(written(tmp_path, '{"body":{"messages":[],"temperature":0}}'), model="groq/m")
     assert item.request.model == "groq/m"
     assert {name: bytes(value) for name, value in item.request.body.items()} == {
@@ -72,13 +72,13 @@ def test_a_model_for_all(tmp_path: Path) -> None:
         ("[" * 100_000, "line 1: the line is not a request in JSON"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, line: str, words: str) -> None:
+def test_invalid_request_is_reported_with_its_line(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(CallerFault) as refused:
         read(written(tmp_path, line))
     assert words in str(refused.value)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_raises_caller_fault(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="cannot read"):
         read(tmp_path / "none.jsonl")
     with pytest.raises(CallerFault, match="cannot read"):

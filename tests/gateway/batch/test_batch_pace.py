@@ -16,7 +16,7 @@ async def round_of(window: ConcurrencyWindow, refused: int = 0, wait_s: float = 
     return len(sent)
 
 
-def test_it_doubles_until_the_first_rejection_and_then_grows_by_one() -> None:
+def test_window_doubles_until_a_rejection_then_grows_by_one() -> None:
     async def play() -> list[int]:
         window = ConcurrencyWindow(1000)
         sizes = [await round_of(window) for _ in range(4)]
@@ -26,7 +26,7 @@ def test_it_doubles_until_the_first_rejection_and_then_grows_by_one() -> None:
     assert run_virtual(play()) == [FIRST, 8, 16, 32, 64, 32, 33, 34, 35]
 
 
-def test_one_that_was_sent_before_the_cut_does_not_cut_again() -> None:
+def test_rejection_of_an_older_request_does_not_cut_again() -> None:
     async def play() -> ConcurrencyWindow:
         window = ConcurrencyWindow(1000)
         for _ in range(3):
@@ -43,7 +43,7 @@ def test_one_that_was_sent_before_the_cut_does_not_cut_again() -> None:
     assert (window.cuts, window.size) == (2, 8)
 
 
-def test_it_never_closes_nor_passes_the_most() -> None:
+def test_window_stays_between_one_and_its_maximum() -> None:
     async def play() -> tuple[int, int]:
         small, window = ConcurrencyWindow(2), ConcurrencyWindow(10)
         for _ in range(20):
@@ -66,7 +66,7 @@ def test_all_requests_wait_if_a_target_asks_for_a_wait() -> None:
     assert run_virtual(play()) == 30
 
 
-def test_a_window_that_is_not_filled_stays() -> None:
+def test_window_that_is_not_filled_does_not_grow() -> None:
     async def play() -> int:
         window = ConcurrencyWindow(1000)
         for _ in range(50):

@@ -62,7 +62,7 @@ def play(items: Sequence[BatchItem], fake: FakeService, *, most: int = 8, stop_a
     return run_virtual(played())
 
 
-def test_each_is_answered_once_and_not_streamed(items: Callable[[int], list[BatchItem]]) -> None:
+def test_each_request_is_answered_once_and_not_streamed(items: Callable[[int], list[BatchItem]]) -> None:
     fake = scripted(OK)
     found = play(items(50), fake)
     assert sorted(int(o.result.custom_id) for o in found.outcomes) == list(range(50))
@@ -78,7 +78,7 @@ def test_each_is_answered_once_and_not_streamed(items: Callable[[int], list[Batc
 
 
 @pytest.mark.parametrize("fault", [status(429), status(503), status(500), reset(), silent(), full()], ids=repr)
-def test_failures_that_may_pass_are_retried(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
+def test_transient_failures_are_retried(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
     found = play(items(1), scripted(fails(fault), fails(fault), OK))
     assert found.statuses() == [200]
     assert (found.batch.retries, len(found.served)) == (2, 3)
@@ -101,13 +101,13 @@ def test_other_failures_are_not_retried(items: Callable[[int], list[BatchItem]],
     assert len(fake.calls) == 3
 
 
-def test_a_wait_that_a_target_asks_for_is_observed(items: Callable[[int], list[BatchItem]]) -> None:
+def test_retry_after_of_a_minute_is_waited_for(items: Callable[[int], list[BatchItem]]) -> None:
     found = play(items(4), scripted(fails(status(429, retry_after_s=60), ttft=0.0), OK), most=1)
     assert found.statuses() == [200] * 4
     assert found.took_s >= 60
 
 
-def test_a_wait_of_hours_is_not_observed(items: Callable[[int], list[BatchItem]]) -> None:
+def test_retry_after_of_hours_ends_the_request_with_429(items: Callable[[int], list[BatchItem]]) -> None:
     found = play(items(1), scripted(fails(status(429, retry_after_s=7200)), OK))
     assert found.statuses() == [429]
     assert found.took_s < 10
@@ -140,7 +140,7 @@ def test_a_truncated_response_is_retried(items: Callable[[int], list[BatchItem]]
 
 
 @pytest.mark.parametrize(("late_s", "known"), [(0.3, 3), (30.0, 0)])
-def test_attempts_that_end_after_their_answers_are_waited_for_but_not_for_ever(
+def test_late_ends_of_attempts_are_awaited_for_a_bounded_time(
     items: Callable[[int], list[BatchItem]], late_s: float, known: int
 ) -> None:
     async def played() -> tuple[int, float]:

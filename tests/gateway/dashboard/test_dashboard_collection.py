@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.gateway.conftest import KEY, Served
+from tests.gateway.conftest import KEY, ServedGateway
 from tests.gateway.limits import key_limits
 from tests.gateway.test_metrics import attempt, record
 from tests.gateway.test_server import AS_WEB, Configured, configured, play  # noqa: F401 - a fixture
@@ -47,7 +47,7 @@ async def seen(worker: GatewayWorker) -> Overview:
     return msgspec.json.decode(client.body, type=Overview)
 
 
-def test_what_was_served_is_what_is_shown(configured: Configured) -> None:  # noqa: F811
+def test_dashboard_shows_exactly_the_served_calls(configured: Configured) -> None:  # noqa: F811
     async def main(worker: GatewayWorker) -> None:
         for model in ("fast", "kept", "kept", "sim/quick"):
             assert (await visits(worker.gateway).asks(CHAT | {"model": model}, headers=AS_WEB)).status == 200
@@ -82,7 +82,7 @@ def test_what_was_served_is_what_is_shown(configured: Configured) -> None:  # no
 
 
 @pytest.mark.usefixtures("noon")
-def test_what_was_spent_today_before_a_restart_is_in_the_log(configured: Configured) -> None:  # noqa: F811
+def test_cost_of_today_before_a_restart_is_read_from_the_log(configured: Configured) -> None:  # noqa: F811
     spent: list[float] = []
 
     async def first(worker: GatewayWorker) -> None:
@@ -189,7 +189,7 @@ PRICED = "providers: {ours: {base_url: 'http://10.0.0.5/v1', price: {input_usd: 
 MILLION = {"ours/x": SpentTokens(attempts=1, input_tokens=2_000_000), "free/x": SpentTokens(attempts=1, input_tokens=9)}
 
 
-def test_without_a_log_today_is_known_where_it_is_the_day_of_the_start() -> None:
+def test_cost_of_today_without_a_log_is_known_until_midnight() -> None:
     played = Played(PRICED, hour=22)
     played.metrics.took(record(attempt()))
     assert played.data(after_s=3600).usd_today == 0.5
@@ -197,7 +197,7 @@ def test_without_a_log_today_is_known_where_it_is_the_day_of_the_start() -> None
     assert played.data(after_s=101).usd_today is None
 
 
-def test_a_day_begins_anew_at_midnight_and_the_log_is_read_once_for_each() -> None:
+def test_cost_of_today_restarts_at_midnight_with_one_log_read() -> None:
     log = Log(MILLION, {})
     played = Played(PRICED, hour=22, log=log)
     played.metrics.took(record(attempt()))
@@ -211,7 +211,7 @@ def test_a_day_begins_anew_at_midnight_and_the_log_is_read_once_for_each() -> No
     assert log.asked == [("", midnight) for midnight in midnights]
 
 
-def test_each_client_of_the_configuration_is_looked_up_in_the_log() -> None:
+def test_log_is_read_for_each_configured_client() -> None:
     log = Log(MILLION, MILLION)
     keys = "keys: [{name: web, key: env:WEB_KEY}, {name: more, key: env:MORE_KEY}]\n"
     played = Played(PRICED + keys, hour=3, log=log)
@@ -229,7 +229,7 @@ def test_a_log_that_cannot_be_read_is_reported_once() -> None:
     assert played.said == ["no disk. The dashboard counts today's cost from now on."]
 
 
-def test_data_are_collected_once_a_second_for_any_number_of_viewers() -> None:
+def test_data_are_collected_at_most_once_a_second() -> None:
     played = Played(PRICED, hour=3)
     first = played.data(after_s=0)
     played.metrics.took(record(attempt()))
@@ -261,7 +261,7 @@ def test_a_changed_route_is_previewed_again() -> None:
     assert where() == [("ours/other",)]
 
 
-def test_a_gateway_of_the_command_line_has_it(served: Served) -> None:
+def test_gateway_process_serves_the_dashboard_data(served: ServedGateway) -> None:
     address = served.base_url.removesuffix("/v1")
     with urllib.request.urlopen(f"{address}/dashboard/data", timeout=WITHIN_S) as answer:
         found = msgspec.json.decode(answer.read(), type=Overview)

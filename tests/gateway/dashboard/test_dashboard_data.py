@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.cases import each_case
 from tests.gateway.limits import key_limits
 from tests.gateway.test_metrics import attempt, record
 from tests.noon import noon as noon  # a fixture
@@ -64,11 +65,11 @@ def failure(kind: str, target: str = "a/x") -> Observation:
     return attempt(target, ttft_ns=None, role="loser", outcome="failed", fault=fault)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("status", "field"),
     [(200, ""), (400, "refused"), (404, "refused"), (429, "failed"), (499, "left"), (500, "failed"), (504, "failed")],
 )
-def test_whose_fault_an_end_is(status: int, field: str) -> None:
+def test_status_codes_count_as_refused_failed_or_left(status: int, field: str) -> None:
     found = requests_by(counts(record(status=status), record(status=status)), lambda route, client: route)
     assert found == {"fast": Requests(all=2, **({field: 2} if field else {}))}
 
@@ -96,7 +97,7 @@ def test_a_route_has_its_own_answers_times_and_cache() -> None:
     assert calls_by_cache_result(found) == {"miss": 1, "hit": 1}
 
 
-def test_a_route_that_nobody_has_asked() -> None:
+def test_route_without_calls_has_empty_figures() -> None:
     (fast, _) = route_overviews(MetricCounts(), POLICIES, {})
     assert (fast.requests, fast.answers, fast.ttft) == (Requests(), {}, [])
 
@@ -124,7 +125,7 @@ def test_a_target_is_summed_over_routes_and_clients() -> None:
     assert (c.attempts, c.state, c.ttft_p50_ms, c.tps) == ({}, "untested", None, None)
 
 
-def test_state_of_a_target_and_the_share_of_workers_that_send_to_it() -> None:
+def test_target_has_its_state_and_its_share_of_workers() -> None:
     states = TargetStates()
     for _ in range(30):
         states.observe(answered(200, tpot_ms=10, target="a/x"))
@@ -143,7 +144,7 @@ def test_state_of_a_target_and_the_share_of_workers_that_send_to_it() -> None:
     assert c.available_share == 1
 
 
-def test_of_targets_that_clients_named_the_most_asked_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_called_targets_are_shown_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "MAX_SHOWN", 2)
     asked = {"<b>bold</b>/m": 3, "x/rare": 1, "x/often": 5, "a/x": 1}
     found = counts(*(record(attempt(name), route=name) for name, times in asked.items() for _ in range(times)))
@@ -151,7 +152,7 @@ def test_of_targets_that_clients_named_the_most_asked_are_shown(monkeypatch: pyt
     assert ([each.name for each in seen], more) == (["a/x", "x/often", "<b>bold</b>/m"], 1)
 
 
-def test_what_is_left_of_a_keys_limits(noon: None) -> None:
+def test_keys_have_their_remaining_limits(noon: None) -> None:
     keys = [
         ClientKey("web", b"1", requests_per_minute=60, usd_per_day=2),
         ClientKey("free", b"2"),
@@ -174,7 +175,7 @@ def test_what_is_left_of_a_keys_limits(noon: None) -> None:
     assert (free.requests_used, free.spent_usd, free.reserved_usd) == (None, None, None)
 
 
-def test_of_many_clients_those_that_ask_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_active_clients_are_shown_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "MAX_SHOWN", 2)
     keys = [ClientKey(name, name.encode()) for name in "abcd"]
     found = counts(record(client="d"), record(client="b"), record(client="b"))
@@ -182,7 +183,7 @@ def test_of_many_clients_those_that_ask_are_shown(monkeypatch: pytest.MonkeyPatc
     assert ([each.name for each in seen], more) == (["b", "d"], 2)
 
 
-def test_workers_that_live() -> None:
+def test_workers_have_their_uptime_and_resources() -> None:
     processes = [process(7, began_ns=NS_PER_S, dropped=3), process(8, began_ns=5 * NS_PER_S)]
     first, second = worker_overviews(processes, 6 * NS_PER_S)
     assert (first.pid, first.up_s, first.in_flight) == (7, 5, 2)
@@ -190,7 +191,7 @@ def test_workers_that_live() -> None:
     assert (second.pid, second.up_s, second.dropped) == (8, 1, 0)
 
 
-def test_the_last_calls_and_failures_come_first_with_their_reasons() -> None:
+def test_recent_calls_and_failures_are_listed_newest_first() -> None:
     began = 100 * NS_PER_S
     failed = structs.replace(failure("http_503"), start_ns=began, sent_ns=began + 5 * MS, end_ns=began + 90 * MS)
     won = structs.replace(
@@ -240,7 +241,7 @@ def test_a_route_has_its_extra_attempts() -> None:
     assert (fast.extra, fast.extra_won) == ({}, {})
 
 
-def test_the_fleet_is_shown_as_it_was_described_and_as_old_as_it_is_now() -> None:
+def test_fleet_overview_ages_the_status_of_its_gateways() -> None:
     gateways = (
         GatewayStatus(name="g1", version="1", workers=2, silent_s=1.0, sees=("g1", "g2"), down=("a/x",)),
         GatewayStatus(name="g2", version="2", workers=4, silent_s=8.5),

@@ -6,6 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.gateway.test_metrics import KEY, key
 from tests.gateway.visitor import Visitor, visitor
 from tests.serving.fake_client import Transport
@@ -37,7 +38,7 @@ def asked(
 AS_OPERATOR = {"authorization": f"Bearer {KEY}"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "peer", "routes", "headers", "status"),
     [
         ("loopback", "127.0.0.1", None, {}, 200),

@@ -74,7 +74,7 @@ def test_an_empty_log_has_no_speed(tmp_path: Path) -> None:
     assert "No request has a speed." in speed_page(SpeedQuestion(url=url, prices={}))
 
 
-def test_the_page_is_made_once_for_all_viewers_and_again_when_it_is_old() -> None:
+def test_page_is_made_once_for_all_viewers_until_it_is_old() -> None:
     made: list[int] = []
 
     async def make(question: SpeedQuestion) -> bytes:
@@ -119,7 +119,7 @@ def test_a_page_that_cannot_be_made_is_tried_again() -> None:
 
 
 @pytest.mark.system
-def test_the_process_answers_with_the_page_or_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_process_returns_the_page_or_raises_503(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     question = SpeedQuestion(url=log_of(tmp_path, 10), prices={})
     page = asyncio.run(made_by_process(question)).decode()
     assert bars(Page(page)) == ["groq/llama-70b", "azure/gpt-4o"]

@@ -63,7 +63,7 @@ class Gateway:
         self.connection = Connection(database, name)
         self.learning = Learning(folder, workers, self.said.append)
         self.workers = [World(policy, **scripts) for _ in range(workers)]
-        self.exchanges = [WorkerExchange(folder, number, each.standing) for number, each in enumerate(self.workers)]
+        self.exchanges = [WorkerExchange(folder, number, each.states) for number, each in enumerate(self.workers)]
         for exchange in self.exchanges:
             exchange.use(("a/x", "b/x"), lambda target: "the provider's key")
         self._answered_ns = 0

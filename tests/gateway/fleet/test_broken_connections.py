@@ -46,7 +46,7 @@ async def step(process: FleetProcess) -> None:
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_the_fleet_process_goes_on_however_its_connection_breaks(
+def test_fleet_process_reconnects_after_any_broken_connection(
     server: Server, relay: CuttingRelay, how: Break, tmp_path: Path
 ) -> None:
     async def run() -> int:
@@ -69,7 +69,7 @@ def test_the_fleet_process_goes_on_however_its_connection_breaks(
     assert asyncio.run(run()) >= 4
 
 
-def test_rows_that_cannot_be_read(server: Server, tmp_path: Path) -> None:
+def test_invalid_limit_row_is_reported_until_it_is_deleted(server: Server, tmp_path: Path) -> None:
     """What a gateway tells about itself is only shown. A limit that cannot be read is not handed out."""
     url, said = server.database(), list[str]()
 

@@ -8,7 +8,7 @@ from splitsecond.gateway.records.shared_counters import MAX_NAMES
 from splitsecond.routing.configuration.reading import MAX_LIMITED, read
 
 
-def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its() -> None:
+def test_keys_beyond_the_table_size_have_no_ceiling() -> None:
     memory = FleetCeilings.create(1)
     process = FleetCeilings(memory, workers=1)
     worker = FleetCeilings(memory, workers=1, number=0)
@@ -28,7 +28,7 @@ def test_a_key_without_a_place_has_no_ceiling_and_no_other_key_has_its() -> None
     assert process.refused("requests", names[-1]) == 0
 
 
-def test_absurd_ceilings_stay_at_the_largest_number() -> None:
+def test_absurd_ceilings_saturate_at_the_largest_number() -> None:
     process = FleetCeilings(FleetCeilings.create(1), workers=1)
     process.set("usd", "web", ceiling=10**40, share=10**40, others=-(10**40))
     process.set("requests", "web", ceiling=-1, share=10**40, others=0)

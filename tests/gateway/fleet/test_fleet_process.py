@@ -131,7 +131,7 @@ def limited(requests: int | None = None, usd: float | None = None) -> ClientKey:
     return ClientKey("web", b"", ("*",), requests, usd)
 
 
-def test_requests_of_all_gateways_stay_below_the_limit_and_reach_it(server: Server, tmp_path: Path) -> None:
+def test_gateways_together_reach_but_never_exceed_the_limit(server: Server, tmp_path: Path) -> None:
     async def run() -> Done:
         async with gateways(tmp_path, server.database(), limited(300)) as made:
             return await load(made, 4, lambda done: sum(done) + 3 >= 0.9 * 300 and min(done) >= 0.5 * 100)
@@ -141,7 +141,7 @@ def test_requests_of_all_gateways_stay_below_the_limit_and_reach_it(server: Serv
     assert sum(done) + 3 <= allowed(300, begun_ns)
 
 
-def test_one_gateway_alone_gets_the_limit_and_others_what_is_left(server: Server, tmp_path: Path) -> None:
+def test_busy_gateway_gets_the_limit_and_others_the_rest(server: Server, tmp_path: Path) -> None:
     async def run() -> Done:
         async with gateways(tmp_path, server.database(), limited(300)) as made:
             first = await load(made[:1], 8, lambda done: done[0] >= 0.9 * 300)
@@ -152,7 +152,7 @@ def test_one_gateway_alone_gets_the_limit_and_others_what_is_left(server: Server
     assert sum(done) + 3 <= allowed(300, begun_ns)
 
 
-def test_money_of_all_gateways_stays_below_the_limit(server: Server, tmp_path: Path) -> None:
+def test_spending_of_all_gateways_stays_below_the_limit(server: Server, tmp_path: Path) -> None:
     async def run() -> Done:
         async with gateways(tmp_path, server.database(), limited(usd=2.0)) as made:
             return await load(made, 5, lambda done: sum(done) + 3 >= 0.9 * 200)
@@ -163,7 +163,7 @@ def test_money_of_all_gateways_stays_below_the_limit(server: Server, tmp_path: P
     assert sum(done) + 3 <= days * (200 + 3 * WORKERS)  # the last call of each worker
 
 
-def test_a_database_that_is_killed_or_stopped_does_not_raise_the_limit(server: Server, tmp_path: Path) -> None:
+def test_limit_holds_while_the_database_is_killed_or_stopped(server: Server, tmp_path: Path) -> None:
     async def run() -> tuple[int, list[OneGateway]]:
         async with gateways(tmp_path, server.database(), limited(600)) as made:
 
@@ -194,7 +194,7 @@ def test_a_database_that_is_killed_or_stopped_does_not_raise_the_limit(server: S
         ]
 
 
-def test_a_gateway_that_is_killed_is_replaced_under_its_name(server: Server, tmp_path: Path) -> None:
+def test_restarted_gateway_replaces_the_killed_one_by_name(server: Server, tmp_path: Path) -> None:
     async def run() -> int:
         url = server.database()
         async with gateways(tmp_path, url, limited(300), 2) as made:
@@ -212,7 +212,7 @@ def test_a_gateway_that_is_killed_is_replaced_under_its_name(server: Server, tmp
     assert asyncio.run(run()) + 2 <= allowed(300, begun_ns)
 
 
-def test_a_second_gateway_of_the_same_name_gets_another_one(server: Server, tmp_path: Path) -> None:
+def test_second_gateway_of_the_same_name_gets_a_new_name(server: Server, tmp_path: Path) -> None:
     async def run() -> list[str]:
         url = server.database()
         async with gateways(tmp_path, url, limited(300), 1):
@@ -225,7 +225,7 @@ def test_a_second_gateway_of_the_same_name_gets_another_one(server: Server, tmp_
     assert ["another gateway of the fleet is named gateway 0" in words for words in asyncio.run(run())] == [True]
 
 
-def test_a_gateway_that_was_replaced_while_it_was_stopped_gets_another_name(server: Server, tmp_path: Path) -> None:
+def test_gateway_replaced_while_it_was_stopped_gets_a_new_name(server: Server, tmp_path: Path) -> None:
     async def run() -> int:
         url = server.database()
         async with gateways(tmp_path, url, limited(300), 1) as made:

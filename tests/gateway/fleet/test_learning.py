@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.cases import each_case
 from tests.gateway.fleet.learners import Database, Gateway, now_s
 from tests.policies.attempts import answered
 from tests.policies.branches import play
-from tests.policies.world import DOWN, GOOD, Told, World, until
+from tests.policies.world import DOWN, GOOD, ScriptAt, World, until
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
@@ -40,9 +41,25 @@ HANGS = Script(ttft=4.0, fault=DOWN.fault)
 """An outage in which a request fails after four seconds."""
 
 
+@pytest.fixture(autouse=True)
+def _disks_are_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system may wait for the disk where a file replaces another. In virtual time nobody sees the gap."""
+
+    def replace(path: Path, target: Path) -> Path:
+        target.unlink(missing_ok=True)
+        return path.rename(target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+
+
 @asynccontextmanager
 async def fleet(
-    folder: Path, number: int = 3, workers: int = 2, *, first: dict[str, Script | Told] | None = None, **scripts: Any
+    folder: Path,
+    number: int = 3,
+    workers: int = 2,
+    *,
+    first: dict[str, Script | ScriptAt] | None = None,
+    **scripts: Any,
 ) -> Any:
     """Run gateways with these scripts of targets. `first`: those of the first gateway, if they differ."""
     database = Database()
@@ -63,7 +80,7 @@ async def fleet(
 
 def in_flight(made: list[Gateway]) -> int:
     """Return how many probes of a/x are in flight in the whole fleet."""
-    breakers = [worker.standing.state("a/x").breaker for gateway in made for worker in gateway.workers]
+    breakers = [worker.states.state("a/x").breaker for gateway in made for worker in gateway.workers]
     return sum(each.state == "open" and bool(each.probe_attempt) for each in breakers)
 
 
@@ -119,7 +136,7 @@ def test_without_the_exchange_every_worker_probes(tmp_path: Path) -> None:
     assert max(seen) > 1
 
 
-def test_while_the_database_is_away_one_worker_of_each_gateway_probes(tmp_path: Path) -> None:
+def test_one_worker_per_gateway_probes_without_the_database(tmp_path: Path) -> None:
     seen: list[int] = []
 
     async def main() -> None:
@@ -137,24 +154,24 @@ def test_while_the_database_is_away_one_worker_of_each_gateway_probes(tmp_path: 
     assert max(seen) <= 3
 
 
-def test_a_gateway_without_calls_learns_that_a_target_is_down_and_that_it_is_back(tmp_path: Path) -> None:
+def test_idle_gateway_learns_that_a_target_is_down_or_back(tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(tmp_path, a=until(60, DOWN), b=GOOD) as (_, made):
             busy, idle = made[0], made[1].workers[0]
             await load([busy], 20)
-            assert not idle.standing.available("a/x")
-            assert "another worker reports" in idle.standing.unavailable_reason("a/x")
+            assert not idle.states.available("a/x")
+            assert "another worker reports" in idle.states.unavailable_reason("a/x")
             await idle.ask()
             assert idle.asked("a/x") == 0
             await load([busy], 70)
-            assert idle.standing.available("a/x")
+            assert idle.states.available("a/x")
             await idle.ask(30, every_s=0.2)
             assert idle.asked("a/x") > 0
 
     play(main)
 
 
-def test_a_worker_with_good_answers_does_not_believe_that_a_target_is_down(tmp_path: Path) -> None:
+def test_worker_with_good_responses_ignores_reports_of_others(tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(tmp_path, 2, 1, first={"a": DOWN}, a=GOOD, b=GOOD) as (_, made):
             broken, well = made[0].workers[0], made[1].workers[0]
@@ -171,21 +188,21 @@ def test_when_a_target_is_back_all_workers_return_soon(tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(tmp_path, a=until(40, DOWN), b=GOOD) as (_, made):
             await load(made, 90)
-            states = {worker.standing.status("a/x").state for gateway in made for worker in gateway.workers}
+            states = {worker.states.status("a/x").state for gateway in made for worker in gateway.workers}
             assert states <= {"up", "returning"}
 
     play(main)
 
 
-def test_when_the_exchange_ends_nothing_of_others_is_used(tmp_path: Path) -> None:
+def test_reports_of_others_expire_when_the_exchange_ends(tmp_path: Path) -> None:
     async def main() -> None:
         async with fleet(tmp_path, a=DOWN, b=GOOD) as (_, made):
             busy, idle = made[0], made[1]
             await load([busy], 20)
-            assert not idle.workers[0].standing.available("a/x")
+            assert not idle.workers[0].states.available("a/x")
             busy.connection.away = True
             await asyncio.sleep(RECEIVED_OPEN_NS / clock.NS_PER_S)
-            assert idle.workers[0].standing.state("a/x").breaker.turn_until_ns == 0
+            assert idle.workers[0].states.state("a/x").breaker.turn_until_ns == 0
             assert asked([idle]) == 0
             await load([idle], 60)
             assert 0 < asked([idle]) < 15
@@ -197,24 +214,24 @@ def no_longer_configured(target: str) -> str:
     raise CallerFault(f"there is no provider for {target}", kind="unknown_provider")
 
 
-def test_the_rest_of_a_rate_limit_is_shared(tmp_path: Path) -> None:
+def test_headroom_of_a_rate_limit_is_shared(tmp_path: Path) -> None:
     limits = RateLimits(requests_left=0, requests_reset_ns=40 * clock.NS_PER_S)
 
     async def main() -> None:
         async with fleet(tmp_path, a=GOOD, b=GOOD) as (_, made):
             made[2].exchanges[0].use(("a/x",), lambda target: "another key")
             made[2].exchanges[1].use(("a/x",), no_longer_configured)
-            state = made[0].workers[0].standing.state("a/x")
+            state = made[0].workers[0].states.state("a/x")
             state.record_start("a call", True, clock.now_ns())
             state.observe(answered(target="a/x", call="a call", limits=limits), clock.now_ns())
             await asyncio.sleep(5)
-            assert all(each.standing.available("a/x") for each in made[2].workers)
+            assert all(each.states.available("a/x") for each in made[2].workers)
             for worker in (made[0].workers[1], made[1].workers[0]):
-                assert worker.standing.status("a/x").state == "limited"
+                assert worker.states.status("a/x").state == "limited"
                 await worker.ask()
                 assert worker.asked("a/x") == 0
             await asyncio.sleep(40)
-            assert made[1].workers[0].standing.available("a/x")
+            assert made[1].workers[0].states.available("a/x")
 
     play(main)
 
@@ -225,7 +242,7 @@ def test_speeds_are_shared_and_count_for_less_than_own_samples(tmp_path: Path) -
             busy, other = made[0].workers[0], made[1].workers[0]
             await busy.ask(40, every_s=0.1)
             await asyncio.sleep(10)
-            estimate = other.standing.estimate("a/x")
+            estimate = other.states.estimate("a/x")
             assert estimate is not None
             assert estimate.ttft_ns() == pytest.approx(0.8e9, rel=0.06)
             assert 0 < estimate.samples <= 6.01
@@ -254,13 +271,13 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_report_that_is_invalid_is_refused(text: str) -> None:
+@each_case("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_invalid_report_is_refused(text: str) -> None:
     with pytest.raises(InvalidReport):
         decode_targets(text)
 
 
-def test_a_hostile_report_does_not_stop_the_exchange_or_the_calls(tmp_path: Path) -> None:
+def test_hostile_report_stops_neither_exchange_nor_calls(tmp_path: Path) -> None:
     lie = TargetReport(
         opening=Opening(age_s=0.0, left_s=1e6, reason="a lie"),
         limits={"none": Limits(age_s=0.0, requests_left=0, requests_reset_s=1e6, per_s=1e6)},
@@ -282,7 +299,7 @@ def test_a_hostile_report_does_not_stop_the_exchange_or_the_calls(tmp_path: Path
             assert (await world.ask(every_s=0.5)).fault is None  # the last target that is left is asked
             await world.ask(100, every_s=0.5)
             assert world.asked("a/x") == 101
-            assert "new/y" not in world.standing.known()
+            assert "new/y" not in world.states.known()
             assert gateway.learning.invalid > 50
             assert len(gateway.said) == 1
             lying.cancel()
@@ -291,10 +308,10 @@ def test_a_hostile_report_does_not_stop_the_exchange_or_the_calls(tmp_path: Path
     play(main)
 
 
-def test_whatever_a_provider_or_a_client_says_the_report_is_valid(tmp_path: Path) -> None:
+def test_extreme_values_of_providers_give_a_valid_report(tmp_path: Path) -> None:
     async def main() -> None:
         gateway = Gateway(tmp_path / "g", Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
-        states = gateway.workers[0].standing
+        states = gateway.workers[0].states
         extreme = RateLimits(requests_left=10**30, requests_reset_ns=10**40, tokens_left=-5, tokens_reset_ns=-1)
         for name in ("a/x", "a/" + "y" * 400, "a/\0", "a/\ud800"):
             states.state(name).record_start("call", True, clock.now_ns())
@@ -313,19 +330,19 @@ def test_whatever_a_provider_or_a_client_says_the_report_is_valid(tmp_path: Path
     play(main)
 
 
-def test_a_view_that_is_stale_is_not_used(tmp_path: Path) -> None:
+def test_stale_view_is_not_used(tmp_path: Path) -> None:
     async def main() -> None:
         gateway = Gateway(tmp_path / "g", Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
         opening = TargetReport(opening=Opening(age_s=1.0, left_s=20.0))
         write(view_path(tmp_path / "g", 0), FleetView(at_ns=clock.now_ns(), name="g", targets={"a/x": opening}))
         gateway.exchanges[0].step()
-        assert not gateway.workers[0].standing.available("a/x")
-        assert gateway.workers[0].standing.state("a/x").breaker.turn_until_ns == 0
+        assert not gateway.workers[0].states.available("a/x")
+        assert gateway.workers[0].states.state("a/x").breaker.turn_until_ns == 0
         await asyncio.sleep(21)
         gateway.exchanges[0].step()
         assert gateway.exchanges[0].view is None
-        assert gateway.workers[0].standing.available("a/x")
-        assert gateway.workers[0].standing.state("a/x").breaker.turn_until_ns is None
+        assert gateway.workers[0].states.available("a/x")
+        assert gateway.workers[0].states.state("a/x").breaker.turn_until_ns is None
 
     play(main)
 
@@ -359,7 +376,7 @@ def test_reports_of_several_workers_become_one() -> None:
     assert list(both.speed.ttft.ended.values()) == [4.0]
 
 
-def test_a_report_that_is_too_long_loses_its_speeds() -> None:
+def test_too_long_report_drops_its_speeds() -> None:
     speed = Speed(histogram((1.1**each * 1000, False, 1.0) for each in range(150)))
     reports = {f"provider/{each}": TargetReport(good_s=1.0, speed=speed) for each in range(256)}
     found = decode_targets(encode_targets(reports))
@@ -370,7 +387,7 @@ def after(seconds: float) -> int:
     return round((1 + seconds) * clock.NS_PER_S)
 
 
-def test_a_turn_that_is_not_used_goes_to_the_next_worker_and_then_to_other_gateways() -> None:
+def test_unused_turn_passes_to_other_workers_then_other_gateways() -> None:
     turns = Turns()
     waiting = {"a/x": TargetReport(wants=True, due=True)}
     had: list[int] = []
@@ -391,7 +408,7 @@ def test_a_worker_keeps_the_turn_while_its_probe_is_in_flight() -> None:
         assert turns.granted({"a/x"}, after(second))["a/x"][0] == 1
 
 
-def test_a_turn_is_not_passed_on_before_a_later_report_shows_that_it_was_not_used() -> None:
+def test_turn_is_kept_until_a_later_report_shows_it_is_unused() -> None:
     turns = Turns()
     waiting, gone = {"a/x": TargetReport(wants=True)}, {"a/x": TargetReport()}
     turns.claims({0: waiting, 1: waiting}, {0: after(0), 1: after(0)}, after(0))
@@ -408,7 +425,7 @@ def test_a_turn_is_not_passed_on_before_a_later_report_shows_that_it_was_not_use
     assert turns.claims({0: waiting}, {0: after(31)}, after(10 + TURN_S + LEASE_S + PAUSE_S)) == ["a/x"]
 
 
-def test_nobody_gets_a_turn_while_another_worker_probes_without_one() -> None:
+def test_no_turn_is_granted_while_a_worker_probes_without_one() -> None:
     turns = Turns()
     waiting, probing = {"a/x": TargetReport(wants=True)}, {"a/x": TargetReport(wants=True, probing=True)}
     turns.claims({0: waiting, 1: waiting}, {0: after(0), 1: after(0)}, after(0))

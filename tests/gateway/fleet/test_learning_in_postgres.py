@@ -45,7 +45,7 @@ def test_a_gateway_reads_the_reports_of_the_others(server: Server) -> None:
     play(server, main)
 
 
-def test_one_gateway_has_the_turn_until_it_gives_it_back(server: Server) -> None:
+def test_one_gateway_holds_a_turn_until_it_returns_it(server: Server) -> None:
     async def main(one: FleetDatabase, two: FleetDatabase) -> None:
         assert (await one.learn("", ["a/x"])).turns == {"a/x"}
         assert (await two.learn("", ["a/x", "b/x"])).turns == {"b/x"}
@@ -59,7 +59,7 @@ def test_one_gateway_has_the_turn_until_it_gives_it_back(server: Server) -> None
     play(server, main)
 
 
-def test_a_turn_ends_in_fleet_time_and_a_forged_one_does_not_count(server: Server) -> None:
+def test_turn_ends_in_fleet_time_and_forged_turns_are_ignored(server: Server) -> None:
     async def main(one: FleetDatabase, two: FleetDatabase) -> None:
         async def change(statement: str) -> None:
             async with await psycopg.AsyncConnection.connect(one._url, autocommit=True) as connection:

@@ -199,18 +199,18 @@ def follow(fleet: Fleet, given: list[tuple[str, int, int]], *, wait_longest: int
 @settings(max_examples=80, deadline=None)
 @given(limit=st.integers(1, 100), given=steps)
 @example(limit=1, given=[("ok", 1, 0), ("requests", 1, 1), ("killed", 1, 1), ("left", 1, 0), ("cut off", 0, 3)])
-def test_the_limit_holds_whatever_happens(limit: int, given: list[tuple[str, int, int]]) -> None:
+def test_minute_limit_holds_for_any_sequence_of_steps(limit: int, given: list[tuple[str, int, int]]) -> None:
     follow(Fleet(limit, 4), given)
 
 
 @settings(max_examples=50, deadline=None)
 @given(limit=st.integers(1, 100), given=steps)
-def test_a_daily_limit_holds_whatever_happens(limit: int, given: list[tuple[str, int, int]]) -> None:
+def test_daily_limit_holds_for_any_sequence_of_steps(limit: int, given: list[tuple[str, int, int]]) -> None:
     fleet = Fleet(limit, 4, "day")
     follow(fleet, [each for each in given if each[0] != "clock"], wait_longest=60)
 
 
-def test_one_gateway_gets_nearly_the_whole_limit_if_the_others_are_idle() -> None:
+def test_busy_gateway_gets_the_limit_if_the_others_are_idle() -> None:
     fleet = Fleet(600, 3)
     seconds(fleet, 20, lambda place: 0)
     assert sum(seconds(fleet, 60, lambda place: 40 if place == 1 else 0)) >= 0.97 * 600
@@ -224,20 +224,20 @@ def test_gateways_that_all_want_more_get_equal_parts() -> None:
     assert min(done) >= 0.8 * 400
 
 
-def test_demand_that_moves_takes_the_limit_with_it() -> None:
+def test_limit_follows_demand_to_another_gateway() -> None:
     fleet = Fleet(600, 3)
     seconds(fleet, 120, lambda place: 10 if place == 0 else 0)
     done = seconds(fleet, 120, lambda place: 10 if place == 2 else 0)
     assert done[2] >= 0.9 * 1200
 
 
-def test_a_limit_smaller_than_the_fleet_reaches_the_gateway_that_is_asked() -> None:
+def test_limit_smaller_than_the_fleet_reaches_the_busy_gateway() -> None:
     fleet = Fleet(2, 8)
     seconds(fleet, 5, lambda place: 0)
     assert seconds(fleet, 10, lambda place: 1 if place == 7 else 0)[7] == 2
 
 
-def test_without_the_database_each_gateway_falls_back_to_an_equal_share() -> None:
+def test_each_gateway_has_an_equal_share_without_the_database() -> None:
     fleet = Fleet(300, 3)
     seconds(fleet, 60, lambda place: 100 if place == 0 else 0)
     everyone = (0, 1, 2)
@@ -248,7 +248,7 @@ def test_without_the_database_each_gateway_falls_back_to_an_equal_share() -> Non
     assert back[2] >= 0.8 * 4 * 300
 
 
-def test_a_gateway_that_is_cut_off_keeps_its_share_and_the_others_leave_it() -> None:
+def test_disconnected_gateway_keeps_its_share() -> None:
     fleet = Fleet(300, 3)
     seconds(fleet, 60, lambda place: 100 if place == 0 else 0)
     done = seconds(fleet, 600, lambda place: 100, away=(2,))
@@ -256,12 +256,12 @@ def test_a_gateway_that_is_cut_off_keeps_its_share_and_the_others_leave_it() -> 
     assert sum(done) <= 10 * 300 + 300
 
 
-def test_a_gateway_that_has_never_reached_the_database_admits_nothing() -> None:
+def test_gateway_that_never_reached_the_database_admits_none() -> None:
     fleet = Fleet(300, 2)
     assert seconds(fleet, 400, lambda place: 10, away=(0, 1)) == [0, 0]
 
 
-def test_a_gateway_that_was_killed_gives_its_part_to_the_one_that_replaces_it() -> None:
+def test_replacement_of_a_killed_gateway_gets_its_part() -> None:
     fleet = Fleet(300, 2)
     seconds(fleet, 60, lambda place: 100)
     fleet.end(0, name="0")
@@ -290,7 +290,7 @@ def test_spending_counts_until_the_end_of_the_day() -> None:
     assert renew(shared, "b", other, fleet, period="day", now=Moment(86400, 1)).ceiling == 1000
 
 
-def test_a_limit_that_is_lowered_gives_nothing_until_the_use_has_fallen() -> None:
+def test_lowered_limit_grants_nothing_until_the_use_has_fallen() -> None:
     fleet = {"a": Present("1"), "b": Present("1", silent=True)}
     shared, now = SharedLimit(), Moment(0, 0)
     first = Report(limit=100, used=0, ceiling=0, share=0, wanted=90)
@@ -305,7 +305,7 @@ def asked(shared: SharedLimit, name: str, fleet: dict[str, Present], at_s: float
     return renew(shared, name, report, fleet, period="minute", now=Moment(at_s, 0)).ceiling
 
 
-def test_a_ceiling_that_falls_counts_until_the_gateway_confirms_it() -> None:
+def test_old_ceiling_counts_until_its_reduction_is_confirmed() -> None:
     shared, fleet = SharedLimit(), {"a": Present("1"), "b": Present("1")}
     assert asked(shared, "a", fleet, 0, wanted=80) == 80
     assert asked(shared, "a", fleet, 1, ceiling=80) == 25
@@ -314,7 +314,7 @@ def test_a_ceiling_that_falls_counts_until_the_gateway_confirms_it() -> None:
     assert asked(shared, "b", fleet, 2, wanted=100, ceiling=20) == 75
 
 
-def test_what_a_gateway_held_that_is_gone_counts_as_used() -> None:
+def test_ceiling_of_a_gateway_that_is_gone_counts_as_used() -> None:
     shared, fleet = SharedLimit(), {"a": Present("1"), "b": Present("1")}
     assert asked(shared, "a", fleet, 0, wanted=80) == 80
     assert asked(shared, "b", {"b": Present("1")}, 1, wanted=100) == 20
@@ -323,7 +323,7 @@ def test_what_a_gateway_held_that_is_gone_counts_as_used() -> None:
     assert asked(restarted, "b", {"a": Present("2"), "b": Present("1")}, 1, wanted=100) == 20
 
 
-def test_requests_of_a_gateway_that_left_count_in_full_for_a_minute_and_then_less_and_less() -> None:
+def test_requests_of_a_departed_gateway_fade_after_a_minute() -> None:
     for age_s, left in ((0, 40), (59, 40), (90, 70), (121, 100)):
         shared, fleet = SharedLimit(), {"a": Present("1"), "b": Present("1")}
         asked(shared, "a", fleet, 0, wanted=60)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.axe import violations
-from tests.gateway.conftest import KEY, Served, gateway, ready
+from tests.gateway.conftest import KEY, ServedGateway, gateway, ready
 from tests.gateway.in_chromium.devtools import Page, driven
 from tests.store.records import answered
 from tests.waiting import WITHIN_S
@@ -59,7 +59,7 @@ def page(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 
 
 @pytest.fixture(scope="module")
-def address(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(served: ServedGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a gateway whose dashboard needs a key and which has served names that look like markup."""
     settings = SETTINGS.format(url=served.simulated.base_url, hostile=json.dumps(HOSTILE_CLIENT))
     folder = tmp_path_factory.mktemp("dashboard")
@@ -86,7 +86,7 @@ def rows(page: Page, table: str) -> dict[str, list[str]]:
     return {first: others for first, *others in found}
 
 
-def test_a_key_is_asked_for_and_stays_in_its_tab(page: Page, address: str) -> None:
+def test_key_is_requested_and_stays_in_its_tab(page: Page, address: str) -> None:
     page.open(f"{address}/dashboard")
     page.value("sessionStorage.clear()")
     page.open(f"{address}/dashboard")
@@ -164,9 +164,7 @@ def test_nothing_scrolls_sideways_in_either_theme(
     assert page.value("getComputedStyle(document.body).backgroundColor") != ground
 
 
-def test_a_gateway_that_stops_is_reported_and_shown_again_when_it_is_back(
-    page: Page, served: Served, tmp_path: Path
-) -> None:
+def test_stopped_gateway_is_reported_until_it_is_back(page: Page, served: ServedGateway, tmp_path: Path) -> None:
     (tmp_path / "splitsecond.yaml").write_text(f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}\n")
     with gateway(tmp_path) as process:
         url = ready(process)
@@ -204,7 +202,7 @@ def given(page: Page, address: str, data: dict[str, Any], history: object = None
     page.says("Page.removeScriptToEvaluateOnNewDocument", identifier=added["identifier"])
 
 
-def test_the_state_of_a_target_is_the_truth(page: Page, address: str) -> None:
+def test_state_of_each_target_is_shown_correctly(page: Page, address: str) -> None:
     data = overview(address)
     up = data["targets"][0]
     base = up | {
@@ -275,7 +273,7 @@ def test_the_axis_of_a_young_log_begins_at_its_first_call(page: Page, address: s
     assert page.value(f"{line}.getAttribute('d').split('L').length") == 12
 
 
-def test_a_log_without_a_whole_period_is_not_shown_first(page: Page, address: str) -> None:
+def test_log_without_a_whole_period_is_not_the_default_view(page: Page, address: str) -> None:
     given(page, address, overview(address) | {"logged": True}, history(0))
     assert page.value(PRESSED) == "0"
     page.value("document.querySelector('#ranges [data-hours=\"24\"]').click()")

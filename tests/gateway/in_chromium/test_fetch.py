@@ -116,7 +116,7 @@ def outside() -> Iterator[Outside]:
             thread.join()
 
 
-def test_a_page_reads_a_stream_as_it_comes_and_a_stranger_reads_nothing(tmp_path: Path) -> None:
+def test_allowed_origin_reads_a_stream_and_other_origins_nothing(tmp_path: Path) -> None:
     with outside() as server:
         (tmp_path / "splitsecond.yaml").write_text(
             f"listen: {{cors: ['http://127.0.0.1:{server.port}']}}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.conftest import Served, gateway, ready
+from tests.gateway.conftest import ServedGateway, gateway, ready
 from tests.gateway.in_chromium.devtools import Page, driven
 from tests.gateway.in_chromium.test_dashboard import SHOWN, ask, rows
 from tests.store.server import Server
@@ -29,7 +29,7 @@ routes:
 
 
 @pytest.fixture
-def addresses(served: Served, server: Server, tmp_path: Path) -> Iterator[list[str]]:
+def addresses(served: ServedGateway, server: Server, tmp_path: Path) -> Iterator[list[str]]:
     """The addresses of two gateways of one fleet."""
     with ExitStack() as stack:
         started, shared = [], server.database()

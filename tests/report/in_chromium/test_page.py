@@ -108,7 +108,7 @@ def assert_whole(seen: list[dict[str, Any]], charts: int) -> None:
         assert view["scrolls"] == 0, view
 
 
-def test_every_plot_of_a_run_is_drawn_and_nothing_scrolls_sideways(
+def test_run_page_draws_every_plot_without_sideways_scrolling(
     invented: tuple[Run, Sequence[Observation]], tmp_path: Path
 ) -> None:
     act = "root.querySelectorAll('details').forEach(each => { each.open = true; });"
@@ -121,7 +121,7 @@ def test_every_plot_of_a_run_is_drawn_and_nothing_scrolls_sideways(
     assert "CONSOLE" not in log, log
 
 
-def test_every_plot_of_a_watch_is_drawn_and_nothing_scrolls_sideways(tmp_path: Path) -> None:
+def test_watch_page_draws_plots_without_sideways_scrolling(tmp_path: Path) -> None:
     seen, log = seen_in_chromium(render_watch(history("groq/llama-3.1-70b-versatile", "b/y").findings(3600)), tmp_path)
     assert [view["width"] for view in seen] == [width for width in WIDTHS for _ in range(2)]
     assert_whole(seen, charts=6)
@@ -136,7 +136,7 @@ form.dispatchEvent(new Event("input"));
 """
 
 
-def test_the_speed_page_is_drawn_and_its_filters_hide_rows_and_bars(tmp_path: Path) -> None:
+def test_filters_of_the_speed_page_hide_rows_and_bars(tmp_path: Path) -> None:
     seen, log = seen_in_chromium(speed_page(), tmp_path, act=FILTERS)
     assert_whole(seen, charts=2)
     for view in seen:
@@ -182,7 +182,7 @@ def test_a_formula_in_a_saved_table_gets_an_apostrophe(
     assert "CONSOLE" not in log, log
 
 
-def test_tables_are_copied_marks_have_tooltips_and_legends_highlight(
+def test_page_copies_tables_and_highlights_by_legend(
     invented: tuple[Run, Sequence[Observation]], tmp_path: Path
 ) -> None:
     run, observations = invented

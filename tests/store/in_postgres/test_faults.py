@@ -67,7 +67,7 @@ def test_a_reader_gets_one_kind_of_error(
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_a_writer_loses_nothing_however_its_connection_breaks(url: str, relay: CuttingRelay, how: Break) -> None:
+def test_writer_loses_no_record_when_its_connection_breaks(url: str, relay: CuttingRelay, how: Break) -> None:
     """A commit whose confirmation is lost is repeated, so a call may be in the log twice, never missing."""
     opened = Database.open(relay.url(url))
     written: list[str] = []
@@ -87,7 +87,7 @@ def test_a_writer_loses_nothing_however_its_connection_breaks(url: str, relay: C
     assert {record.call for _, record in Past.open(url).calls(clock.wall_time() - HOUR)} == set(written)
 
 
-def test_opening_a_log_through_a_broken_connection(url: str, relay: CuttingRelay) -> None:
+def test_log_opens_through_a_broken_connection(url: str, relay: CuttingRelay) -> None:
     def open_log() -> None:
         reasons: list[str] = []
         opened = Database.open(relay.url(url), away=reasons.append)
@@ -97,7 +97,7 @@ def test_opening_a_log_through_a_broken_connection(url: str, relay: CuttingRelay
     assert each_break(relay, "closed", open_log, step=5) >= 3
 
 
-def test_a_log_whose_server_is_away_at_first_is_made_when_it_comes(server: Server, url: str) -> None:
+def test_log_is_created_when_an_absent_server_returns(server: Server, url: str) -> None:
     said: list[str] = []
     reasons: list[str] = []
     server.stop()
@@ -114,7 +114,7 @@ def test_a_log_whose_server_is_away_at_first_is_made_when_it_comes(server: Serve
     assert said[-1].endswith("is written again; records lost so far: 0")
 
 
-def test_a_process_does_not_wait_long_for_the_migration_of_another(
+def test_wait_for_a_migration_of_another_process_is_bounded(
     server: Server, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("splitsecond.log.store.database.PREPARE_S", 1)
@@ -127,7 +127,7 @@ def test_a_process_does_not_wait_long_for_the_migration_of_another(
         connection.exec_driver_sql("ROLLBACK")
 
 
-def test_a_process_that_is_stuck_while_it_prepares_the_tables_keeps_no_other_from_writing(url: str) -> None:
+def test_stuck_preparation_does_not_block_other_writers(url: str) -> None:
     with Database.open(url).connect() as stuck:
         stuck.exec_driver_sql("BEGIN")
         stuck.exec_driver_sql(f"SELECT pg_advisory_xact_lock({database._LOCK})")
@@ -137,7 +137,7 @@ def test_a_process_that_is_stuck_while_it_prepares_the_tables_keeps_no_other_fro
         stuck.exec_driver_sql("ROLLBACK")
 
 
-def test_a_log_that_is_not_one_is_refused_also_where_a_server_may_be_away(server: Server, url: str) -> None:
+def test_foreign_database_is_refused_even_if_away_is_allowed(server: Server, url: str) -> None:
     server.execute(url, "CREATE TABLE calls (a integer)")
     with pytest.raises(CallerFault, match="is not a log"):
         Database.open(url, away=pytest.fail)

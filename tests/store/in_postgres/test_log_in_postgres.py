@@ -29,6 +29,8 @@ from splitsecond.log.store.log import Log
 from splitsecond.log.store.tables import VERSION
 from splitsecond.log.store.writer import LogWriter
 
+pytestmark = pytest.mark.system
+
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -53,7 +55,7 @@ def calls(url: str) -> list[str]:
 
 @settings(max_examples=10)
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
-def test_what_is_put_is_read_again(a_log: str, given: list[CallRecord]) -> None:
+def test_records_are_read_as_written(a_log: str, given: list[CallRecord]) -> None:
     log = written(a_log, given)
     found = {served.call: served for _, served in log.calls(LONG_AGO)}  # and those of the cases before
     for served in given:
@@ -61,7 +63,7 @@ def test_what_is_put_is_read_again(a_log: str, given: list[CallRecord]) -> None:
         same_figures(served, found[served.call])
 
 
-def test_the_latest_attempts_and_what_was_used(url: str) -> None:
+def test_latest_attempts_and_spent_tokens(url: str) -> None:
     won = answered(100, ago_s=5)
     lost = Observation(id="req-100.2", call="req-100", target="slow/er", role="loser", input_tokens=9)
     log = written(
@@ -105,7 +107,7 @@ def test_old_calls_are_forgotten(url: str) -> None:
     assert calls(url) == ["req-1"]
 
 
-def test_several_processes_make_one_log_and_lose_nothing(url: str) -> None:
+def test_several_processes_write_one_log_without_loss(url: str) -> None:
     running = [worker(WORKER, url, str(300 * i), str(300 * (i + 1))) for i in range(3)]
     for process in running:
         assert process.communicate(timeout=WITHIN_S)[0].split() == ["300", "0", "0"]
@@ -170,14 +172,14 @@ def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:
         Log.open(url)
 
 
-def test_a_database_that_is_not_there(url: str) -> None:
+def test_missing_database_is_reported_without_the_password(url: str) -> None:
     with pytest.raises(CallerFault, match="does not exist") as caught:
         Log.open(url.replace("/log", "/nolog", 1))
     assert caught.value.kind == "log_unavailable"
     assert "unused-password" not in str(caught.value)
 
 
-def test_connections_that_are_ended_lose_nothing(server: Server, url: str) -> None:
+def test_terminated_connections_lose_no_record(server: Server, url: str) -> None:
     said: list[str] = []
     writer = LogWriter(Database.open(url), say=said.append)
     for number in range(3):
@@ -193,7 +195,7 @@ def test_connections_that_are_ended_lose_nothing(server: Server, url: str) -> No
     writer._disconnect()
 
 
-def test_a_server_that_restarts_loses_nothing(server: Server, url: str) -> None:
+def test_server_restart_loses_no_record(server: Server, url: str) -> None:
     said: list[str] = []
     writer = LogWriter(Database.open(url), say=said.append)
     writer.put(answered(1))

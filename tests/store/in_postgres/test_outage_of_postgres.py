@@ -43,7 +43,7 @@ def log_process(url: str, folder: Path) -> Iterator["Process[bytes]"]:
 
 
 @pytest.mark.parametrize("fault", ["killed", "stopped"])
-def test_what_is_killed_in_an_outage_is_in_the_log_once(
+def test_records_of_killed_processes_are_logged_once(
     server: Server, url: str, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # of the worker, which is this process

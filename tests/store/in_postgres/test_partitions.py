@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from sqlalchemy import Connection
 from tests.store.in_postgres.test_log_in_postgres import calls, written
 from tests.store.records import answered
@@ -12,6 +13,8 @@ from splitsecond.core import clock
 from splitsecond.core.clock import US_PER_DAY
 from splitsecond.log.store.database import Database
 from splitsecond.log.store.partitions import AHEAD_DAYS, maintain
+
+pytestmark = pytest.mark.system
 
 
 def partitions(server: Server, url: str, table: str = "calls") -> list[str]:
@@ -60,7 +63,7 @@ def test_rows_go_to_the_partition_of_their_day(server: Server, url: str) -> None
     assert server.execute(url, f"SELECT call FROM {today}") == [("req-3",)]
 
 
-def test_a_reader_that_holds_a_lock_delays_a_drop_and_nothing_else(server: Server, url: str) -> None:
+def test_lock_of_a_reader_delays_only_the_drop(server: Server, url: str) -> None:
     written(url, [answered(1)])
     with connected(url) as connection, connected(url) as reading:
         maintain(connection, day(-9), day(-30))

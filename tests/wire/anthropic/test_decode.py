@@ -4,9 +4,9 @@ properties over all of these."""
 import json
 from typing import Any
 
-import pytest
+from tests.cases import each_case, sampled_cases
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, without_quiet
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places, without_quiet
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic
@@ -169,7 +169,7 @@ def test_text() -> None:
     ]
 
 
-def test_thinking_is_reasoning_and_input_counts_with_its_cached_part() -> None:
+def test_thinking_is_reasoning_and_input_includes_cached_tokens() -> None:
     assert without_quiet(said("thinking")) == [
         Usage(0, 2104, None, None, 2000, 100),
         Token(2, "Let me", "reasoning"),
@@ -181,7 +181,7 @@ def test_thinking_is_reasoning_and_input_counts_with_its_cached_part() -> None:
     ]
 
 
-def test_signatures_and_hidden_thoughts_are_kept_though_they_say_nothing() -> None:
+def test_signatures_and_redacted_thinking_are_kept() -> None:
     assert [event for event in said("thinking") if isinstance(event, Quiet) and event.data] == [
         Quiet(4, "signature", "EqQBCgIYAhIM"),
         Quiet(6, "redacted_thinking", "EmwKAhgB"),
@@ -197,7 +197,7 @@ def test_a_tool_call_is_its_name_and_its_arguments() -> None:
     assert said("tool")[3] == Quiet(2, "content_block_delta")
 
 
-def test_what_the_providers_own_tools_found_is_no_content() -> None:
+def test_results_of_server_tools_are_no_content() -> None:
     assert without_quiet(said("server tool"))[1:] == [
         Token(1, "web_search", "tool"),
         Token(2, '{"query":"x"}', "tool"),
@@ -209,7 +209,7 @@ def test_what_the_providers_own_tools_found_is_no_content() -> None:
     ]
 
 
-def test_a_refusal_is_an_empty_answer_that_ended_well() -> None:
+def test_refusal_is_an_empty_response_that_ended() -> None:
     assert without_quiet(said("refusal"))[1:] == [Finish(1, "refusal"), Usage(1, 12, 1, None, 0, 0), Done(2, True)]
 
 
@@ -217,7 +217,7 @@ def test_events_without_names_and_without_an_end_mark() -> None:
     assert said("data alone") == [Token(0, "a"), Finish(1, "max_tokens"), Done(99, False)]
 
 
-def test_a_name_serves_where_the_type_is_missing() -> None:
+def test_event_name_replaces_a_missing_type() -> None:
     feed = anthropic.decoder("chat").feed
     assert feed(b'event: content_block_delta\ndata: {"delta":{"text":"a"}}\n\n', 1) == [Token(1, "a")]
 
@@ -238,8 +238,8 @@ def test_a_plain_answer_arrives_with_its_last_byte() -> None:
     assert decoder.close(3) == [Done(3, False)]
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
+@each_case(
+    "body, kind",
     [
         (b"{}", "malformed"),
         (b'{"content":7}', "malformed"),
@@ -257,7 +257,7 @@ def test_a_plain_answer_arrives_with_its_last_byte() -> None:
         (OVER, "truncated"),
     ],
 )
-def test_bodies_that_are_no_answer(body: bytes, kind: str) -> None:
+def test_invalid_bodies_give_a_fault(body: bytes, kind: str) -> None:
     assert fault_of(events_of([body])).kind == kind
 
 
@@ -269,14 +269,14 @@ def test_an_error_in_the_middle() -> None:
     assert fault_of(events_of([OVERLOADED])).phase == "first token"
 
 
-def test_an_end_mark_alone_proves_nothing() -> None:
+def test_end_mark_without_a_stop_reason_is_truncated() -> None:
     fault = fault_of(events_of(BROKEN["end mark alone"]))
     assert fault.kind == "truncated"
     assert "without a stop_reason after 2 content events and message_stop" in fault.message
     assert "base URL" in fault_of(events_of([b"<html>hello</html>"])).hint
 
 
-def test_counts_never_go_down() -> None:
+def test_token_counts_never_decrease() -> None:
     usages = [
         event
         for event in events_of([start(input_tokens=0), end("end_turn", input_tokens=7, output_tokens=2)])
@@ -288,8 +288,8 @@ def test_counts_never_go_down() -> None:
     assert anthropic.decoder("chat").feed(event("message_delta", delta={}, usage={}), 1) == [Quiet(1, "message_delta")]
 
 
-@pytest.mark.parametrize(
-    ("fields", "events"),
+@each_case(
+    "fields, events",
     [
         (b'{"type":"content_block_start","content_block":{"type":"text","text":"a"}}', [Token(5, "a")]),
         (b'{"type":"content_block_start","content_block":{"type":"thinking","thinking":null}}', None),
@@ -314,7 +314,7 @@ def test_comments_are_quiet() -> None:
     assert anthropic.decoder("chat").feed(b": hello\n\n", 5) == [Quiet(5, "comment")]
 
 
-def test_json_that_only_a_lenient_reader_takes() -> None:
+def test_lenient_json_is_read() -> None:
     broken = b'data: {"type":"content_block_delta","delta":{"text":"\\ud83d"},"x":NaN}\n\n'
     assert anthropic.decoder("chat").feed(broken, 1) == [Token(1, "?")]
     assert events_of([b'{"content":[{"type":"text","text":"a\xff"}]}'])[0] == Token(0, "a�")
@@ -335,10 +335,11 @@ def test_json_nested_without_end() -> None:
     assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", ALL)
-def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
-    check_decoder(make, ALL[name], whole=name in STREAMS)
+@repeated_at_places
+@sampled_cases(4)
+@each_case("name", ALL)
+def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
+    check_decoder(make, ALL[name], whole=name in STREAMS, places=repeats)
 
 
 def test_any_bytes_end_once() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from anthropic import AnthropicVertex, APIStatusError
-from anthropic.types import MessageParam
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -61,8 +60,11 @@ def test_a_request() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_on_vertex_a_request_is_that_of_anthropic_s_own_library(stream: bool) -> None:
+def test_vertex_request_equals_that_of_anthropics_library(stream: bool) -> None:
     """Which is asked for the same, and stopped before it sends anything."""
+    from anthropic import AnthropicVertex, APIStatusError  # takes two seconds, in every worker process of the tests
+    from anthropic.types import MessageParam
+
     sent: list[httpx2.Request] = []
 
     def stop(request: httpx2.Request) -> httpx2.Response:
@@ -90,7 +92,7 @@ def test_on_vertex_a_request_is_that_of_anthropic_s_own_library(stream: bool) ->
     assert "anthropic-version" not in dict(ours.headers)
 
 
-def test_raw_values_are_read_and_null_says_nothing() -> None:
+def test_raw_values_are_decoded_and_null_is_ignored() -> None:
     raw: dict[str, Any] = {
         "messages": msgspec.Raw(msgspec.json.encode(HELLO)),
         "temperature": msgspec.Raw(b"null"),
@@ -101,8 +103,8 @@ def test_raw_values_are_read_and_null_says_nothing() -> None:
         encoded(messages=msgspec.Raw(b"["))
 
 
-@pytest.mark.parametrize(
-    ("fields", "native"),
+@each_case(
+    "fields, native",
     [
         ({"max_tokens": 9}, {"max_tokens": 9}),
         ({"max_tokens": 9, "max_completion_tokens": 8}, {"max_tokens": 8}),
@@ -140,8 +142,8 @@ def test_a_json_object_is_requested_by_an_instruction() -> None:
     assert call.notes.dropped == ["response_format"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
+@each_case(
+    "fields, words",
     [
         ({"n": 2}, "n 2"),
         ({"logprobs": True}, "logprobs true"),
@@ -160,7 +162,7 @@ def test_a_json_object_is_requested_by_an_instruction() -> None:
         ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]}, "'custom'"),
     ],
 )
-def test_what_anthropic_has_not_is_named(fields: dict[str, Any], words: str) -> None:
+def test_untranslatable_field_is_named(fields: dict[str, Any], words: str) -> None:
     assert re.search(words, refused(**fields))
 
 
@@ -169,8 +171,8 @@ def test_completions_are_refused() -> None:
         anthropic.encode(Call(id="c", operation="completions", body={"prompt": "x"}), "m", Quirks())
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
+@each_case(
+    "fields, words",
     [
         ({"messages": []}, "no messages"),
         ({"messages": "x"}, "messages"),
@@ -193,13 +195,13 @@ def test_completions_are_refused() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(fields: dict[str, Any], words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
         encoded(**fields)
     assert caught.value.kind == "bad_request"
 
 
-def test_the_systems_words_go_to_the_front() -> None:
+def test_system_messages_become_the_system_prompt() -> None:
     body = encoded(
         messages=[
             {"role": "system", "content": "Be brief."},
@@ -296,8 +298,8 @@ def test_tools() -> None:
     assert "tool_choice" not in body
 
 
-@pytest.mark.parametrize(
-    ("fields", "choice"),
+@each_case(
+    "fields, choice",
     [
         ({"tool_choice": "auto"}, {"type": "auto"}),
         ({"tool_choice": "none", "parallel_tool_calls": False}, {"type": "none"}),
@@ -318,7 +320,7 @@ def test_tool_choices(fields: dict[str, Any], choice: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "model", ["claude-haiku-4-5-20251001", "claude-sonnet-4-20250514", "claude-3-7-sonnet-20250219", "deepseek-chat"]
 )
-def test_effort_is_a_budget_for_older_models_and_part_of_the_limit(model: str) -> None:
+def test_effort_is_a_budget_within_max_tokens_for_older_models(model: str) -> None:
     body = encoded(model, reasoning_effort="medium")
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 8192}
     assert body["max_tokens"] == 8192 + DEFAULT_MAX_TOKENS
@@ -328,7 +330,7 @@ def test_effort_is_a_budget_for_older_models_and_part_of_the_limit(model: str) -
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-opus-4.7", "claude-opus-5", "claude-mythos-preview"])
-def test_effort_is_a_word_for_newer_models(model: str) -> None:
+def test_effort_is_a_level_for_newer_models(model: str) -> None:
     schema = {"format": {"type": "json_schema", "schema": {}}}
     body = encoded(model, reasoning_effort="minimal", output_config=schema)
     assert body["thinking"] == {"type": "adaptive"}
@@ -337,13 +339,13 @@ def test_effort_is_a_word_for_newer_models(model: str) -> None:
     assert encoded(model, reasoning_effort="none")["thinking"] == {"type": "disabled"}
 
 
-def test_a_native_budget_raises_the_limit_that_nobody_set() -> None:
+def test_native_thinking_budget_raises_the_default_limit() -> None:
     body = encoded(thinking={"type": "enabled", "budget_tokens": 10_000})
     assert body["max_tokens"] == 10_000 + DEFAULT_MAX_TOKENS
 
 
 @pytest.mark.parametrize("system", [True, False])
-def test_a_prompt_that_is_to_be_cached_is_marked_where_its_lasting_part_ends(system: bool) -> None:
+def test_cache_mark_is_at_the_end_of_the_lasting_prompt(system: bool) -> None:
     said = [{"role": "user", "content": [text("a"), text("b")]}]
     if system:
         said.insert(0, {"role": "system", "content": [text("s"), text("t")]})
@@ -355,6 +357,6 @@ def test_a_prompt_that_is_to_be_cached_is_marked_where_its_lasting_part_ends(sys
     assert [b["text"] for b in blocks if "cache_control" not in b] == plain
 
 
-def test_a_prompt_without_words_is_not_marked() -> None:
+def test_empty_prompt_gets_no_cache_mark() -> None:
     call = Call(id="c", body={"messages": [{"role": "system", "content": ""}]}, hints={"prompt_cache": "mark"})
     assert b"cache_control" not in anthropic.encode(call, "claude-x", Quirks()).body

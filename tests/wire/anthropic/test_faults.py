@@ -13,7 +13,7 @@ def refusal(kind: str, message: str) -> bytes:
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_01"}).encode()
 
 
-def test_a_request_that_no_provider_would_take() -> None:
+def test_invalid_request_is_a_caller_fault() -> None:
     fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", "max_tokens: Field required"))
     assert isinstance(fault, CallerFault)
     assert (fault.kind, fault.message) == ("http_400", "HTTP 400: max_tokens: Field required")
@@ -40,7 +40,7 @@ def test_a_prompt_that_is_too_long(message: str) -> None:
         "This organization has been disabled.",
     ],
 )
-def test_an_account_that_is_not_served_is_not_the_callers_fault(message: str) -> None:
+def test_disabled_or_unpaid_account_is_a_provider_fault(message: str) -> None:
     fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", message))
     assert isinstance(fault, ProviderFault)
     assert (fault.kind, fault.status) == ("http_400", 400)
@@ -57,7 +57,7 @@ def test_an_account_that_is_not_served_is_not_the_callers_fault(message: str) ->
         (500, "api_error", "Internal server error", ""),
     ],
 )
-def test_refusals_that_another_target_may_not_share(status: int, kind: str, message: str, hint: str) -> None:
+def test_target_specific_refusals_are_provider_faults(status: int, kind: str, message: str, hint: str) -> None:
     fault = anthropic.fault_from_response(status, {}, refusal(kind, message))
     assert isinstance(fault, ProviderFault)
     assert (fault.kind, fault.status) == (f"http_{status}", status)
@@ -65,7 +65,7 @@ def test_refusals_that_another_target_may_not_share(status: int, kind: str, mess
     assert hint in fault.hint
 
 
-def test_a_key_that_is_refused_is_the_gateways() -> None:
+def test_rejected_key_is_key_refused() -> None:
     fault = anthropic.fault_from_response(401, {}, refusal("authentication_error", "invalid x-api-key"))
     assert isinstance(fault, ProviderFault)
     assert (fault.kind, fault.status, fault.hint) == ("key_refused", 401, "Check the API key.")

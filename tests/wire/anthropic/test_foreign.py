@@ -30,7 +30,7 @@ def passed(*blocks: Any, then: Any = RESULT, **fields: Any) -> tuple[dict[str, A
     return msgspec.json.decode(anthropic.pass_on(call, "m", Quirks()).body), call.notes.dropped
 
 
-def test_thoughts_that_nobody_signed_are_left_out_and_named() -> None:
+def test_unsigned_thinking_blocks_are_dropped_and_noted() -> None:
     made, dropped = passed(UNSIGNED, {"type": "text", "text": "Yes?"}, then={"type": "text", "text": "So?"})
     assert made["messages"][1]["content"] == [{"type": "text", "text": "Yes?"}]
     assert dropped == ["thinking blocks"]
@@ -46,15 +46,13 @@ def test_thoughts_that_nobody_signed_are_left_out_and_named() -> None:
         ((UNSIGNED, {"type": "text", "text": "x"}), BUDGET, True),
     ],
 )
-def test_who_answers_a_call_without_its_thought_does_not_think_by_a_budget(
-    blocks: tuple[Any, ...], thinking: Any, kept: bool
-) -> None:
+def test_thinking_is_off_if_a_tool_call_lost_its_thinking(blocks: tuple[Any, ...], thinking: Any, kept: bool) -> None:
     made, dropped = passed(*blocks, thinking=thinking)
     assert ("thinking" in made) is kept
     assert dropped == (["thinking blocks"] if kept else ["thinking blocks", "thinking"])
 
 
-def test_its_own_conversations_go_through_byte_for_byte() -> None:
+def test_conversations_of_anthropic_pass_byte_for_byte() -> None:
     odd = Raw(b'[ {"role":"user","content":"say \\"signature\\":\\"\\" 1.50"} ]')
     call = Call(id="1", api_format="anthropic", body={"messages": odd, "thinking": Raw(b'{"type":"enabled"}')})
     assert bytes(odd) in anthropic.pass_on(call, "m", Quirks()).body

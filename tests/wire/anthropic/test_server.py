@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.wire.conformance import without_quiet
 
 from splitsecond.core.errors import CallerFault
@@ -76,7 +77,7 @@ def test_a_streamed_answer_reads_back() -> None:
     ]
 
 
-def test_an_answer_without_counts_has_its_reason_all_the_same() -> None:
+def test_response_without_usage_has_its_finish_reason() -> None:
     write = writer()
     data = write.opening() + write.token("a", "refusal") + write.finish("content_filter") + write.done()
     assert without_quiet(decoded(data)) == [Token(1, "a"), Finish(1, "refusal"), Usage(1, None, 0), Done(1, True)]
@@ -138,7 +139,7 @@ def test_a_whole_answer_reads_back() -> None:
     ("status", "kind"),
     [(400, "invalid_request_error"), (404, "not_found_error"), (422, "invalid_request_error"), (503, "api_error")],
 )
-def test_an_error_body_is_read_as_what_it_says(status: int, kind: str) -> None:
+def test_error_body_is_read_back(status: int, kind: str) -> None:
     body = anthropic.error_body(status, "no such thing", "whatever", code="x", param="y")
     assert json.loads(body) == {"type": "error", "error": {"type": kind, "message": "no such thing"}}
     assert anthropic.fault_from_response(status, {}, body).message == f"HTTP {status}: no such thing"
@@ -177,8 +178,8 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 SAID = {"type": "text", "text": "four"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "marks"),
+@each_case(
+    "fields, marks",
     [
         ({"messages": [{"role": "user", "content": "four"}]}, ()),
         ({"messages": [{"role": "user", "content": [SAID | MARK, SAID]}]}, (4,)),
@@ -193,22 +194,22 @@ SAID = {"type": "text", "text": "four"}
         ({"messages": [{"role": "user", "content": [SAID | {"cache_control": None}]}]}, ()),
     ],
 )
-def test_how_much_of_the_prompt_is_marked(fields: dict[str, Any], marks: tuple[int, ...]) -> None:
+def test_cache_marks_are_read_from_the_request(fields: dict[str, Any], marks: tuple[int, ...]) -> None:
     request = anthropic.parse_request("chat", json.dumps({"model": "m", "max_tokens": 1, **fields}).encode())
     assert request.cache_marks == marks
     counted = anthropic.parse_count(json.dumps({"model": "m", **fields}).encode())
     assert (counted.max_tokens, counted.prompt_text, counted.cache_marks) == (None, request.prompt_text, marks)
 
 
-def test_what_we_encode_can_be_parsed() -> None:
+def test_encoded_requests_can_be_parsed() -> None:
     asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
     encoded = anthropic.encode(Call(id="c", body=asked), "m", Quirks())
     request = anthropic.parse_request("chat", encoded.body)
     assert (request.model, request.stream, request.prompt_text) == ("m", True, "Be brief.\nHi")
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
+@each_case(
+    "raw, words",
     [
         (b"", "truncated"),
         (b"[]", "Expected `object`"),
@@ -222,7 +223,7 @@ def test_what_we_encode_can_be_parsed() -> None:
         (body(stream="yes"), r"\$.stream"),
     ],
 )
-def test_what_is_wrong_is_named(raw: bytes, words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
         anthropic.parse_request("chat", raw)
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
@@ -234,7 +235,7 @@ def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None
         anthropic.parse_request("chat", raw)
 
 
-def test_the_ids_of_other_makers_calls_are_ones_that_anthropic_takes_back() -> None:
+def test_ids_of_tool_calls_get_characters_anthropic_accepts() -> None:
     write = writer()
     data = write.opening() + write.tool_call("f", "functions.f:0") + write.finish("tool_calls") + write.done()
     (call,) = (event for event in without_quiet(decoded(data)) if isinstance(event, Token))

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -39,7 +40,7 @@ def user(*blocks: Any) -> dict[str, Any]:
     return {"role": "user", "content": list(blocks)}
 
 
-def test_words() -> None:
+def test_texts_become_chat_messages() -> None:
     assert messages(
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -115,8 +116,8 @@ def test_pictures_and_documents(block: Any, part: Any) -> None:
     assert found["content"] == [{"type": "text", "text": "a"}, part]
 
 
-@pytest.mark.parametrize(
-    ("fields", "made"),
+@each_case(
+    "fields, made",
     [
         (OWN_NAMES, OWN_NAMES),
         ({"stop_sequences": ["a"]}, {"stop": ["a"]}),
@@ -160,7 +161,7 @@ def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
         ({"type": "tool", "name": "f"}, {"type": "function", "function": {"name": "f"}}),
     ],
 )
-def test_which_tool(choice: Any, made: Any) -> None:
+def test_tool_choice_of_anthropic_becomes_openais(choice: Any, made: Any) -> None:
     tool = {"name": "f", "description": "d", "input_schema": {"type": "object"}, "strict": True, **MARK}
     found = chat(tools=[tool], tool_choice={**choice, "disable_parallel_tool_use": True})
     function = {"name": "f", "parameters": {"type": "object"}, "description": "d", "strict": True}
@@ -169,7 +170,7 @@ def test_which_tool(choice: Any, made: Any) -> None:
     assert found["parallel_tool_calls"] is False
 
 
-def test_what_is_left_out_is_named_once() -> None:
+def test_dropped_fields_are_noted_once() -> None:
     asked = call(
         messages=[
             user({"type": "text", "text": "a", **MARK}),
@@ -187,7 +188,7 @@ def test_what_is_left_out_is_named_once() -> None:
     assert asked.notes.dropped == ["cache_control", "task_budget", "metadata", "speed", "odd"]
 
 
-def test_unknown_fields_of_messages_blocks_and_tools_are_named() -> None:
+def test_unknown_fields_at_any_depth_are_noted() -> None:
     asked = call(
         messages=[
             {**user({"type": "text", "text": "a", "in_text": 1, "citations": None}), "in_turn": 1},
@@ -201,7 +202,7 @@ def test_unknown_fields_of_messages_blocks_and_tools_are_named() -> None:
 
 
 @pytest.mark.parametrize("thread", [{"type": "new"}, {"type": "continue", "previous_message_id": "msg_1"}])
-def test_a_conversation_that_anthropic_has_kept_is_refused_by_its_code(thread: Any) -> None:
+def test_thread_is_refused_by_targets_without_threads(thread: Any) -> None:
     asked = call(messages=[user({"type": "text", "text": "hi"})], thread=thread)
     with pytest.raises(CallerFault, match="thread cannot be translated") as translated:
         anthropic.to_chat(asked)
@@ -214,8 +215,8 @@ def test_a_conversation_that_anthropic_has_kept_is_refused_by_its_code(thread: A
     assert "thread" not in anthropic.to_chat(call(messages=[user({"type": "text", "text": "hi"})], thread=None)).body
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
+@each_case(
+    "fields, words",
     [
         ({"messages": []}, "at least one message"),
         ({"messages": "x"}, "must be a list"),
@@ -245,12 +246,12 @@ def test_a_conversation_that_anthropic_has_kept_is_refused_by_its_code(thread: A
         ({"output_config": {"format": {"type": "grammar"}}}, "output_config.format"),
     ],
 )
-def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_invalid_or_untranslatable_fields_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         chat(**fields)
 
 
-def test_there_and_back() -> None:
+def test_chat_is_the_same_after_encoding_and_parsing() -> None:
     asked: dict[str, Any] = {
         "messages": [
             {"role": "system", "content": "Be brief."},
@@ -292,7 +293,7 @@ FIELDS = ["messages", "system", "tools", "tool_choice", "output_config", "thinki
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.lists(JSON, min_size=1, max_size=3))
-def test_whatever_comes_is_brought_over_or_refused(fields: dict[str, Any], contents: list[Any]) -> None:
+def test_any_request_is_translated_or_refused(fields: dict[str, Any], contents: list[Any]) -> None:
     turns = [{"role": "user", "content": content} for content in contents]
     for asked in (call(**fields), call(**{**fields, "messages": turns})):
         try:

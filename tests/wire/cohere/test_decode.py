@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-import pytest
+from tests.cases import each_case
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, plain, without_quiet
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, plain, repeated_at_places, without_quiet
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import cohere
@@ -112,7 +112,7 @@ def test_events_carry_the_time_of_the_read_that_completed_them() -> None:
     assert decoder.close(5) == []
 
 
-def test_a_plan_is_reasoning_and_a_call_is_tool() -> None:
+def test_tool_plan_is_reasoning_and_tool_call_is_tool() -> None:
     tokens: list[Event] = [
         Token(0, "I will", "reasoning"),
         Token(0, " look.", "reasoning"),
@@ -152,14 +152,14 @@ def test_a_plain_answer_arrives_with_its_last_byte() -> None:
     assert decoder.close(9) == []
 
 
-def test_what_is_billed_serves_where_nothing_else_is_said() -> None:
+def test_billed_units_are_used_without_other_counts() -> None:
     billed = {"billed_units": {"input_tokens": 5, "output_tokens": 2, "search_units": 1}}
     assert Usage(0, 5, 2) in events_of(START, end(usage=billed))
     assert not any(isinstance(event, Usage) for event in events_of(START, end(usage={"tokens": {}})))
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
+@each_case(
+    "data, what",
     [
         (b": ping\n\n", "comment"),
         (b"data: \n\n", "empty"),
@@ -170,12 +170,12 @@ def test_what_is_billed_serves_where_nothing_else_is_said() -> None:
         (event("content-end"), "content-end"),
     ],
 )
-def test_events_that_say_nothing(data: bytes, what: str) -> None:
+def test_events_without_content_are_quiet(data: bytes, what: str) -> None:
     assert events_of(START, data, TEXT)[1] == Quiet(0, what)
 
 
-@pytest.mark.parametrize(
-    ("last", "words"),
+@each_case(
+    "last, words",
     [
         (end("ERROR", error="the model stopped"), "the model stopped"),
         (end("ERROR"), "finish_reason is ERROR"),
@@ -194,8 +194,8 @@ def test_errors_inside_a_stream(last: bytes, words: str) -> None:
     assert fault.message.endswith(words)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
+@each_case(
+    "body, kind, words",
     [
         (b"", "empty_answer", "answer is empty"),
         (START, "truncated", "without message-end after 0 content"),
@@ -238,7 +238,7 @@ def test_bodies_are_bounded() -> None:
         assert decoder.close(0) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "fields",
     [
         b'{"type":"content-delta"}',
@@ -254,17 +254,18 @@ def test_bodies_are_bounded() -> None:
         b"{",
     ],
 )
-def test_an_odd_event_by_itself_gives_the_same_as_among_others(fields: bytes) -> None:
+def test_odd_event_gives_the_same_alone_and_among_others(fields: bytes) -> None:
     token = event("content-delta", {"content": {"text": "a"}})
     odd = b"event: content-delta\ndata: " + fields + b"\n\n"
     alone, together = events_of(token, odd, token + token, end()), events_of(token + odd + token + token + end())
     assert plain(alone) == plain(together)
 
 
-@pytest.mark.parametrize("name", BODIES)
-def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
+@repeated_at_places
+@each_case("name", BODIES)
+def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
     events = [part + b"\n\n" for part in BODIES[name].split(b"\n\n")[:-1]] or [BODIES[name]]
-    check_decoder(make, events, whole=name != "failed")
+    check_decoder(make, events, whole=name != "failed", places=repeats)
 
 
 def test_any_bytes_end_once() -> None:

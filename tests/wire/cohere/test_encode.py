@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.service import Call
@@ -34,8 +35,8 @@ def test_a_request() -> None:
     assert json.loads(encoded.body) == {"model": "command", "stream": True, "messages": [USER]}
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
+@each_case(
+    "body, fields",
     [
         ({"max_tokens": 5}, {"max_tokens": 5}),
         ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 6}),
@@ -83,8 +84,8 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 
 
-@pytest.mark.parametrize(
-    ("message", "translated"),
+@each_case(
+    "message, translated",
     [
         ({"role": "developer", "content": "Be brief."}, {"role": "system", "content": "Be brief."}),
         ({"role": "user", "content": "Hi", "name": "Ann"}, {"role": "user", "content": "Hi"}),
@@ -130,8 +131,8 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
     assert sent(messages=[USER, message])["messages"] == [USER, translated]
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
+@each_case(
+    "body, named",
     [
         ({"n": 2}, "n 2"),
         ({"logprobs": True}, "logprobs true"),
@@ -147,7 +148,7 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
         ({"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]}, "type 'custom'"),
     ],
 )
-def test_what_cohere_has_not_is_named(body: dict[str, Any], named: str) -> None:
+def test_untranslatable_field_is_named(body: dict[str, Any], named: str) -> None:
     with pytest.raises(CallerFault, match=named + ".* cannot be translated for Cohere") as caught:
         sent(**body)
     assert caught.value.kind == "not_translatable"

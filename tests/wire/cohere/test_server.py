@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.wire.conformance import without_quiet
 
 from splitsecond.core.errors import CallerFault
@@ -103,7 +104,7 @@ def test_a_whole_refusal() -> None:
     assert decoded(data) == [Token(1, "No"), Finish(1, "COMPLETE"), Done(1, False)]
 
 
-def test_an_error_body_is_read_as_what_it_says() -> None:
+def test_error_body_is_read_back() -> None:
     data = cohere.error_body(404, "no such model", "not_found_error")
     assert data == b'{"message":"no such model"}'
     assert cohere.fault_from_response(404, {}, data).message == "HTTP 404: no such model"
@@ -126,14 +127,14 @@ def test_the_defaults() -> None:
     assert (request.stream, request.max_tokens) == (False, None)
 
 
-def test_what_the_client_role_sends_the_server_role_reads() -> None:
+def test_server_role_reads_what_the_client_role_sends() -> None:
     call = Call(id="1", body={"messages": USER, "max_tokens": 9})
     request = cohere.parse_request("chat", cohere.encode(call, "command", Quirks()).body)
     assert (request.model, request.stream, request.max_tokens, request.prompt_text) == ("command", True, 9, "Hello")
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
+@each_case(
+    "raw, words",
     [
         (b"{", "truncated"),
         (b'{"a":' * 100_000, "recursion|truncated"),
@@ -144,7 +145,7 @@ def test_what_the_client_role_sends_the_server_role_reads() -> None:
         (body(model="m", messages=USER, max_tokens=0), r"\$.max_tokens"),
     ],
 )
-def test_what_is_wrong_is_named(raw: bytes, words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         cohere.parse_request("chat", raw)
 

@@ -5,8 +5,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import gemini
@@ -24,9 +25,14 @@ def chunk(*candidates: dict[str, Any], **fields: Any) -> bytes:
     return b"data: " + json.dumps(whole, ensure_ascii=False).encode() + b"\r\n\r\n"
 
 
-def counts(prompt: int, candidates: int | None, thoughts: int | None = None, **more: int) -> dict[str, Any]:
-    named = {"promptTokenCount": prompt, "candidatesTokenCount": candidates, "thoughtsTokenCount": thoughts, **more}
-    total = prompt + (candidates or 0) + (thoughts or 0) + more.get("toolUsePromptTokenCount", 0)
+def counts(prompt: int, candidates: int | None, thought_tokens: int | None = None, **more: int) -> dict[str, Any]:
+    named = {
+        "promptTokenCount": prompt,
+        "candidatesTokenCount": candidates,
+        "thoughtsTokenCount": thought_tokens,
+        **more,
+    }
+    total = prompt + (candidates or 0) + (thought_tokens or 0) + more.get("toolUsePromptTokenCount", 0)
     return {name: count for name, count in {**named, "totalTokenCount": total}.items() if count is not None}
 
 
@@ -103,7 +109,7 @@ def test_text() -> None:
     ]
 
 
-def test_thoughts_are_reasoning_and_output() -> None:
+def test_thought_parts_are_reasoning_and_count_as_output() -> None:
     assert said("thinking") == [
         Token(0, "**Weighing**", "reasoning", tokens_so_far=40),
         Usage(0, 7, 40, 40),
@@ -140,19 +146,19 @@ def test_each_candidate_has_its_own_end() -> None:
     assert fault_of(events_of(STREAMS["two candidates"][:3])).kind == "truncated"
 
 
-def test_a_blocked_prompt_is_an_empty_answer_that_ended_well() -> None:
+def test_blocked_prompt_is_an_empty_response_that_ended() -> None:
     assert said("blocked") == [Finish(0, "PROHIBITED_CONTENT"), Usage(0, 9), Done(9, False)]
 
 
-def test_bodies_of_plain_json_arrive_with_their_last_byte() -> None:
+def test_plain_json_arrives_with_its_last_byte() -> None:
     assert said("plain") == [Token(0, "Hi"), Finish(0, "STOP"), Done(9, False)]
     assert said("list") == [Token(1, "Hi"), Token(1, "!"), Finish(1, "STOP"), Done(9, False)]
     counted = json.dumps({"candidates": [candidate({"text": "Hi"}, finish="STOP")], "usageMetadata": counts(1, 1)})
     assert events_of([counted.encode()])[0] == Token(0, "Hi")
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
+@each_case(
+    "body, kind",
     [
         (b"{}", "empty_answer"),
         (b"[]", "empty_answer"),
@@ -169,7 +175,7 @@ def test_bodies_of_plain_json_arrive_with_their_last_byte() -> None:
         (b"event: error\ndata: no\n\n", "in_band_error"),
     ],
 )
-def test_bodies_that_are_no_answer(body: bytes, kind: str) -> None:
+def test_invalid_bodies_give_a_fault(body: bytes, kind: str) -> None:
     assert fault_of(events_of([body])).kind == kind
 
 
@@ -180,7 +186,7 @@ def test_an_error_in_the_middle(name: str) -> None:
     assert fault.message.endswith("overloaded")
 
 
-def test_output_is_counted_with_thoughts() -> None:
+def test_output_tokens_include_reasoning() -> None:
     def usage(**fields: int) -> Event:
         (event,) = gemini.decoder("chat").feed(chunk(usageMetadata=fields), 1)
         return event
@@ -196,19 +202,19 @@ def test_output_is_counted_with_thoughts() -> None:
     assert usage(totalTokenCount=5) == Quiet(1, "no candidates")
 
 
-def test_hidden_thoughts_are_no_part_of_the_running_count() -> None:
+def test_hidden_reasoning_does_not_count_as_running_output() -> None:
     events = events_of([chunk(candidate({"text": "a"}), usageMetadata=counts(7, 3, 200))])
     assert events[:2] == [Token(0, "a", tokens_so_far=3), Usage(0, 7, 203, 200)]
 
 
-def test_a_count_that_only_the_last_chunk_has_is_no_running_count() -> None:
+def test_count_in_the_last_chunk_only_is_no_running_count() -> None:
     first = chunk(candidate({"text": "a"}), usageMetadata=counts(7, None))
     last = chunk(candidate({"text": "b"}, finish="STOP"), usageMetadata=counts(7, 2))
     tokens = [event for event in events_of([first, last]) if isinstance(event, Token)]
     assert tokens == [Token(0, "a"), Token(0, "b")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "part",
     [
         {"text": ""},
@@ -222,12 +228,12 @@ def test_a_count_that_only_the_last_chunk_has_is_no_running_count() -> None:
         {"functionCall": {}},
     ],
 )
-def test_parts_that_say_nothing(part: dict[str, Any]) -> None:
+def test_parts_without_content_are_quiet(part: dict[str, Any]) -> None:
     assert gemini.decoder("chat").feed(chunk(candidate(part)), 5) == [Quiet(5, "empty")]
 
 
-@pytest.mark.parametrize(
-    ("part", "token"),
+@each_case(
+    "part, token",
     [
         ({"executableCode": {"language": "PYTHON", "code": "2+2"}}, Token(5, "2+2", "tool")),
         ({"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}, Token(5, "AAAA", "audio")),
@@ -249,7 +255,7 @@ def test_parts_that_are_content(part: dict[str, Any], token: Token) -> None:
     assert gemini.decoder("chat").feed(chunk(candidate(part)), 5) == [token]
 
 
-def test_a_signature_may_come_alone() -> None:
+def test_signature_without_text_is_kept() -> None:
     part = {"text": "", "thoughtSignature": "Qw=="}
     assert gemini.decoder("chat").feed(chunk(candidate(part)), 5) == [Quiet(5, "signature", "Qw==")]
 
@@ -262,7 +268,7 @@ def test_a_signature_may_come_alone() -> None:
         b'{"candidates":[{"finishReason":""}]}',
     ],
 )
-def test_candidates_that_say_nothing(fields: bytes) -> None:
+def test_candidates_without_content_are_quiet(fields: bytes) -> None:
     assert gemini.decoder("chat").feed(b"data: " + fields + b"\n\n", 5) == [Quiet(5, "empty")]
 
 
@@ -271,7 +277,7 @@ def test_comments_blank_events_and_openais_end_mark_are_quiet() -> None:
     assert events == [Quiet(5, "comment"), Quiet(5, "empty"), Quiet(5, "empty")]
 
 
-def test_json_that_only_a_lenient_reader_takes() -> None:
+def test_lenient_json_is_read() -> None:
     assert events_of([b'data: {"candidates":[{"content":{"parts":[{"text":"\\ud83d"}]},"avgLogprobs":NaN}]}\n\n'])[
         0
     ] == Token(0, "?")
@@ -293,10 +299,11 @@ def test_json_nested_without_end() -> None:
     assert fault_of(events_of([b'{"a":' * 100_000])).kind == "truncated"
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", ALL)
-def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
-    check_decoder(make, ALL[name], whole=name in STREAMS)
+@repeated_at_places
+@sampled_cases(4)
+@each_case("name", ALL)
+def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
+    check_decoder(make, ALL[name], whole=name in STREAMS, places=repeats)
 
 
 def test_any_bytes_end_once() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -80,7 +81,7 @@ def test_the_fields_of_generation_config() -> None:
     assert sent(stop=["a", "b"])["generationConfig"] == {"stopSequences": ["a", "b"]}
 
 
-def test_system_messages_stand_apart_and_turns_of_one_role_are_one() -> None:
+def test_system_messages_are_separate_and_equal_roles_merged() -> None:
     asked = sent(
         messages=[
             {"role": "system", "content": "Be brief."},
@@ -103,8 +104,8 @@ def test_system_messages_stand_apart_and_turns_of_one_role_are_one() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "part"),
+@each_case(
+    "given, part",
     [
         (
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO/+=", "detail": "low"}},
@@ -173,13 +174,13 @@ def test_tool_calls_and_their_results() -> None:
         ("gemma-3-27b-it", None),
     ],
 )
-def test_newer_models_want_the_first_of_parallel_calls_signed(model: str, signature: str | None) -> None:
+def test_first_parallel_call_is_signed_for_newer_models(model: str, signature: str | None) -> None:
     first, second = contents(*TOOL_TURNS, model=model)[1]["parts"]
     assert first.get("thoughtSignature") == signature
     assert "thoughtSignature" not in second
 
 
-def test_a_signature_that_the_client_kept_goes_back() -> None:
+def test_signature_kept_by_the_client_is_sent_back() -> None:
     signed = call("1", "f", "{}", extra_content={"google": {"thought_signature": "Qw=="}})
     (part,) = contents(USER, {"role": "assistant", "tool_calls": [signed]}, model="gemini-3-flash")[1]["parts"]
     assert part["thoughtSignature"] == "Qw=="
@@ -250,7 +251,7 @@ def test_service_tier() -> None:
     assert sent(service_tier="priority")["serviceTier"] == "priority"
 
 
-def test_geminis_own_fields_go_through_and_win() -> None:
+def test_native_gemini_fields_override_translated_ones() -> None:
     own: dict[str, Any] = {
         "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
         "cachedContent": "cachedContents/x",
@@ -268,13 +269,13 @@ def test_geminis_own_fields_go_through_and_win() -> None:
     assert asked["generationConfig"] == {"maxOutputTokens": 5, "temperature": 0, "thinkingConfig": thinking}
 
 
-def test_contents_may_stand_in_the_place_of_messages() -> None:
+def test_contents_may_replace_messages() -> None:
     own = [{"role": "user", "parts": [{"text": "Hi"}]}]
     encoded = gemini.encode(Call(id="1", body={"contents": own}), "gemini-2.5-flash", Quirks())
     assert json.loads(encoded.body) == {"contents": own}
 
 
-def test_what_changes_nothing_is_dropped() -> None:
+def test_fields_without_effect_are_dropped() -> None:
     assert sent(
         model="x", stream=False, stream_options={"include_usage": True}, user="u", metadata={}, store=True,
         prediction={}, safety_identifier="s", prompt_cache_key="k", logprobs=False, top_logprobs=0, logit_bias={},
@@ -289,8 +290,8 @@ def says(**body: Any) -> str:
     return f"{caught.value.kind}: {caught.value.message}"
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
+@each_case(
+    "body, words",
     [
         ({"logprobs": True}, "logprobs true cannot be translated for Gemini"),
         ({"logit_bias": {"1": -100}}, 'logit_bias {"1":-100}'),
@@ -349,7 +350,7 @@ def says(**body: Any) -> str:
         ),
     ],
 )
-def test_what_gemini_has_not_is_named(body: dict[str, Any], words: str) -> None:
+def test_untranslatable_field_is_named(body: dict[str, Any], words: str) -> None:
     said = says(**body)
     assert said.startswith("not_translatable: ")
     assert words in said
@@ -361,8 +362,8 @@ def test_gemini_has_no_completions() -> None:
         gemini.encode(call, "gemini-2.5-flash", Quirks())
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
+@each_case(
+    "body, words",
     [
         ({"messages": None}, "no messages"),
         ({"messages": "Hi"}, "messages: Expected `array`"),
@@ -391,7 +392,7 @@ def test_gemini_has_no_completions() -> None:
         ({"generationConfig": 7}, "generationConfig must be an object, got 7"),
     ],
 )
-def test_what_is_wrong_is_named(body: dict[str, Any], words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(body: dict[str, Any], words: str) -> None:
     said = says(**body)
     assert said.startswith("bad_request: ")
     assert words in said

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault, Fault, ProviderFault
 from splitsecond.core.wire.gemini import fault_from_response
@@ -42,22 +43,22 @@ def test_a_rate_limit_says_how_long_to_wait() -> None:
 
 
 @pytest.mark.parametrize("wrap", [b"%s", b"[%s]"])
-def test_a_quota_for_the_day_is_not_worth_that_wait(wrap: bytes) -> None:
+def test_exhausted_daily_quota_waits_a_day(wrap: bytes) -> None:
     details = quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")
     fault = provider_fault(429, wrap % body(429, "You exceeded your current quota.", "RESOURCE_EXHAUSTED", *details))
     assert fault.retry_after_ns == 24 * 3600 * S
     assert "midnight" in fault.hint
 
 
-def test_an_account_that_is_not_served_is_no_fault_of_the_caller() -> None:
+def test_unsupported_location_is_a_provider_fault() -> None:
     said = body(400, "User location is not supported for the API use.", "FAILED_PRECONDITION")
     fault = provider_fault(400, said)
     assert (fault.kind, fault.status, fault.phase) == ("http_400", 400, "head")
     assert "region" in fault.hint
 
 
-@pytest.mark.parametrize(
-    ("status", "content", "kind", "type_", "hint"),
+@each_case(
+    "status, content, kind, type_, hint",
     [
         (400, body(400, "Invalid value at 'contents'", "INVALID_ARGUMENT"), "http_400", CallerFault, ""),
         (
@@ -94,7 +95,9 @@ def test_an_account_that_is_not_served_is_no_fault_of_the_caller() -> None:
         (502, b"<html>", "http_502", ProviderFault, ""),
     ],
 )
-def test_refusals(status: int, content: bytes, kind: str, type_: type[Fault], hint: str) -> None:
+def test_each_refusal_has_its_fault_and_hint(
+    status: int, content: bytes, kind: str, type_: type[Fault], hint: str
+) -> None:
     fault = fault_from_response(status, {}, content)
     assert type(fault) is type_
     assert fault.kind == kind

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
@@ -76,7 +77,7 @@ def test_an_image(url: str) -> None:
     assert [event.text for event in decoded(data) if isinstance(event, Token)] == ([url] if "data:" in url else [])
 
 
-def test_function_calls_go_out_whole() -> None:
+def test_function_calls_are_written_whole() -> None:
     write = writer()
     assert write.tool_call("weather", "call_1") + write.token('{"city":', "tool") + write.token('"x"}', "tool") == b""
     data = write.tool_call("time", "call_2") + write.finish("tool_calls")
@@ -136,7 +137,7 @@ def test_counts_are_geminis_own() -> None:
     assert json.loads(writer().usage(Usage(0)).removeprefix(b"data: "))["usageMetadata"] == {"totalTokenCount": 0}
 
 
-def test_an_error_body_is_read_as_what_it_says() -> None:
+def test_error_body_is_read_back() -> None:
     body = gemini.error_body(404, "no such model", "not_found_error")
     assert json.loads(body) == {"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}
     assert gemini.fault_from_response(404, {}, body).message == "HTTP 404: no such model"
@@ -181,21 +182,21 @@ def test_a_request_of_our_own_is_read() -> None:
         ("/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent?alt=sse", "m", True),
     ],
 )
-def test_the_path_says_the_model_and_whether_to_stream(path: str, model: str, stream: bool) -> None:
+def test_path_determines_the_model_and_streaming(path: str, model: str, stream: bool) -> None:
     request = gemini.parse_request("chat", body(contents=USER), path)
     assert (request.model, request.stream) == (model, stream)
     assert (request.max_tokens, request.n) == (None, 1)
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/v1beta/models/m:countTokens", "/v1beta/models/m"])
-def test_other_paths_are_not_here(path: str) -> None:
+def test_unknown_path_is_404(path: str) -> None:
     with pytest.raises(CallerFault, match="unknown path /") as caught:
         gemini.parse_request("chat", body(contents=USER), path)
     assert caught.value.status == 404
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
+@each_case(
+    "raw, words",
     [
         (b"", "truncated"),
         (b"[]", "Expected `object`"),
@@ -207,7 +208,7 @@ def test_other_paths_are_not_here(path: str) -> None:
         (body(contents=USER, generationConfig={"candidateCount": 0}), r"candidateCount"),
     ],
 )
-def test_what_is_wrong_is_named(raw: bytes, words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
         gemini.parse_request("chat", raw, PATH)
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)

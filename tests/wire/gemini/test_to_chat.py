@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -28,8 +29,8 @@ def chat(**fields: Any) -> dict[str, Any]:
     return dict(gemini.to_chat(call(**fields)).body)
 
 
-@pytest.mark.parametrize(
-    ("fields", "made"),
+@each_case(
+    "fields, made",
     [
         ({"generation_config": {"max_output_tokens": 5}}, {"max_completion_tokens": 5}),
         ({"generationConfig": {"topP": 0.5, "candidateCount": 2}}, {"top_p": 0.5, "n": 2}),
@@ -90,7 +91,7 @@ def test_a_conversation_with_calls_without_ids() -> None:
         ({"mode": "ANY", "allowedFunctionNames": ["f"]}, {"type": "function", "function": {"name": "f"}}),
     ],
 )
-def test_which_function(config: dict[str, Any], choice: Any) -> None:
+def test_function_calling_config_becomes_tool_choice(config: dict[str, Any], choice: Any) -> None:
     tools = [{"function_declarations": [{"name": "f", "parameters": {"type": "OBJECT"}}]}]
     found = chat(tools=tools, toolConfig={"functionCallingConfig": config})
     assert found["tools"] == [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
@@ -114,14 +115,14 @@ def test_a_schema() -> None:
     }
 
 
-def test_what_is_left_out_is_named() -> None:
+def test_dropped_fields_are_noted() -> None:
     asked = call(safetySettings=[], labels={"a": "b"}, generationConfig={"speechConfig": {}})
     assert gemini.to_chat(asked).body.keys() == {"messages"}
     assert asked.notes.dropped == ["speechConfig", "safetySettings", "labels"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
+@each_case(
+    "fields, words",
     [
         ({"contents": []}, "at least one turn"),
         ({"contents": "hi"}, "at least one turn"),
@@ -138,7 +139,7 @@ def test_what_is_left_out_is_named() -> None:
         ({"generationConfig": 5}, "generationConfig must be an object"),
     ],
 )
-def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_invalid_or_untranslatable_fields_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         chat(**fields)
 
@@ -162,6 +163,6 @@ def test_any_request_is_read_or_refused(value: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [[], {}, 1, "SOMETIMES"])
-def test_a_mode_of_calling_that_does_not_exist_is_refused(mode: Any) -> None:
+def test_unknown_function_calling_mode_is_refused(mode: Any) -> None:
     with pytest.raises(CallerFault, match="toolConfig"):
         chat(tools=[{"functionDeclarations": [{"name": "f"}]}], toolConfig={"functionCallingConfig": {"mode": mode}})

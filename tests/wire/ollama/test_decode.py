@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.cases import each_case
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import ollama
@@ -100,7 +101,7 @@ def test_a_plain_answer_arrives_with_its_last_byte() -> None:
         (line(status="loading"), Quiet(0, "no message")),
     ],
 )
-def test_lines_that_say_nothing(data: bytes, quiet: Quiet) -> None:
+def test_lines_without_content_are_quiet(data: bytes, quiet: Quiet) -> None:
     assert events_of(data, TEXT) == [quiet, *events_of(TEXT)]
 
 
@@ -110,8 +111,8 @@ def test_an_error_line() -> None:
     assert "while running the model" in fault.message
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
+@each_case(
+    "body, kind, words",
     [
         (b"", "empty_answer", "answer is empty"),
         (b"\n \n", "empty_answer", "answer is empty"),
@@ -150,9 +151,10 @@ def test_a_line_is_bounded() -> None:
     assert "longer" in fault_of(events_of(b" " * MAX_EVENT_BYTES + b"{}\n")).message
 
 
-@pytest.mark.parametrize("name", BODIES)
-def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
-    check_decoder(make, BODIES[name].splitlines(keepends=True), whole=name != "failed")
+@repeated_at_places
+@each_case("name", BODIES)
+def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
+    check_decoder(make, BODIES[name].splitlines(keepends=True), whole=name != "failed", places=repeats)
 
 
 def test_any_bytes_end_once() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.service import Call
@@ -30,8 +31,8 @@ def test_a_request() -> None:
     assert json.loads(encoded.body) == {"model": "m:7b", "stream": True, "messages": [USER]}
 
 
-@pytest.mark.parametrize(
-    ("body", "options"),
+@each_case(
+    "body, options",
     [
         ({"max_tokens": 5}, {"num_predict": 5}),
         ({"max_tokens": 5, "max_completion_tokens": 6}, {"num_predict": 6}),
@@ -47,8 +48,8 @@ def test_options(body: dict[str, Any], options: dict[str, Any]) -> None:
     assert sent(**body)["options"] == options
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
+@each_case(
+    "body, fields",
     [
         ({"response_format": {"type": "text"}}, {}),
         ({"response_format": {"type": "json_object"}}, {"format": "json"}),
@@ -71,8 +72,8 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
     assert sent(**body) == {"model": "m:7b", "stream": True, "messages": [USER], **fields}
 
 
-@pytest.mark.parametrize(
-    ("message", "translated"),
+@each_case(
+    "message, translated",
     [
         ({"role": "developer", "content": "Be brief."}, {"role": "system", "content": "Be brief."}),
         ({"role": "user", "content": "Hi", "name": "Ann"}, {"role": "user", "content": "Hi"}),
@@ -127,8 +128,8 @@ def test_a_result_is_named_by_the_call_that_it_answers() -> None:
     assert [message.get("tool_name") for message in messages] == [None, None, "tool-b", "tool-a"]
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
+@each_case(
+    "body, named",
     [
         ({"n": 2}, "n 2"),
         ({"logprobs": True}, "logprobs true"),
@@ -147,7 +148,7 @@ def test_a_result_is_named_by_the_call_that_it_answers() -> None:
         ({"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]}, "type 'custom'"),
     ],
 )
-def test_what_ollama_has_not_is_named(body: dict[str, Any], named: str) -> None:
+def test_untranslatable_field_is_named(body: dict[str, Any], named: str) -> None:
     with pytest.raises(CallerFault, match=named + ".* cannot be translated for Ollama") as caught:
         sent(**body)
     assert caught.value.kind == "not_translatable"
@@ -158,8 +159,8 @@ def test_completions_are_refused() -> None:
         ollama.encode(Call(id="1", operation="completions", body={"prompt": "Hi"}), "m", Quirks())
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
+@each_case(
+    "body, words",
     [
         ({"messages": []}, "no messages"),
         ({"messages": None}, "no messages"),
@@ -186,14 +187,14 @@ def test_wrong_requests_are_the_callers_fault(body: dict[str, Any], words: str) 
     assert caught.value.kind == "bad_request"
 
 
-def test_a_model_that_is_not_there() -> None:
+def test_missing_model_gets_the_hint_ollama_pull() -> None:
     fault = ollama.fault_from_response(404, {}, b'{"error":"model \'x\' not found"}')
     assert isinstance(fault, ProviderFault)
     assert fault.message == "HTTP 404: model 'x' not found"
     assert "ollama pull" in fault.hint
 
 
-def test_other_refusals_are_read_as_everyones() -> None:
+def test_other_refusals_are_read_as_for_openai() -> None:
     fault = ollama.fault_from_response(400, {}, b'{"error":"\\"m\\" does not support tools"}')
     assert isinstance(fault, CallerFault)
     assert fault.kind == "http_400"
@@ -202,7 +203,7 @@ def test_other_refusals_are_read_as_everyones() -> None:
     assert (busy.kind, busy.retry_after_ns) == ("http_503", 2_000_000_000)
 
 
-def test_what_changes_only_the_manner_of_an_answer_is_left_out_and_named() -> None:
+def test_dropped_fields_are_noted_unless_at_their_default() -> None:
     call = Call(id="c", body={"messages": [{"role": "user", "content": "Hi"}], "verbosity": "low"})
     usual = Call(id="c", body={**call.body, "verbosity": "medium", "parallel_tool_calls": True})
     single = Call(id="c", body={**call.body, "parallel_tool_calls": False})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
@@ -58,7 +59,7 @@ def test_durations_are_in_the_last_line() -> None:
     }
 
 
-def test_tool_calls_go_out_whole() -> None:
+def test_tool_calls_are_written_whole() -> None:
     write = writer()
     assert write.tool_call("weather", "call_1") + write.token('{"city":', "tool") + write.token("7}", "tool") == b""
     data = write.tool_call("now", "call_2") + write.finish("tool_calls") + write.done()
@@ -107,7 +108,7 @@ def test_a_whole_refusal() -> None:
     assert decoded(data) == [Token(1, "No"), Finish(1, "stop"), Done(1, True)]
 
 
-def test_an_error_body_is_read_as_what_it_says() -> None:
+def test_error_body_is_read_back() -> None:
     data = ollama.error_body(404, "model 'x' not found", "not_found_error")
     assert data == b'{"error":"model \'x\' not found"}'
     assert ollama.fault_from_response(404, {}, data).message == "HTTP 404: model 'x' not found"
@@ -122,7 +123,7 @@ def test_a_chat_request() -> None:
 
 
 @pytest.mark.parametrize("options", [None, {}, {"num_predict": -1}, {"num_predict": None}])
-def test_no_limit(options: Any) -> None:
+def test_request_without_num_predict_has_no_output_limit(options: Any) -> None:
     assert ollama.parse_request("chat", body(model="m", messages=USER, options=options)).max_tokens is None
 
 
@@ -130,14 +131,14 @@ def test_not_streamed() -> None:
     assert not ollama.parse_request("chat", body(model="m", messages=USER, stream=False)).stream
 
 
-def test_what_the_client_role_sends_the_server_role_reads() -> None:
+def test_server_role_reads_what_the_client_role_sends() -> None:
     call = Call(id="1", body={"messages": USER, "max_tokens": 9})
     request = ollama.parse_request("chat", ollama.encode(call, "m:7b", Quirks()).body)
     assert (request.model, request.stream, request.max_tokens, request.prompt_text) == ("m:7b", True, 9, "Hello")
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
+@each_case(
+    "raw, words",
     [
         (b"{", "truncated"),
         (b'{"a":' * 100_000, "recursion|truncated"),
@@ -149,7 +150,7 @@ def test_what_the_client_role_sends_the_server_role_reads() -> None:
         (body(model="m", messages=USER, options={"num_predict": "x"}), "num_predict"),
     ],
 )
-def test_what_is_wrong_is_named(raw: bytes, words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         ollama.parse_request("chat", raw)
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -64,8 +65,8 @@ def test_generate() -> None:
     assert asked.notes.dropped == ["num_ctx", "keep_alive"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
+@each_case(
+    "fields, words",
     [
         ({"messages": []}, "at least one message"),
         ({"messages": [{"role": "user"}]}, r"messages\[0\] must have a role"),
@@ -77,7 +78,7 @@ def test_generate() -> None:
         ({"options": 5}, "options must be an object"),
     ],
 )
-def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_invalid_or_untranslatable_fields_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         chat(**fields)
 
@@ -89,7 +90,7 @@ def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
         *(({"prompt": "x", name: "y"}, name) for name in ("suffix", "template", "context")),
     ],
 )
-def test_what_generate_refuses(fields: dict[str, Any], words: str) -> None:
+def test_untranslatable_fields_of_generate_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         ollama.generate_to_chat(call(**fields))
 

@@ -2,9 +2,9 @@
 
 import json
 
-import pytest
+from tests.cases import each_case
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.core.wire import replicate
@@ -68,8 +68,8 @@ def test_a_whole_prediction_arrives_with_its_last_byte() -> None:
     assert events_of(*STREAMS["string"]) == [Token(0, "Once"), Finish(0, "succeeded"), Done(0, False)]
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
+@each_case(
+    "body, kind, words",
     [
         (b"".join(BROKEN["error"]), "in_band_error", "no GPU"),
         (b"".join(BROKEN["canceled"]), "in_band_error", "with the reason: canceled"),
@@ -86,7 +86,7 @@ def test_a_whole_prediction_arrives_with_its_last_byte() -> None:
         (b"<html>", "malformed", "neither"),
     ],
 )
-def test_bodies_that_are_no_answer(body: bytes, kind: str, words: str) -> None:
+def test_invalid_bodies_give_a_fault(body: bytes, kind: str, words: str) -> None:
     fault = fault_of(events_of(body))
     assert fault.kind == kind
     assert words in fault.message
@@ -98,9 +98,10 @@ def test_lenient_reading() -> None:
     assert make().feed(b": hi\n\ndata: x\n\n", 5) == [Quiet(5, "comment"), Quiet(5, "empty")]
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
-    check_decoder(make, ALL[name], whole=name in STREAMS)
+@repeated_at_places
+@each_case("name", ALL)
+def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
+    check_decoder(make, ALL[name], whole=name in STREAMS, places=repeats)
 
 
 def test_any_bytes_end_once() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.service import Call, Operation
@@ -34,7 +35,7 @@ def test_a_request() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "a/b/c"])
-def test_a_model_without_an_owner_is_none(name: str) -> None:
+def test_model_without_an_owner_is_refused(name: str) -> None:
     with pytest.raises(CallerFault, match=f"model as OWNER/NAME or OWNER/NAME:VERSION, got '{name}'"):
         replicate.encode(Call(id="1", body={"messages": [USER]}), name, Quirks())
 
@@ -45,7 +46,7 @@ def test_a_version_has_its_own_path() -> None:
     assert json.loads(encoded.body)["version"] == "5c7d"
 
 
-def test_an_answer_wanted_whole_is_waited_for() -> None:
+def test_unstreamed_call_asks_to_wait_for_the_prediction() -> None:
     call = Call(id="1", body={"messages": [USER]}, stream=False)
     encoded = replicate.encode(call, "o/m", Quirks(stream_whole=False))
     assert dict(encoded.headers)["prefer"] == "wait"
@@ -53,8 +54,8 @@ def test_an_answer_wanted_whole_is_waited_for() -> None:
     assert (encoded.streamed, encoded.follow) == (False, None)
 
 
-@pytest.mark.parametrize(
-    ("body", "made"),
+@each_case(
+    "body, made",
     [
         (
             {"max_completion_tokens": 5, "temperature": 0, "top_p": 0.9, "seed": 7},
@@ -71,7 +72,7 @@ def test_fields(body: dict[str, Any], made: dict[str, Any]) -> None:
     assert sent(**body) == {"prompt": "Hi", **made}
 
 
-def test_the_systems_words_stand_beside_the_prompt() -> None:
+def test_system_messages_become_system_prompt() -> None:
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
@@ -80,7 +81,7 @@ def test_the_systems_words_stand_beside_the_prompt() -> None:
     assert sent(messages=messages) == {"prompt": "a\nb", "system_prompt": "Be brief.\nBe kind."}
 
 
-def test_a_completion_is_not_put_into_a_template() -> None:
+def test_completion_has_no_prompt_template() -> None:
     assert sent("completions", prompt="Once", max_tokens=3, model="x") == {
         "prompt": "Once",
         "prompt_template": "{prompt}",
@@ -88,13 +89,13 @@ def test_a_completion_is_not_put_into_a_template() -> None:
     }
 
 
-def test_the_input_may_be_given_as_it_is() -> None:
+def test_native_input_passes_unchanged() -> None:
     call = Call(id="1", body={"input": {"prompt": "Hi"}})
     assert json.loads(replicate.encode(call, "o/m", Quirks()).body)["input"] == {"prompt": "Hi"}
 
 
-@pytest.mark.parametrize(
-    ("operation", "body", "words"),
+@each_case(
+    "operation, body, words",
     [
         ("chat", {"messages": [USER, {"role": "assistant", "content": "a"}, USER]}, "a conversation"),
         ("chat", {"messages": [{"role": "assistant", "content": "a"}]}, "a conversation"),
@@ -105,7 +106,7 @@ def test_the_input_may_be_given_as_it_is() -> None:
         ("completions", {"prompt": "a", "echo": True}, "echo true"),
     ],
 )
-def test_what_a_prediction_has_not_is_refused_by_name(operation: Operation, body: dict[str, Any], words: str) -> None:
+def test_untranslatable_field_is_named(operation: Operation, body: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match="cannot be translated for Replicate") as caught:
         sent(operation, **body)
     assert caught.value.kind == "not_translatable"
@@ -113,12 +114,12 @@ def test_what_a_prediction_has_not_is_refused_by_name(operation: Operation, body
 
 
 @pytest.mark.parametrize(("body", "words"), [({}, "no messages"), ({"prompt": "a", "input": 7}, "input must be")])
-def test_what_is_wrong_is_named(body: dict[str, Any], words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(body: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         replicate.encode(Call(id="1", body=body), "o/m", Quirks())
 
 
-def test_where_the_output_will_be() -> None:
+def test_output_address_is_the_stream_url() -> None:
     assert replicate.output_address(b'{"status":"starting","urls":{"stream":"https://x.test/y"}}') == "https://x.test/y"
     with pytest.raises(ProviderFault, match="has no stream") as caught:
         replicate.output_address(b'{"status":"starting","urls":{"get":"https://x.test/y"}}')

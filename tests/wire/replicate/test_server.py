@@ -47,13 +47,13 @@ def test_a_whole_answer_reads_back() -> None:
     assert decoded(data) == [Token(1, "Yes"), Finish(1, "succeeded"), Usage(1, 5, 2), Done(1, False)]
 
 
-def test_what_is_created_says_where_its_output_will_be() -> None:
+def test_created_prediction_has_its_stream_url() -> None:
     data = replicate.created("o/m", id="p1", created=1, stream="https://x.test/y")
     assert replicate.output_address(data) == "https://x.test/y"
     assert json.loads(data)["created_at"] == "1970-01-01T00:00:01+00:00"
 
 
-def test_an_error_body_is_read_as_what_it_says() -> None:
+def test_error_body_is_read_back() -> None:
     body = replicate.error_body(404, "no such model", "not_found")
     assert replicate.fault_from_response(404, {}, body).message == "HTTP 404: no such model"
 
@@ -69,7 +69,7 @@ def test_a_request() -> None:
     assert not replicate.parse_request("chat", b'{"input":{"prompt":"Hi"}}', PATH).stream
 
 
-def test_what_we_encode_can_be_parsed() -> None:
+def test_encoded_requests_can_be_parsed() -> None:
     encoded = replicate.encode(Call(id="c", body={"messages": [{"role": "user", "content": "Hi"}]}), "o/m", Quirks())
     request = replicate.parse_request("chat", encoded.body, "/v1" + encoded.path)
     assert (request.model, request.stream, request.prompt_text) == ("o/m", True, "Hi")
@@ -85,6 +85,6 @@ def test_what_we_encode_can_be_parsed() -> None:
         (body(), "/v1/predictions", "unknown path /v1/predictions;"),
     ],
 )
-def test_what_is_wrong_is_named(raw: bytes, path: str, words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(raw: bytes, path: str, words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         replicate.parse_request("chat", raw, path)

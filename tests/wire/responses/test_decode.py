@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.cases import each_case, sampled_cases
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, without_quiet
+from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places, without_quiet
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import responses
@@ -143,7 +144,7 @@ def test_text() -> None:
     assert decoder.feed(OVER, 9) == decoder.close(9) == []
 
 
-def test_thoughts_and_refusals() -> None:
+def test_reasoning_summaries_and_refusals_are_decoded() -> None:
     assert without_quiet(events_of(*STREAMS["thinking"])) == [
         Token(0, "Let me", "reasoning"),
         Token(0, " see", "reasoning"),
@@ -168,7 +169,7 @@ def test_tool_calls_of_the_client_and_of_the_provider() -> None:
     ]
 
 
-def test_what_no_delta_told_the_end_of_an_item_tells() -> None:
+def test_end_of_an_item_supplies_missing_deltas() -> None:
     assert without_quiet(events_of(*STREAMS["no deltas"]))[:6] == [
         Token(0, "Let me see", "reasoning"),
         Token(0, "Hello “you” 😀\n"),
@@ -184,7 +185,7 @@ def test_what_no_delta_told_the_end_of_an_item_tells() -> None:
     ]
 
 
-def test_an_image_is_a_url_that_holds_it() -> None:
+def test_image_is_decoded_as_a_data_url() -> None:
     assert without_quiet(events_of(*STREAMS["image"]))[:2] == [
         Token(0, "data:image/webp;base64,iVBO", "image"),
         Finish(0, "completed"),
@@ -213,8 +214,8 @@ def test_an_error_after_the_stream_began(name: str) -> None:
     assert fault.message.endswith("The model failed")
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "words"),
+@each_case(
+    "body, kind, words",
     [
         (b"", "empty_answer", "answer is empty"),
         (b": ping\n\n", "empty_answer", "answer is empty"),
@@ -238,14 +239,14 @@ def test_an_error_after_the_stream_began(name: str) -> None:
         (b"data: " + b'{"a":' * 100_000 + b"\n\n", "malformed", "not the JSON"),
     ],
 )
-def test_bodies_that_are_no_answer(body: bytes, kind: str, words: str) -> None:
+def test_invalid_bodies_give_a_fault(body: bytes, kind: str, words: str) -> None:
     fault = fault_of(events_of(body))
     assert fault.kind == kind
     assert words in fault.message
 
 
-@pytest.mark.parametrize(
-    ("data", "events"),
+@each_case(
+    "data, events",
     [
         (b": hello\n\n", [Quiet(5, "comment")]),
         (b"event: ping\ndata: \n\n", [Quiet(5, "ping")]),
@@ -261,7 +262,7 @@ def test_single_events(data: bytes, events: list[Event]) -> None:
     assert make().feed(data, 5) == events
 
 
-def test_a_body_that_only_a_lenient_reader_takes() -> None:
+def test_lenient_json_is_read() -> None:
     part = b'{"type":"message","content":[{"type":"output_text","text":"a\xff"}]}'
     assert events_of(b'{"status":"completed","output":[' + part + b"]}")[0] == Token(0, "a�")
 
@@ -279,10 +280,11 @@ def test_nothing_grows_without_bound() -> None:
         assert decoder.close(0) == []
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("name", ALL)
-def test_any_split_any_cut_any_wrong_byte(name: str) -> None:
-    check_decoder(make, ALL[name], whole=name in STREAMS)
+@repeated_at_places
+@sampled_cases(4)
+@each_case("name", ALL)
+def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
+    check_decoder(make, ALL[name], whole=name in STREAMS, places=repeats)
 
 
 def test_any_bytes_end_once() -> None:

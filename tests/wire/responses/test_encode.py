@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -32,8 +33,8 @@ def test_a_request() -> None:
     assert json.loads(encoded.body) == {**MADE, "input": [USER]}
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
+@each_case(
+    "body, fields",
     [
         ({"max_tokens": 5}, {"max_output_tokens": 5}),
         ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_output_tokens": 6}),
@@ -102,8 +103,8 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
     assert sent(**body) == {**MADE, "input": [USER], **fields}
 
 
-@pytest.mark.parametrize(
-    ("message", "items"),
+@each_case(
+    "message, items",
     [
         ({"role": "developer", "content": "Be brief."}, [{"role": "system", "content": "Be brief."}]),
         (
@@ -151,13 +152,13 @@ def test_messages(message: dict[str, Any], items: list[dict[str, Any]]) -> None:
     assert sent(messages=[message])["input"] == items
 
 
-def test_items_may_come_in_the_place_of_messages() -> None:
+def test_input_items_may_replace_messages() -> None:
     encoded = responses.encode(Call(id="1", body={"input": [CALLED]}), "gpt", Quirks())
     assert json.loads(encoded.body)["input"] == [CALLED]
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
+@each_case(
+    "body, words",
     [
         ({"stop": "a"}, 'stop "a" cannot'),
         ({"frequency_penalty": 1}, "frequency_penalty 1"),
@@ -172,7 +173,7 @@ def test_items_may_come_in_the_place_of_messages() -> None:
         ),
     ],
 )
-def test_what_the_api_has_not_is_refused_by_name(body: dict[str, Any], words: str) -> None:
+def test_untranslatable_field_is_named(body: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match="cannot be translated for Responses") as caught:
         sent(**body)
     assert caught.value.kind == "not_translatable"
@@ -189,11 +190,11 @@ def test_what_the_api_has_not_is_refused_by_name(body: dict[str, Any], words: st
         ({"messages": []}, "no messages"),
     ],
 )
-def test_what_is_wrong_is_named(body: dict[str, Any], words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(body: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         sent(**body)
 
 
-def test_only_a_chat_can_be_carried_over() -> None:
+def test_completions_are_refused() -> None:
     with pytest.raises(CallerFault, match="a call of completions"):
         responses.encode(Call(id="1", operation="completions", body={"prompt": "Hi"}), "gpt", Quirks())

@@ -1,20 +1,23 @@
 """The server role: requests read, and answers that our own decoder and OpenAI's own types read back the same."""
 
+import functools
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
-from tests.wire.conformance import check_decoder, without_quiet
+from tests.cases import each_case
+from tests.wire.conformance import check_decoder, repeated_at_places, without_quiet
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import responses
 from splitsecond.core.wire.api_format import CalledTool, Quirks, ServerAnswer
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 from splitsecond.core.wire.responses import StreamWriter
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -74,11 +77,19 @@ def test_a_streamed_answer_reads_back() -> None:
     ]
 
 
-def test_each_event_is_one_that_openais_library_knows_and_has_its_number() -> None:
+@functools.cache
+def events_of_the_library() -> "TypeAdapter[Any]":
+    """Return the type of all events. To import it takes a second, in every worker process of the tests."""
+    from openai.types.responses import ResponseStreamEvent
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(ResponseStreamEvent)
+
+
+def test_events_are_valid_for_openais_library_and_numbered() -> None:
     found = fields_of(everything())
-    known: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
     for number, fields in enumerate(found):
-        read = known.validate_python(fields, strict=True)
+        read = events_of_the_library().validate_python(fields, strict=True)
         assert (read.type, read.sequence_number) == (fields["type"], number)
         assert not read.model_extra, read.type
     names = [fields["type"].removeprefix("response.") for fields in found]
@@ -94,7 +105,7 @@ def test_each_event_is_one_that_openais_library_knows_and_has_its_number() -> No
     assert names[-1] == "incomplete"
 
 
-def test_the_end_holds_all_of_the_answer() -> None:
+def test_last_event_has_the_complete_response() -> None:
     last = fields_of(everything())[-1]["response"]
     assert [item["type"] for item in last["output"]] == [
         "reasoning",
@@ -111,9 +122,10 @@ def test_the_end_holds_all_of_the_answer() -> None:
     assert last["usage"]["total_tokens"] == 14
 
 
-def test_a_written_stream_may_be_split_cut_and_broken_anywhere() -> None:
+@repeated_at_places
+def test_a_written_stream_may_be_split_cut_and_broken_anywhere(repeats: int) -> None:
     events = [part + b"\n\n" for part in everything().split(b"\n\n")[:-1]]
-    check_decoder(lambda: responses.decoder("chat"), events, whole=True)
+    check_decoder(lambda: responses.decoder("chat"), events, whole=True, places=repeats)
 
 
 @given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS))))
@@ -130,8 +142,7 @@ def test_an_error_inside_a_stream() -> None:
     end = decoded(data)[-1]
     assert isinstance(end, Broken)
     assert end.fault.message.endswith("broken")
-    known: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-    assert known.validate_python(fields_of(data)[-1]).code == "server_error"
+    assert events_of_the_library().validate_python(fields_of(data)[-1]).code == "server_error"
 
 
 def test_a_whole_answer_reads_back() -> None:
@@ -149,11 +160,13 @@ def test_a_whole_answer_reads_back() -> None:
         USAGE,
         Done(1, False),
     ]
+    from openai.types.responses import Response
+
     read = Response.model_validate(json.loads(data), strict=True)
     assert (read.output_text, read.status) == ("Yes", "incomplete")
 
 
-def test_an_error_body_is_read_as_what_it_says() -> None:
+def test_error_body_is_read_back() -> None:
     body = responses.error_body(404, "no such model", "not_found_error")
     assert responses.fault_from_response(404, {}, body).message == "HTTP 404: no such model"
 
@@ -179,14 +192,14 @@ def test_a_request() -> None:
     assert responses.parse_request("chat", body()).prompt_text == "Hi"
 
 
-def test_what_we_encode_can_be_parsed() -> None:
+def test_encoded_requests_can_be_parsed() -> None:
     asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
     request = responses.parse_request("chat", responses.encode(Call(id="c", body=asked), "m", Quirks()).body)
     assert (request.model, request.stream, request.prompt_text) == ("m", True, "Be brief.\nHi")
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
+@each_case(
+    "raw, words",
     [
         (b"", "truncated"),
         (b"[]", "Expected `object`"),
@@ -197,7 +210,7 @@ def test_what_we_encode_can_be_parsed() -> None:
         (body(max_output_tokens=0), r"\$.max_output_tokens"),
     ],
 )
-def test_what_is_wrong_is_named(raw: bytes, words: str) -> None:
+def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
         responses.parse_request("chat", raw)
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)

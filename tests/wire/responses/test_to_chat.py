@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -30,7 +31,7 @@ def chat(**fields: Any) -> dict[str, Any]:
     return dict(made.body)
 
 
-def test_words() -> None:
+def test_texts_become_chat_messages() -> None:
     said = [
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": "hi"},
@@ -48,7 +49,7 @@ def test_words() -> None:
     assert chat(input="hi")["messages"] == [{"role": "user", "content": "hi"}]
 
 
-def test_thoughts_calls_and_results_of_one_turn_are_one_message() -> None:
+def test_reasoning_and_calls_of_a_turn_become_one_message() -> None:
     said = [
         {"role": "user", "content": "hi"},
         {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}], "content": None},
@@ -108,8 +109,8 @@ def test_pictures_and_files(part: Any, made: Any) -> None:
     assert found["content"] == [{"type": "text", "text": "a"}, made]
 
 
-@pytest.mark.parametrize(
-    ("fields", "made"),
+@each_case(
+    "fields, made",
     [
         (OWN_NAMES, OWN_NAMES),
         ({"model": "x", "stream": True, "stream_options": {"include_obfuscation": False}}, {}),
@@ -153,7 +154,7 @@ def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
     assert found == made
 
 
-def test_what_is_left_out_is_named() -> None:
+def test_dropped_fields_are_noted() -> None:
     asked = call(
         input="hi", store=True, metadata={"a": "b"}, include=["x"], reasoning={"mode": "pro"}, user=None, odd=[1]
     )
@@ -185,8 +186,8 @@ def test_tools_of_an_odd_form_are_refused(tools: Any) -> None:
         responses.to_chat(call(input="hi", tools=tools))
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
+@each_case(
+    "fields, words",
     [
         ({"input": []}, "input must be a text"),
         ({"input": 5}, "input must be a text"),
@@ -215,12 +216,12 @@ def test_tools_of_an_odd_form_are_refused(tools: Any) -> None:
         ({"reasoning": {"effort": "huge"}}, 'reasoning.effort is "huge"'),
     ],
 )
-def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_invalid_or_untranslatable_fields_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(CallerFault, match=words):
         chat(**fields)
 
 
-def test_there_and_back() -> None:
+def test_chat_is_the_same_after_encoding_and_parsing() -> None:
     asked: dict[str, Any] = {
         "messages": [
             {"role": "system", "content": "Be brief."},
@@ -260,7 +261,7 @@ TYPES = ["message", "reasoning", "function_call", "function_call_output", "x"]
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.lists(JSON, min_size=1, max_size=3), st.sampled_from(TYPES))
-def test_whatever_comes_is_brought_over_or_refused(fields: dict[str, Any], items: list[Any], kind: str) -> None:
+def test_any_request_is_translated_or_refused(fields: dict[str, Any], items: list[Any], kind: str) -> None:
     typed = [{**item, "type": kind} if isinstance(item, dict) else item for item in items]
     for asked in (call(**fields), call(**{**fields, "input": items}), call(**{**fields, "input": typed})):
         try:

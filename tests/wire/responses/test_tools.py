@@ -7,7 +7,7 @@ from splitsecond.core.wire.responses.decode import ResponsesDecoder
 from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools, custom_input, function_name
 
 
-def test_names_of_functions() -> None:
+def test_function_names_include_the_namespace_within_64() -> None:
     assert function_name("f", None) == function_name("f", "") == "f"
     assert function_name("f", "crm") == "crm__f"
     long, other = function_name("f" * 60, "namespace"), function_name("f" * 61, "namespace")
@@ -15,7 +15,7 @@ def test_names_of_functions() -> None:
     assert long != other
 
 
-def test_only_tools_with_another_name_or_form_are_found() -> None:
+def test_only_renamed_or_custom_tools_are_listed() -> None:
     tools = b"""[{"type": "function", "name": "f"}, {"type": "web_search"}, {"type": "custom", "name": "c"},
         {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}, 5]"""
     assert carried_tools({"tools": Raw(tools)}) == {"c": CarriedTool("c", custom=True), "n__f": CarriedTool("f", "n")}
