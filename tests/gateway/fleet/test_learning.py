@@ -271,7 +271,7 @@ HOSTILE = (
 )
 
 
-@each_case("text", HOSTILE, ids=range(len(HOSTILE)))
+@each_case("text", HOSTILE, ids=map(str, range(len(HOSTILE))))
 def test_invalid_report_is_refused(text: str) -> None:
     with pytest.raises(InvalidReport):
         decode_targets(text)
