@@ -222,6 +222,19 @@ def test_simulator_that_fails_to_start_is_tried_again(
     assert error_counts == {"task": 10}
 
 
+def test_gateway_does_not_wait_for_a_simulator_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start(*command: str, **options: object) -> ChildProcess:
+        raise OSError("no memory")
+
+    async def main(listening: socket.socket) -> None:
+        async with asyncio.timeout(1), simulation.simulator(listening, read("routes: {a: {policy: sim/groq}}", {})):
+            pass
+
+    monkeypatch.setattr(ChildProcess, "start", start)
+    with socket.socket() as listening:
+        run_virtual(main(listening))
+
+
 def test_watchdog_is_notified_again_after_an_error(
     monkeypatch: pytest.MonkeyPatch, error_counts: dict[str, int]
 ) -> None:

@@ -66,6 +66,7 @@ async def _keep_running(listening: socket.socket, ready: asyncio.Event, *, at_on
                 why = how_it_ended(await _run(listening, ready))
             except OSError as error:
                 why = f"cannot start: {error}"
+            ready.set()  # or not: the gateway does not wait for it any longer
             say(f"The simulator {why}. The next request to a sim/ target starts a new one.")
         await asyncio.sleep(PAUSE_S)
 
