@@ -58,7 +58,7 @@ def pairs() -> Iterator[tuple[str, str, str]]:
             yield policy, "stall", LATE
 
 
-OF_EVERY_KIND = ("http", "http 429 told", "refused", "slow_head", "slow_first_token", "stall", "malformed")
+OF_EVERY_KIND = ("http", "http 429 with retry-after", "refused", "slow_head", "slow_first_token", "stall", "malformed")
 """A fault of each kind: by the status, with a time to wait, without a connection, late, and within the answer."""
 
 

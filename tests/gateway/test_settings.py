@@ -205,7 +205,7 @@ def test_targets_have_like_account_region_and_price() -> None:
     assert [settings.about("tuned/big").context_tokens(model) for model in ("big", "small")] == [131072, None]
 
 
-def test_provider_with_api_format_uses_the_key_header_of_its_maker() -> None:
+def test_key_header_follows_the_api_format_of_a_provider() -> None:
     text = "providers: {x: {base_url: 'http://x/v1', api_format: anthropic, api_key: 'env:OURS'}}"
     assert read(text, ENVIRONMENT).spec("x/m").auth == "x-api-key"
 

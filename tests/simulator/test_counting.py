@@ -82,7 +82,7 @@ def test_unknown_model_is_404(name: str) -> None:
 
 @each
 @each_case("wrong", [[], 3, None])
-def test_invalid_request_is_refused_in_the_format_of_the_api_format(name: str, wrong: Any) -> None:
+def test_invalid_request_is_refused_in_its_api_format(name: str, wrong: Any) -> None:
     field = {"anthropic": "messages", "responses": "input", "gemini": "contents"}[name]
     ((exchange,), _) = posted((ASKED[name][0], {field: {} if name == "responses" and wrong == [] else wrong}))
     assert exchange.status == 400

@@ -63,7 +63,7 @@ def headers_of(exchange: Exchange) -> dict[str, str]:
 
 
 @each_case("name", WAYS)
-def test_excess_request_is_refused_in_the_format_of_the_api_format(name: str) -> None:
+def test_excess_request_is_refused_in_its_api_format(name: str) -> None:
     first, second, third = asked(limited(requests=2), name, 3)
     assert (first.status, second.status, third.status) == (200, 200, 429)
     fault = WAYS[name][0].fault_from_response(429, headers_of(third), third.body)
