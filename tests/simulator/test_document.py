@@ -10,7 +10,15 @@ import pytest
 from splitsecond.simulator.content.faults import FaultKind, InjectedFault
 from splitsecond.simulator.content.replies import ReplyRule, RuleCall, RuleError
 from splitsecond.simulator.endpoints import endpoint_at
-from splitsecond.simulator.profile import EngineSpec, PromptCacheSpec, RateLimitSpec, TimingsForm, load, parse
+from splitsecond.simulator.profile import (
+    EngineSpec,
+    PromptCacheSpec,
+    RateLimitSpec,
+    ReplicasSpec,
+    TimingsForm,
+    load,
+    parse,
+)
 from splitsecond.simulator.truth import TruthRecord
 
 pytest_plugins = ["pytester"]
@@ -20,17 +28,29 @@ UNTOLD = {"profile"}
 
 def test_each_profile_that_is_shown_can_be_played() -> None:
     shown = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-    table, engine = (parse(text, name="shown", where="docs/simulator.md") for text in shown)
+    table, engine, agents = (parse(text, name="shown", where="docs/simulator.md") for text in shown)
     assert table.prompt_cache is not None
     assert table.rate_limits is not None
     assert table.faults
     assert table.replies
     assert table.keys
     assert engine.engine is not None
+    assert agents.replicas is not None
 
 
 @pytest.mark.parametrize(
-    "spec", [EngineSpec, PromptCacheSpec, RateLimitSpec, TruthRecord, ReplyRule, RuleCall, RuleError, InjectedFault]
+    "spec",
+    [
+        EngineSpec,
+        PromptCacheSpec,
+        RateLimitSpec,
+        ReplicasSpec,
+        TruthRecord,
+        ReplyRule,
+        RuleCall,
+        RuleError,
+        InjectedFault,
+    ],
 )
 def test_each_setting_and_each_field_is_named(spec: type[msgspec.Struct]) -> None:
     named = set(re.findall(r"\w+", TEXT))
