@@ -1,7 +1,7 @@
 """Replicas behind one address: which one a request goes to, and that each has its own prompt cache and engine."""
 
 import asyncio
-from typing import Any
+from typing import Literal
 
 import pytest
 from tests.simulator.in_virtual_time import Client
@@ -18,10 +18,12 @@ ENGINE = EngineSpec(
 )
 
 
-def served(routing: str, requests: list[tuple[str, str]], **changes: Any) -> list[TruthRecord]:
+def served(routing: Literal["random", "session", "prefix"], requests: list[tuple[str, str]]) -> list[TruthRecord]:
     """Send requests (session, prompt) one after another to four replicas; return the records."""
-    fields = {"name": "p", "title": "t", "model": "m", "table": ROWS, "output_tokens": 1, "prompt_cache": CACHE}
-    profile = Profile(**{**fields, "replicas": ReplicasSpec(count=4, routing=routing), **changes})
+    replicas = ReplicasSpec(count=4, routing=routing)
+    profile = Profile(
+        name="p", title="t", model="m", table=ROWS, output_tokens=1, prompt_cache=CACHE, replicas=replicas
+    )
 
     async def play() -> list[TruthRecord]:
         client = Client(profile)
@@ -79,8 +81,8 @@ def test_a_shared_beginning_alone_does_not_choose_the_replica() -> None:
 
 def test_each_replica_has_an_engine_of_its_own() -> None:
     def times_ms(count: int) -> list[float]:
-        fields = {"name": "p", "title": "t", "model": "m", "engine": ENGINE, "output_tokens": 1}
-        profile = Profile(**fields, replicas=ReplicasSpec(count=count, routing="session"))
+        replicas = ReplicasSpec(count=count, routing="session")
+        profile = Profile(name="p", title="t", model="m", engine=ENGINE, output_tokens=1, replicas=replicas)
 
         async def play() -> list[float]:
             client = Client(profile)

@@ -121,7 +121,7 @@ class PromptCache:
         return CacheLookup(read_tokens, max(last - read_tokens, 0), kept, known)
 
     def use(self, found: CacheLookup) -> None:
-        """Drop the found part of a prompt later than everything else. The time at which it expires stays."""
+        """Make the found part of a prompt the most recently used. When it expires does not change."""
         if found.known is not None:
             self._move_to_end(found.known)
 
@@ -130,24 +130,27 @@ class PromptCache:
 
         Expired tokens are dropped too, but not counted. Of a prompt longer than the capacity, the end is dropped.
         """
-        parent: Prefix | None = None
+        before: Prefix | None = None
+        ends: list[Prefix] = []  # more than one if a marked prefix was stored with another parent
         for prefix in prefixes:
             entry = self._entries.get(prefix.hash)
             if entry is None:
-                added = prefix.tokens - (parent.tokens if parent else 0)
-                self._entries[prefix.hash] = _Entry(now_ns, added, parent.hash if parent else None)
+                added = prefix.tokens - (before.tokens if before else 0)
+                entry = self._entries[prefix.hash] = _Entry(now_ns, added, before.hash if before else None)
                 self.tokens += added
             else:
                 entry.used_ns = now_ns
-            parent = prefix
-        if parent is not None:
-            self._move_to_end(parent)
+            if before is not None and entry.parent != before.hash:
+                ends.append(before)
+            before = prefix
+        for end in reversed([*ends, *prefixes[-1:]]):
+            self._move_to_end(end)
         while self._entries and now_ns - next(iter(self._entries.values())).used_ns > self._ttl_ns:
             self._drop()
-        before = self.tokens
+        held = self.tokens
         while len(self._entries) > self._most or (self._capacity is not None and self.tokens > self._capacity):
             self._drop()
-        return before - self.tokens
+        return held - self.tokens
 
     def _move_to_end(self, prefix: Prefix) -> None:
         """Make a stored prefix and all shorter ones the most recently used, the shortest last."""
