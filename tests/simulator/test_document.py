@@ -11,7 +11,15 @@ from tests.cases import each_case
 from splitsecond.simulator.content.faults import FaultKind, InjectedFault
 from splitsecond.simulator.content.replies import ReplyRule, RuleCall, RuleError
 from splitsecond.simulator.endpoints import endpoint_at
-from splitsecond.simulator.profile import EngineSpec, PromptCacheSpec, RateLimitSpec, TimingsForm, load, parse
+from splitsecond.simulator.profile import (
+    EngineSpec,
+    PromptCacheSpec,
+    RateLimitSpec,
+    ReplicasSpec,
+    TimingsForm,
+    load,
+    parse,
+)
 from splitsecond.simulator.truth import TruthRecord
 
 pytest_plugins = ["pytester"]
@@ -21,17 +29,29 @@ UNTOLD = {"profile"}
 
 def test_each_documented_profile_is_valid() -> None:
     shown = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-    table, engine = (parse(text, name="shown", where="docs/simulator.md") for text in shown)
+    table, engine, agents = (parse(text, name="shown", where="docs/simulator.md") for text in shown)
     assert table.prompt_cache is not None
     assert table.rate_limits is not None
     assert table.faults
     assert table.replies
     assert table.keys
     assert engine.engine is not None
+    assert agents.replicas is not None
 
 
 @each_case(
-    "spec", [EngineSpec, PromptCacheSpec, RateLimitSpec, TruthRecord, ReplyRule, RuleCall, RuleError, InjectedFault]
+    "spec",
+    [
+        EngineSpec,
+        PromptCacheSpec,
+        RateLimitSpec,
+        ReplicasSpec,
+        TruthRecord,
+        ReplyRule,
+        RuleCall,
+        RuleError,
+        InjectedFault,
+    ],
 )
 def test_each_setting_and_each_field_is_named(spec: type[msgspec.Struct]) -> None:
     named = set(re.findall(r"\w+", TEXT))

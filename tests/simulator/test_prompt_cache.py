@@ -11,7 +11,7 @@ from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond.core import clock
 from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow
-from splitsecond.simulator.prompt_cache import PromptCache
+from splitsecond.simulator.prompt_cache import PromptCache, automatic_prefixes, marked_prefixes
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -162,6 +162,35 @@ def test_mark_on_the_request_marks_its_end() -> None:
     assert [counts(usage) for usage, _ in messages(request, request)] == [(TEMPLATE, 80, 0), (TEMPLATE, 0, 80)]
 
 
+def test_a_marked_cache_counts_each_part_of_a_conversation_once() -> None:
+    spec = PromptCacheSpec(from_tokens=1, capacity_tokens=100)
+    cache = PromptCache(spec)
+    evicted = []
+    for turn in range(1, 12):
+        text = "\n".join(f"{part:0>39}" for part in range(turn))
+        found = cache.look_up(marked_prefixes(spec, text, (len(text),)), turn)
+        assert found.read_tokens == (10 * (turn - 1) if turn > 1 else 0)
+        assert found.written_tokens == 10
+        cache.use(found)
+        evicted.append(cache.store(found.prefixes, turn))
+    assert evicted == [0] * 10 + [10]
+    assert cache.tokens == 100
+
+
+@given(st.lists(st.sets(st.sampled_from(range(8, 49, 8)), max_size=4), max_size=20))
+def test_a_full_marked_cache_keeps_the_parent_of_each_prefix(requests: list[set[int]]) -> None:
+    spec = PromptCacheSpec(from_tokens=1, capacity_tokens=12, ttl_s=10e-9)
+    cache = PromptCache(spec)
+    for now_ns, marks in enumerate(requests):
+        found = cache.look_up(marked_prefixes(spec, "x" * 48, tuple(sorted(marks))), now_ns)
+        cache.use(found)
+        cache.store(found.prefixes, now_ns)
+        order = list(cache._entries)
+        assert cache.tokens == sum(entry.tokens for entry in cache._entries.values()) <= 12
+        parents = [(key, entry.parent) for key, entry in cache._entries.items() if entry.parent is not None]
+        assert all(order.index(key) < order.index(parent) for key, parent in parents)
+
+
 GEMINI = "/v1beta/models/m:generateContent"
 WAYS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "/v1/chat/completions": ({}, ["usage", "prompt_tokens_details", "cached_tokens"]),
@@ -200,22 +229,64 @@ def test_api_format_without_a_cache_field_still_answers_faster(path: str) -> Non
     assert b"cache" not in body
 
 
+def read_tokens(cache: PromptCache, spec: PromptCacheSpec, text: str, now_ns: int) -> int:
+    return cache.look_up(automatic_prefixes(spec, text), now_ns).read_tokens
+
+
+def store(cache: PromptCache, spec: PromptCacheSpec, text: str, now_ns: int) -> int:
+    """Store a prompt; return how many tokens were evicted."""
+    return cache.store(automatic_prefixes(spec, text).prefixes, now_ns)
+
+
 def test_full_cache_drops_the_least_recent_longest_prefix() -> None:
     cache = PromptCache(SPEC, most=20)
     texts = [letter * (10 * BLOCK) for letter in "abc"]
     for now, text in enumerate(texts):
-        cache.store(cache.look_up(text, now).prefixes, now)
-    assert [cache.look_up(text, 3).read_tokens for text in texts] == [24, 80, 80]
+        store(cache, SPEC, text, now)
+    assert [read_tokens(cache, SPEC, text, 3) for text in texts] == [24, 80, 80]
 
 
 @given(st.lists(st.text("ab", max_size=200), max_size=8))
 def test_cache_finds_the_longest_stored_beginning(texts: list[str]) -> None:
-    cache = PromptCache(PromptCacheSpec(from_tokens=3, block_tokens=2))
+    spec = PromptCacheSpec(from_tokens=3, block_tokens=2)
+    cache = PromptCache(spec)
     for number, text in enumerate(texts):
-        found = cache.look_up(text, number)
         shared = max((_common(text, earlier) for earlier in texts[:number]), default=0) // 8 * 2
-        assert found.read_tokens == (shared if shared >= 3 else 0)
-        cache.store(found.prefixes, number)
+        assert read_tokens(cache, spec, text, number) == (shared if shared >= 3 else 0)
+        store(cache, spec, text, number)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text("ab", max_size=60), st.integers(0, 3)), max_size=30))
+def test_least_recently_used_prefixes_are_dropped_as_in_a_list(steps: list[tuple[bool, str, int]]) -> None:
+    """The model is a list of texts, the least recently used first, with the time of the last store of each."""
+    spec = PromptCacheSpec(from_tokens=3, block_tokens=2, capacity_tokens=20, ttl_s=10e-9)
+    cache = PromptCache(spec)
+    order: list[str] = []
+    stored_ns: dict[str, int] = {}
+    now_ns = 0
+    for stores, text, pause_ns in steps:
+        now_ns += pause_ns
+        prefixes = [text[:end] for end in range(16, len(text) + 1, 8)]
+        known = [one for one in prefixes if one in order and now_ns - stored_ns[one] <= 10]
+        found = cache.look_up(automatic_prefixes(spec, text), now_ns)
+        assert found.read_tokens == max((len(one) // 4 for one in known), default=0)
+        cache.use(found)
+        order = [one for one in order if one not in known] + known[::-1]
+        if stores:
+            stored_ns |= dict.fromkeys(prefixes, now_ns)
+            order = [one for one in order if one not in prefixes] + prefixes[::-1]
+            while order and now_ns - stored_ns[order[0]] > 10:
+                del order[0]
+            before = _sum(order)
+            while _sum(order) > 20:
+                del order[0]
+            assert store(cache, spec, text, now_ns) == before - _sum(order)
+        assert cache.tokens == _sum(order) <= 20
+
+
+def _sum(prefixes: list[str]) -> int:
+    """Return the tokens that the prefixes take: the shortest ones have four, and each longer one adds two."""
+    return sum(4 if len(one) == 16 else 2 for one in prefixes)
 
 
 def _common(one: str, other: str) -> int:

@@ -29,10 +29,9 @@ from splitsecond.simulator.endpoints import (
     token_count_at,
 )
 from splitsecond.simulator.journal import JournalEntry, RequestJournal
-from splitsecond.simulator.producers import producer_for
 from splitsecond.simulator.profile import ANY_MODEL, Profile
-from splitsecond.simulator.prompt_cache import CacheLookup, PromptCache
 from splitsecond.simulator.rate_limit import SimulatedRateLimit
+from splitsecond.simulator.replicas import Replica, Replicas
 from splitsecond.simulator.request import (
     RejectedRequest,
     SimulatedRequest,
@@ -76,8 +75,7 @@ class SimulatedProvider:
         self._pacer = pacer
         self._truth = truth
         self._received_ns = received_ns
-        self._producer = producer_for(profile, pacer, seed)
-        self._prompt_cache = None if profile.prompt_cache is None else PromptCache(profile.prompt_cache)
+        self._replicas = Replicas(profile, pacer, seed)
         self._rate_limit = None if profile.rate_limits is None else SimulatedRateLimit(profile.rate_limits)
         self._in_flight = 0
         self._senders: set[ResponseSender] = set()
@@ -233,27 +231,17 @@ class SimulatedProvider:
         )
 
     async def _serve(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
+        replica, cached = self._replicas.choose(request)
         self._in_flight += 1
+        replica.in_flight += 1
         try:
-            request = msgspec.structs.replace(request, cached=self._look_up(request))
-            await self._act(request, cycle)
+            request = msgspec.structs.replace(request, cached=cached, replica=replica.number)
+            await self._act(request, replica, cycle)
         finally:
             self._in_flight -= 1
+            replica.in_flight -= 1
 
-    def _look_up(self, request: SimulatedRequest) -> CacheLookup | None:
-        if self._prompt_cache is None:
-            return None
-        text = request.parsed.prompt_text
-        if request.endpoint.marked_cache:
-            return self._prompt_cache.look_up_marked(text, request.parsed.cache_marks, clock.now_ns())
-        return self._prompt_cache.look_up(text, clock.now_ns())
-
-    def _store_prompt(self, request: SimulatedRequest) -> None:
-        """Put the prefixes of the prompt into the cache, now that it was processed."""
-        if self._prompt_cache is not None and request.cached is not None:
-            self._prompt_cache.store(request.cached.prefixes, clock.now_ns())
-
-    async def _act(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
+    async def _act(self, request: SimulatedRequest, replica: Replica, cycle: RequestCycle) -> None:
         """Act out a fault before the headers, or respond."""
         fault = request.fault
         if fault is not None and fault.kind == "http":
@@ -265,10 +253,15 @@ class SimulatedProvider:
             self._record(request, fault.kind)
             cycle.reset()
         else:
-            await self._respond(request, cycle)
+            await self._respond(request, replica, cycle)
 
-    async def _respond(self, request: SimulatedRequest, cycle: RequestCycle) -> None:
-        in_flight = self._in_flight
+    async def _respond(self, request: SimulatedRequest, replica: Replica, cycle: RequestCycle) -> None:
+        in_flight, evicted_tokens = self._in_flight, 0
+
+        def store_prompt() -> None:
+            nonlocal evicted_tokens
+            evicted_tokens = replica.store(request.cached)
+
         endpoint, parsed = request.endpoint, request.parsed
         create = endpoint.writer or endpoint.api_format.StreamWriter
         writer = create(endpoint.operation, parsed.model, id=request.response_id, created=request.created)
@@ -284,10 +277,10 @@ class SimulatedProvider:
             error=writer.error(*IN_STREAM_ERROR),
             malformed=endpoint.malformed,
             buffered=not parsed.stream,
-            on_first_token=lambda: self._store_prompt(request),
+            on_first_token=store_prompt,
         )
         try:
-            stop = self._producer.start(
+            stop = replica.producer.start(
                 sender,
                 arrived_ns=request.arrived_ns,
                 in_flight=in_flight,
@@ -311,15 +304,22 @@ class SimulatedProvider:
             self._senders.discard(sender)
             sender.end("abandoned")
             stop()
-            self._record(request, request.fault_kind, in_flight, sender)
+            self._record(request, request.fault_kind, in_flight, sender, evicted_tokens)
 
     def _record(
-        self, request: SimulatedRequest, fault: str, in_flight: int = 0, sender: ResponseSender | None = None
+        self,
+        request: SimulatedRequest,
+        fault: str,
+        in_flight: int = 0,
+        sender: ResponseSender | None = None,
+        evicted_tokens: int = 0,
     ) -> None:
         self._truth.add(
             TruthRecord(
                 request_id=request.request_id,
                 profile=self.profile.name,
+                session=request.session,
+                replica=request.replica,
                 in_flight=in_flight or self._in_flight,
                 received_ns=request.received_ns,
                 arrived_ns=request.arrived_ns,
@@ -329,6 +329,8 @@ class SimulatedProvider:
                 first_written_ns=sender.first_written_ns if sender else 0,
                 prompt_tokens=request.prompt_tokens,
                 cached_tokens=request.cached_tokens,
+                new_tokens=request.prompt_tokens - request.cached_tokens,
+                evicted_tokens=evicted_tokens,
                 cache_write_tokens=(request.cached.written_tokens if request.cached else None) or 0,
                 output_tokens=request.output_tokens,
                 fault=fault,

@@ -6,8 +6,9 @@ Sarathi-Serve). A prompt that is finished in a step gives its first token at the
 
     step_base_ms + step_per_sequence_ms × batch + prompt tokens / prefill_tokens_per_s
 
-so more sequences raise throughput and slow each one down, until the slots are full. Then requests queue, and TTFT grows
-with the queue. Steps follow each other at absolute times without a gap, so a late caller does not slow the server down.
+and the time in which the cached tokens of the prompts that begin in it are loaded. So more sequences raise throughput
+and slow each one down, until the slots are full. Then requests queue, and TTFT grows with the queue. Steps follow each
+other at absolute times without a gap, so a late caller does not slow the server down.
 """
 
 from collections import deque
@@ -39,6 +40,7 @@ class _Sequence(msgspec.Struct, Generic[Key]):
     key: Key
     prompt_left: int
     output_left: int
+    load_ns: int
     produced: int = 0
     in_batch: bool = False
     began_ns: int = -1
@@ -59,15 +61,18 @@ class Engine(Generic[Key]):
         """The end of the current step; None while the server is idle."""
         return self._ends_ns
 
-    def submit(self, key: Key, *, prompt_tokens: int, output_tokens: int, now_ns: int) -> None:
-        """Add a request. Raises `Overloaded` if slots and queue are full."""
+    def submit(self, key: Key, *, prompt_tokens: int, output_tokens: int, now_ns: int, load_ns: int = 0) -> None:
+        """Add a request with `prompt_tokens` to process, after loading the cached ones for `load_ns`.
+
+        Raises `Overloaded` if slots and queue are full.
+        """
         limit, held = self._spec.queue_limit, len(self._running) + len(self._waiting)
         if limit is not None and held >= self._spec.slots + limit:
             raise Overloaded(
                 f"{held:,} requests fill {self._spec.slots:,} slots and a queue of {limit:,}",
                 hint="Try again later.",
             )
-        self._waiting.append(_Sequence(key, max(prompt_tokens, 1), max(output_tokens, 1)))
+        self._waiting.append(_Sequence(key, max(prompt_tokens, 1), max(output_tokens, 1), load_ns))
         if self._ends_ns is None:
             self._begin_step(max(now_ns, self._ended_ns))
 
@@ -106,15 +111,17 @@ class Engine(Generic[Key]):
             self._ends_ns = None
             return
         budget = spec.prefill_chunk_tokens
-        batch = 0
+        batch = load_ns = 0
         for sequence in self._running.values():
             taken = min(sequence.prompt_left, budget)
             sequence.in_batch = taken > 0 or not sequence.prompt_left
             sequence.prompt_left -= taken
             if taken and sequence.began_ns < 0:
                 sequence.began_ns = at_ns
+                load_ns += sequence.load_ns
             budget -= taken
             batch += sequence.in_batch
         prefilled = spec.prefill_chunk_tokens - budget
         step_ms = spec.step_base_ms + spec.step_per_sequence_ms * batch
-        self._ends_ns = at_ns + round(step_ms * NS_PER_MS + prefilled * NS_PER_S / spec.prefill_tokens_per_s)
+        step_ns = round(step_ms * NS_PER_MS + prefilled * NS_PER_S / spec.prefill_tokens_per_s)
+        self._ends_ns = at_ns + step_ns + load_ns

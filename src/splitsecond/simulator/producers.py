@@ -19,22 +19,35 @@ def producer_for(profile: Profile, pacer: Pacer, seed: int) -> "TableProducer | 
 
     Its `start` returns the function that stops a response, and raises `Overloaded` if the provider is full.
     """
+    cached_ns = _per_token_ns(profile.prompt_cache.cached_tokens_per_s if profile.prompt_cache else None)
     if profile.engine is not None:
-        return EngineProducer(profile.engine, pacer)
-    return TableProducer(LatencyTable(profile.table, seed + crc32(profile.name.encode())), _saves(profile), pacer)
+        return EngineProducer(profile.engine, pacer, cached_ns=cached_ns)
+    table = LatencyTable(profile.table, seed + crc32(profile.name.encode()))
+    new_ns = _per_token_ns(profile.prefill_tokens_per_s)
+    return TableProducer(table, _saves(profile), pacer, new_ns=new_ns, cached_ns=cached_ns)
 
 
 def _saves(profile: Profile) -> float:
-    """Return the share of TTFT that a fully cached prompt saves."""
-    if profile.prompt_cache is None:
+    """Return the share of the TTFT in the table that a fully cached prompt saves."""
+    if profile.prompt_cache is None or profile.prefill_tokens_per_s is not None:
         return 0.0
     return DEFAULT_SAVES if profile.prompt_cache.saves is None else profile.prompt_cache.saves
 
 
-class TableProducer:
-    """Produces each response independently, at times drawn from a table, with one timer for its next token."""
+def _per_token_ns(tokens_per_s: float | None) -> float:
+    """Return the time of one token; 0 for None."""
+    return 0.0 if tokens_per_s is None else clock.NS_PER_S / tokens_per_s
 
-    def __init__(self, table: LatencyTable, saves: float, pacer: Pacer) -> None:
+
+class TableProducer:
+    """Produces each response independently, at times drawn from a table, with one timer for its next token.
+
+    Each prompt token that is not cached adds `new_ns` to the TTFT in the table, and each cached one `cached_ns`.
+    """
+
+    def __init__(self, table: LatencyTable, saves: float, pacer: Pacer, *, new_ns: float, cached_ns: float) -> None:
+        self._new_ns = new_ns
+        self._cached_ns = cached_ns
         self._table = table
         self._saves = saves
         self._pacer = pacer
@@ -44,13 +57,14 @@ class TableProducer:
     ) -> Callable[[], None]:
         """Start a response; return the function that stops it.
 
-        The prompt's length changes nothing, because the table was measured with one length. Its cached part does.
+        Without a time for new tokens, the length of the prompt changes nothing, because the table was measured with one
+        length. Its cached part does.
         """
         sender.began_ns = arrived_ns
         pace = self._table.draw(in_flight)
-        if cached_tokens:
-            ttft_ns = round(pace.ttft_ns * (1 - self._saves * cached_tokens / prompt_tokens))
-            pace = Pace(ttft_ns, pace.gap_ns)
+        ttft_ns = pace.ttft_ns * (1 - self._saves * cached_tokens / prompt_tokens)
+        ttft_ns += self._new_ns * (prompt_tokens - cached_tokens) + self._cached_ns * cached_tokens
+        pace = Pace(round(ttft_ns), pace.gap_ns)
         return _PacedTokens(sender, pace, arrived_ns, self._pacer).stop
 
 
@@ -76,9 +90,10 @@ class _PacedTokens:
 
 
 class EngineProducer:
-    """Produces all responses from the steps of one engine."""
+    """Produces all responses from the steps of one engine, which loads a cached token in `cached_ns`."""
 
-    def __init__(self, spec: EngineSpec, pacer: Pacer) -> None:
+    def __init__(self, spec: EngineSpec, pacer: Pacer, *, cached_ns: float) -> None:
+        self._cached_ns = cached_ns
         self._engine: Engine[int] = Engine(spec)
         self._pacer = pacer
         self._senders: dict[int, ResponseSender] = {}
@@ -92,7 +107,13 @@ class EngineProducer:
         key = self._next_key
         self._next_key += 1
         left = prompt_tokens - cached_tokens
-        self._engine.submit(key, prompt_tokens=left, output_tokens=sender.tokens, now_ns=arrived_ns)
+        self._engine.submit(
+            key,
+            prompt_tokens=left,
+            output_tokens=sender.tokens,
+            now_ns=arrived_ns,
+            load_ns=round(self._cached_ns * cached_tokens),
+        )
         self._senders[key] = sender
         self._wait()
 

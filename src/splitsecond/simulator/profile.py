@@ -29,6 +29,8 @@ _NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 _Above0 = Annotated[float, msgspec.Meta(gt=0)]
 
 
+MAX_PREFIXES = 1_000_000
+"""Maximum number of prefixes in all prompt caches of a provider, which take about 200 bytes each."""
 ANY_MODEL = "*"
 """The model of a provider that serves every name."""
 _HINT = "Compare it with a shipped profile."
@@ -82,16 +84,32 @@ class PromptCacheSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     stored, exactly up to the mark. The usage of a response reports cached tokens, and its first token comes earlier: an
     engine does not process them again; a table, measured without a cache, saves the share `saves` of TTFT for a fully
     cached prompt, and proportionally less for a part. `saves` is for tables only; the default is 0.8.
+
+    If a cache holds more than `capacity_tokens`, it drops the least recently used ones. None: 100,000 blocks or marked
+    prefixes. `cached_tokens_per_s`: how fast the cached tokens of a prompt are loaded; None: at once.
     """
 
     from_tokens: _AtLeastOne = 1024
     block_tokens: _AtLeastOne = 128
     ttl_s: _Above0 = 300.0
     saves: float | None = None
+    capacity_tokens: _AtLeastOne | None = None
+    cached_tokens_per_s: _Above0 | None = None
 
     def __post_init__(self) -> None:
         if self.saves is not None and not 0 <= self.saves < 1:
             raise ValueError(f"saves must be from 0 to below 1, not {self.saves}")
+
+
+class ReplicasSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The replicas behind the address of a provider: a table ``[replicas]``.
+
+    Each of the `count` replicas has its own prompt cache, and its own engine if the profile has one. A request goes to
+    one of them by `routing`: at random, by the session that its headers name, or by the prefix of its prompt.
+    """
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=256)]
+    routing: Literal["random", "session", "prefix"] = "random"
 
 
 class RateLimitSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,7 +133,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     A request without a limit gets `output_tokens`. `natural_tokens`, if given, is the length at which a response ends
     by itself below its limit. The first `reasoning_tokens` of each response, at most all but its last token, are
     reasoning. `engine` is None for a table, and `table` is empty for an engine. Without `prompt_cache` nothing is
-    cached or reported; without `rate_limits` there are no limits.
+    cached or reported; without `rate_limits` there are no limits; without `replicas` there is one.
+
+    With `prefill_tokens_per_s`, which is for tables only, each prompt token that is not cached adds to the TTFT of the
+    table, which is then that of an empty prompt.
 
     `server_timings` is the form in which the end of a response reports the provider's own timings, in OpenAI's format:
     "groq", "cerebras" or "llama.cpp"; "openai" is a header with the time to the response headers. Ollama's format
@@ -141,7 +162,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reasoning_tokens: _NotNegative = 0
     table: tuple[TableRow, ...] = ()
     engine: EngineSpec | None = None
+    prefill_tokens_per_s: _Above0 | None = None
     prompt_cache: PromptCacheSpec | None = None
+    replicas: ReplicasSpec | None = None
     rate_limits: RateLimitSpec | None = None
     server_timings: TimingsForm = ""
     usage: Literal["requested", "always"] = "requested"
@@ -156,6 +179,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("a profile has either [[table]] rows or an [engine], and not both")
         if self.engine is not None and self.prompt_cache is not None and self.prompt_cache.saves is not None:
             raise ValueError("prompt_cache.saves is for tables only; an [engine] computes its savings")
+        if self.engine is not None and self.prefill_tokens_per_s is not None:
+            raise ValueError("prefill_tokens_per_s beside a table is for tables only; an [engine] has its own")
+        cache, count = self.prompt_cache, self.replicas.count if self.replicas is not None else 1
+        if self.prefill_tokens_per_s is not None and cache is not None and cache.saves is not None:
+            raise ValueError("give either prefill_tokens_per_s or prompt_cache.saves, and not both")
+        if cache is None and self.replicas is not None and self.replicas.routing == "prefix":
+            raise ValueError('replicas.routing = "prefix" needs a [prompt_cache]')
+        if cache is not None and (cache.capacity_tokens or 0) * count > MAX_PREFIXES * cache.block_tokens:
+            raise ValueError(f"the capacity of all replicas is more than {MAX_PREFIXES:,} blocks; take longer blocks")
         levels = [row.concurrency for row in self.table]
         if levels != sorted(set(levels)):
             raise ValueError(f"the rows of the table must have increasing concurrency, not {levels}")

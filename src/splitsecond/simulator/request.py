@@ -31,6 +31,18 @@ from splitsecond.simulator.prompt_cache import CacheLookup
 MAX_OUTPUT_TOKENS = 32_768
 """Most output tokens of a response, of all choices together."""
 MAX_ID_CHARACTERS = 200
+SESSION_HEADERS = (
+    b"x-session-id",
+    b"session-id",
+    b"session_id",
+    b"thread-id",
+    b"x-claude-code-session-id",
+    b"x-session-affinity",
+    b"x-smg-routing-key",
+    b"x-dynamo-session-id",
+    b"x-litellm-trace-id",
+)
+"""Headers in which clients and routers name the session of a request; the first one that is there counts."""
 DEFAULT_USAGE_FACTOR = 2.0
 
 
@@ -57,8 +69,9 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     response's creation time, in seconds since 1970. `output_tokens` (of one choice) includes `reasoning_tokens`, with
     which the response begins. `script` is its content; None: plain words, as the argument of `tool` if that is a name.
     `top_logprobs`: how many alternatives to report for each token, None for no log-probabilities. `timings` is the form
-    of the provider's own timings. `cached` is the result of the prompt-cache lookup and `limits` the state of the rate
-    limits; None without such a cache or limit.
+    of the provider's own timings. `session` is the id of the client's session, or "". `replica` is the number of the
+    one that serves it. `cached` is the result of the prompt-cache lookup and `limits` the state of the rate limits;
+    None without such a cache or limit.
     """
 
     request_id: str
@@ -76,7 +89,9 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     timings: TimingsForm
     script: ReplyScript | None = None
     tool: str = ""
+    session: str = ""
     top_logprobs: int | None = None
+    replica: int = 0
     cached: CacheLookup | None = None
     limits: RateLimits | None = None
 
@@ -173,6 +188,7 @@ def read_request(
         finish="stop" if ends_itself else "length",
         fault=fault,
         timings=profile.server_timings,
+        session=session_id(headers),
         top_logprobs=wants.top_logprobs,
     )
     if rule is None and wants is NOTHING and parsed.n == 1 and not parsed.tool:
@@ -201,6 +217,12 @@ def _fault_for(
     if rule is not None and rule.fault:
         return faults.from_header(rule.fault)
     return faults.first_striking(profile.faults, number)
+
+
+def session_id(headers: Mapping[bytes, bytes]) -> str:
+    """Return the id of the session that the headers name, or ""."""
+    found = next((value for name in SESSION_HEADERS if (value := headers.get(name))), b"")
+    return found.decode("latin-1")[:MAX_ID_CHARACTERS]
 
 
 def error_code(status: int) -> str:

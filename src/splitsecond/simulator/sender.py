@@ -27,8 +27,8 @@ class ResponseSender:
 
     `render` encodes a token; an empty result means that its bytes come with a later token or with the end. `write`
     sends bytes and returns how many bytes the client has not read. `error` and `malformed` are the bytes that the
-    faults of these names send. With `buffered` everything is kept until `release`. `on_first_token` is called when the
-    first token is due.
+    faults of these names send. With `buffered` everything is kept until `release`. `on_first_token` is called right
+    after the first token is sent.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class ResponseSender:
         """Send token `index`, which is due."""
         if self.over or (index == self._after and self._strikes()):
             return
-        if index == 0:
-            self._on_first_token()
         self.planned_ns.append(due_ns)
         data = self._render(index)
         now = self._last_ns = clock.now_ns()
         if index == 0:
             self._first_ns = now
         self._put(data, now)
+        if index == 0:
+            self._on_first_token()  # after the write, as it takes some time for a long prompt
         if index + 1 == self.tokens and not self.over and not (self._after == self.tokens and self._strikes()):
             self.end("complete")
 

@@ -28,11 +28,15 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     write of the first one had returned (0: none was written). A response that was cut short has
     fewer of both; one that was buffered and never sent has none in `actual_ns`. `fault` is the kind of the fault that
     struck, or "". Of the `prompt_tokens`, `cached_tokens` were in the prompt cache, and `cache_write_tokens` were
-    stored there because the client marked them.
+    stored there because the client marked them; `new_tokens` were processed. `evicted_tokens` were dropped from the
+    full cache when the prompt was stored. `replica` (from 0) served the request, and `session` is the id of the
+    client's session, or "".
     """
 
     request_id: str
     profile: str
+    session: str = ""
+    replica: int = 0
     in_flight: int
     received_ns: int = 0
     arrived_ns: int
@@ -42,6 +46,8 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     first_written_ns: int = 0
     prompt_tokens: int
     cached_tokens: int
+    new_tokens: int = 0
+    evicted_tokens: int = 0
     cache_write_tokens: int
     output_tokens: int
     fault: str

@@ -1,0 +1,91 @@
+"""The replicas of a simulated provider: each has its own prompt cache and, with an engine, its own engine.
+
+A request goes to a replica at random, by its session, or by its prompt. Routing by session sends all requests of a
+session to one replica, and those without a session to a random one. Routing by prefix takes the replica whose cache has
+most of the prompt; if none has half of it, the one with the fewest requests, and of those the fewest cached tokens.
+"""
+
+from random import Random
+from zlib import crc32
+
+from splitsecond.core import clock
+from splitsecond.core.pacing import Pacer
+from splitsecond.simulator.producers import EngineProducer, TableProducer, producer_for
+from splitsecond.simulator.profile import Profile
+from splitsecond.simulator.prompt_cache import (
+    CacheLookup,
+    PromptCache,
+    PromptPrefixes,
+    automatic_prefixes,
+    marked_prefixes,
+)
+from splitsecond.simulator.request import SimulatedRequest
+
+
+class Replica:
+    """One replica. `number` counts from 0, and `in_flight` is changed by the caller."""
+
+    def __init__(self, number: int, producer: TableProducer | EngineProducer, cache: PromptCache | None) -> None:
+        self.number = number
+        self.producer = producer
+        self.cache = cache
+        self.in_flight = 0
+
+    def look_up(self, prompt: PromptPrefixes) -> CacheLookup | None:
+        """Look up a prompt; None without a cache."""
+        return None if self.cache is None else self.cache.look_up(prompt, clock.now_ns())
+
+    def store(self, found: CacheLookup | None) -> int:
+        """Store a prompt that was processed. Return how many tokens were dropped because the cache was full."""
+        return 0 if self.cache is None or found is None else self.cache.store(found.prefixes, clock.now_ns())
+
+
+class Replicas:
+    """The replicas behind one address. The same seed and requests give the same choices."""
+
+    def __init__(self, profile: Profile, pacer: Pacer, seed: int) -> None:
+        self._spec = profile.prompt_cache
+        self._routing = profile.replicas.routing if profile.replicas else "random"
+        self._random = Random(f"{seed}/{profile.name}")
+        count = profile.replicas.count if profile.replicas else 1
+        shared = None if profile.engine else producer_for(profile, pacer, seed)  # a table has the times of the address
+        self._all = [
+            Replica(
+                number,
+                shared or producer_for(profile, pacer, seed),
+                None if self._spec is None else PromptCache(self._spec),
+            )
+            for number in range(count)
+        ]
+
+    def choose(self, request: SimulatedRequest) -> tuple[Replica, CacheLookup | None]:
+        """Return the replica for a request, with what its cache has of the prompt, which is used now."""
+        prompt = self._prefixes(request)
+        if len(self._all) == 1:
+            replica = self._all[0]
+        elif self._routing == "prefix":
+            replica = self._nearest(prompt, request.prompt_tokens)
+        elif self._routing == "session" and request.session:
+            replica = self._all[crc32(request.session.encode()) % len(self._all)]
+        else:
+            replica = self._random.choice(self._all)
+        found = replica.look_up(prompt)
+        if replica.cache is not None and found is not None:
+            replica.cache.use(found)
+        return replica, found
+
+    def _prefixes(self, request: SimulatedRequest) -> PromptPrefixes:
+        if self._spec is None:
+            return PromptPrefixes(())
+        text = request.parsed.prompt_text
+        if request.endpoint.marked_cache:
+            return marked_prefixes(self._spec, text, request.parsed.cache_marks)
+        return automatic_prefixes(self._spec, text)
+
+    def _nearest(self, prompt: PromptPrefixes, prompt_tokens: int) -> Replica:
+        """Return the replica for routing by prefix."""
+        read = {replica.number: found.read_tokens for replica in self._all if (found := replica.look_up(prompt))}
+        best = max(self._all, key=lambda replica: read.get(replica.number, 0))
+        if 2 * read.get(best.number, 0) >= prompt_tokens:
+            return best
+        return min(self._all, key=lambda replica: (replica.in_flight, replica.cache.tokens if replica.cache else 0))
