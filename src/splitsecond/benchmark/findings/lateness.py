@@ -1,12 +1,10 @@
 """Lateness of the instrument, and how much of it may be part of a request's figures.
 
-Lag is how long arrived bytes waited until we read them. If arrival times are our own clock's, all of it is part of the
-figures. If they are kernel receive timestamps, none of it is, with one exception: a read of several packets carries the
-time of the last one, so tokens that arrived separately look simultaneous. For a first token, the packets of its read
-were counted, and it was dated back (`first_merged_ns`). For later tokens, servers also put several events into one
-packet, so a merge counts as ours only if we were late by more than the time per token. In streams that were read
-sparsely, later tokens are merged on purpose; what counts is by how much the last one can have come earlier
-(`last_merged_ns`).
+Lag is how long arrived bytes waited until we read them. By our own clock, all of it is part of the figures. By kernel
+receive timestamps, none of it is, with one exception: a read of several packets carries the time of the last one, so
+tokens that arrived separately look simultaneous. A first token was dated back (`first_merged_ns`). For later tokens,
+servers also put several events into one packet, so a merge counts as ours only if we were late by more than the time
+per token. In streams that were read sparsely, later tokens are merged on purpose; what counts is `last_merged_ns`.
 """
 
 from collections.abc import Sequence
@@ -40,7 +38,7 @@ def exposed_lag_ns(o: Observation) -> int:
 
 
 def first_token_range_ns(o: Observation) -> tuple[int, int]:
-    """Return the earliest and the latest possible arrival of the first token of `o`, relative to its recorded one.
+    """Return the range of the arrival of the first token of `o`, relative to its recorded one.
 
     By our own clock it can have come earlier. One that was dated back can have come as late as its read says.
     """
@@ -56,7 +54,6 @@ def dispatch_late_ns(o: Observation) -> int | None:
 def instrument_of(
     measured: Sequence[Observation], readings: Sequence[InstrumentReading], load: MeasuredLoad, tokens: float
 ) -> Instrument:
-    """Return the error of the instrument in one condition. `tokens`: all that arrived, warm-ups included."""
     read = [o for o in measured if o.reads]
     mean_lag = ordered_ms([o.lag_sum_ns / o.reads for o in read])
     worst_lag = ordered_ms([o.lag_max_ns for o in read])
@@ -94,7 +91,6 @@ def _runqueue_wait_share(readings: Sequence[InstrumentReading]) -> float | None:
 
 
 def ordered_ms(values_ns: Sequence[float]) -> Floats:
-    """Return durations in ascending order, in ms."""
     return np.sort(np.array(values_ns, dtype=np.float64)) / NS_PER_MS
 
 

@@ -12,8 +12,6 @@ from splitsecond.core.observation import LOAD_ROLES, Observation
 from splitsecond.core.wording import Statement, counted_as, in_a_line, level, listed, load, percent
 
 WORTH_SAYING = 0.01
-"""Least share of cached input for a note."""
-
 
 _UNKNOWN = "the cost is unknown: no response reports the tokens of its prompt."
 
@@ -64,7 +62,6 @@ def with_cost(
 
 
 def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
-    """Return a statement for each load with the target whose tokens cost least, if two or more have a cost."""
     loads = grouped((row for row in rows if row.usd_per_million is not None), level)
     places: dict[tuple[str, ...], list[ConditionFindings]] = {}
     for priced in loads.values():
@@ -82,7 +79,6 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
 
 
 def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str]:
-    """Return a note on the input from the provider's prompt cache, and its savings, the cost of filling it deducted."""
     total, cached = sum(o.input_tokens or 0 for o in answers), sum(o.cached_tokens or 0 for o in answers)
     if price is None or not total or cached < WORTH_SAYING * total:
         return []
@@ -94,7 +90,6 @@ def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str
 
 
 def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
-    """Return a note on the responses that another speed tier served."""
     others = [o.tier for o in answers if other_tier(o, prices.get(o.target))]
     if not others:
         return []
