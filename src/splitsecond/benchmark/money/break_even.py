@@ -1,11 +1,10 @@
 """Break-even of a machine paid by the hour, rented or owned, against an API paid by the token.
 
-A machine costs the same whether it works or not: its price per hour times the hours of a month. The API costs its price
-per million tokens in the run's own mix of input and output, times the tokens. They are equal at the break-even volume,
-which does not depend on how fast the machine is. Its speed decides whether one machine can do that much: the
-`utilisation` is the break-even volume divided by the tokens of a month at the highest throughput that the run measured,
-at which the machine would have to work day and night. Above 1 there is no break-even: at full load, a token of the
-machine costs more than one of the API, and a second machine costs as much as the first.
+A machine costs the same whether it works or not. The API costs its price per million tokens in the run's own mix of
+input and output. They are equal at the break-even volume, which does not depend on how fast the machine is. Its speed
+decides whether one machine can do that much: the `utilisation` is the break-even volume divided by the tokens of a
+month at the highest throughput that the run measured, day and night. Above 1 there is no break-even: a second machine
+costs as much as the first.
 
 Not included: the work of running the machine, a second one for when it fails, and the difference in quality.
 """
@@ -63,20 +62,18 @@ def break_evens(rows: Sequence[ConditionFindings]) -> list[BreakEven]:
 
 
 def _tokens_per_s(row: ConditionFindings | None) -> float:
-    """Return the input and output tokens per second of a row, at its system throughput; 0 if unknown."""
     if row is None or not row.output_tokens_per_s or not row.output_tokens:
         return 0.0
     return row.output_tokens_per_s * (1 + (row.input_tokens or 0.0) / row.output_tokens)
 
 
 def monthly_usd(found: BreakEven, tokens: float) -> tuple[float, float]:
-    """Return what that many tokens a month cost on as many machines as it takes, and at the API."""
+    """Return the cost of that many tokens a month on as many machines as it takes, and at the API."""
     machines = max(ceil(tokens / found.machine_tokens_per_month), 1)
     return machines * found.usd_per_month, tokens / MILLION * found.usd_per_million
 
 
 def tokens_words(tokens: float) -> str:
-    """Format a volume: "480 million", "1.2 billion"."""
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if tokens >= size * 0.9995:
             return f"{number(tokens / size)} {word}"
