@@ -1,5 +1,3 @@
-"""Output of `splitsecond doctor`: the instrument's error at each level, and the phases of a request to each target."""
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -22,10 +20,9 @@ _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
 
 
 class TargetCheck(Struct, frozen=True):
-    """The check of one target.
+    """The check of one target: why it does not work, "" if it does.
 
-    `fault`: why it does not work, "" if it does. `first_token`: by each clock, the nanoseconds from sending the last
-    request to its first token.
+    `first_token`: by each clock, the nanoseconds from sending the last request to its first token.
     """
 
     name: str
@@ -35,7 +32,6 @@ class TargetCheck(Struct, frozen=True):
 
 
 def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
-    """Print the instrument's error at each level, and the highest load to trust."""
     console.print(fitting(console, partial(_levels, levels), _FEWER_OF_LEVELS))
     for level in levels:
         if not level.trusted:
@@ -79,7 +75,6 @@ def _levels(levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool,
 
 
 def _highest(levels: Sequence[Accuracy]) -> str:
-    """Return a sentence with the highest load up to which every level can be trusted."""
     trusted = 0
     for level in sorted(levels, key=lambda each: each.streams):
         if not level.trusted:
@@ -93,7 +88,6 @@ def _highest(levels: Sequence[Accuracy]) -> str:
 
 
 def packet_clock_advice(refusal: str) -> str:
-    """Return whether the packet clock is available, and how to allow it; `refusal` is the reason why it is not."""
     if not refusal:
         return "The packet clock is available: each token gets the time of the packet that brought it."
     return (
@@ -103,7 +97,6 @@ def packet_clock_advice(refusal: str) -> str:
 
 
 def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
-    """Print the phases of a first and a second request to each target, and its first token by each clock."""
     console.print(fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS))
     for check in checks:
         name, fault = check.name, check.fault
@@ -130,7 +123,6 @@ def _targets(checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: b
 
 
 def _times(check: TargetCheck) -> list[str]:
-    """Return the times of the first request and of the second one, and what counted their tokens."""
     cold, warm = (*check.observations, None, None)[:2]
     if cold is None:
         return [MISSING] * 7

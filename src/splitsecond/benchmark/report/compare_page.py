@@ -1,5 +1,3 @@
-"""The HTML report of a comparison of two runs: each change with its interval, as plots and as tables."""
-
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, Comparison, ConditionChange
@@ -21,7 +19,6 @@ LEGEND = {label: entry for label, entry in _GRADES.items() if label}
 
 
 def render_comparison(found: Comparison) -> str:
-    """Render the page."""
     levels: dict[str, list[ConditionChange]] = {}
     for changed in found.conditions:
         levels.setdefault(rows.level_title(changed), []).append(changed)
@@ -44,7 +41,6 @@ def render_comparison(found: Comparison) -> str:
 
 
 def _stated(changed: ConditionChange) -> list[FigureChange]:
-    """Return the changes of a row that the page shows: main percentiles of the compared figures, and the throughput."""
     figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES]
     return figures + [total for total in changed.totals if total.change is not None and total.figure != "errors"]
 
@@ -91,7 +87,6 @@ def _kind(f: FigureChange) -> str:
 
 
 def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[Plot]:
-    """Draw each change as a mark with its interval."""
     shown = [(c, [f for f in _stated(c) if f.change is not None]) for c in changes]
     shown = [(c, own) for c, own in shown if own]
     if not shown:
@@ -136,7 +131,6 @@ def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:
 
 
 def _table(title: str, changes: Sequence[ConditionChange]) -> HtmlTable:
-    """Return the figures of the second run, each with its change."""
     open_loop = rows.open_loop(changes[0])
     columns = [
         column

@@ -1,5 +1,3 @@
-"""Plots of the times of requests: how TTFT and the gaps between tokens are distributed, and TTFT over the run."""
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -23,7 +21,6 @@ MIN_ITL_PERCENTILE = 2
 
 
 def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each level, which share of the requests had their first token by when: one curve per target."""
     decides = on_axis(run)
     values = {c.condition: series.ttft_values(c, samples[c.condition]) for c in run.conditions}
     everything = [ms for c in run.conditions if decides(c.target) for ms in values[c.condition].tolist() if ms > 0]
@@ -38,7 +35,6 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
 
 
 def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each level, the distribution of the gaps between events: one curve per target."""
     decides = on_axis(run)
     values = {c.condition: series.itl_values(samples[c.condition]).clip(MIN_ITL_MS) for c in run.conditions}
     shown = [values[c.condition] for c in run.conditions if decides(c.target) and len(values[c.condition])]
@@ -103,13 +99,11 @@ def _distribution(
 
 
 def _percentile_marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
-    """Return the marks on a curve, from the findings, so that they equal the tables to the last digit."""
     ttft = rows.ttft(condition)
     return [(name, ms, at) for name, ms, at in (("p50", ttft.p50, 0.5), ("p95", ttft.p95, 0.95)) if ms is not None]
 
 
 def over_time(run: Run, observations: Sequence[Observation]) -> list[Plot]:
-    """Draw, for each level, the TTFT of each request and the number in flight, over the time under this load."""
     decides = on_axis(run)
     by_condition: dict[str, list[Observation]] = {}
     for o in observations:

@@ -1,5 +1,3 @@
-"""Plots against the load: TTFT and TPS of one request, and the throughput of the system."""
-
 from collections.abc import Sequence
 from itertools import product
 
@@ -14,11 +12,9 @@ from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
 MARK, HEAVIEST_MARK = 4.0, 8.0
-"""Half the width of a mark, at the lightest load and at the heaviest."""
 
 
 def by_load(run: Run, samples: Samples) -> list[Plot]:
-    """Draw TTFT and TPS against the load: the median as a line, 90% of the requests as a bar at each load."""
     drawn = []
     for open_loop, (reuse, workload) in product((False, True), rows.kinds(run)):
         ttft: list[_Range] = []
@@ -44,11 +40,9 @@ def by_load(run: Run, samples: Samples) -> list[Plot]:
 
 
 _Range = tuple[str, float, float, float, float]
-"""A target, a load, the median, and p5 and p95 of the requests."""
 
 
 def _range(condition: ConditionFindings, median: float | None, values: Floats) -> list[_Range]:
-    """Return the median and the range from p5 to p95; nothing without a median."""
     load = load_of(condition)
     if median is None or not load:
         return []
@@ -109,7 +103,6 @@ def _ranges(run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float],
 
 
 def throughput(run: Run) -> list[Plot]:
-    """Draw system throughput against the speed and the duration of one request: one line per target."""
     return [drawn for reuse, workload in rows.kinds(run) for drawn in _throughput(run, reuse, workload)]
 
 
@@ -143,7 +136,6 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
 def _front(
     run: Run, axis: str, found: Sequence[tuple[ConditionFindings, float, float]], faster_is: int
 ) -> tuple[Chart, list[ConditionFindings]]:
-    """Return the chart, and the rows that no other beats on both axes. INVALID rows are hollow and beat no other."""
     decides = on_axis(run)
     shown = [one for one in found if decides(one[0].target)] or found
     chart = Chart(

@@ -15,17 +15,14 @@ from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.report.price_plot import speed_against_price
 
 POINTS = 60
-"""Points of a curve."""
 
 
 def choosing_plots(run: Run) -> list[Plot]:
-    """Return the plots that the run has data for."""
     entries = target_entries(rows.targets(run))
     return [*speed_against_price(run.speed_and_price, entries), *break_even(run), *length(run)]
 
 
 def break_even(run: Run) -> list[Plot]:
-    """Draw the cost of a month against its tokens, for each machine beside the targets paid by the token."""
     machines: dict[str, list[BreakEven]] = {}
     for each in run.break_even:
         machines.setdefault(each.machine, []).append(each)
@@ -68,7 +65,6 @@ def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
 
 
 def length(run: Run) -> list[Plot]:
-    """Draw the time of a response against its length, TTFT + n ÷ TPS, where two targets cross."""
     if not run.crossings:
         return []
     lines = [row for row in lightest_rows(run.conditions) if row.ttft_ms.p50 is not None and row.tps.p50]

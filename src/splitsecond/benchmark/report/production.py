@@ -1,5 +1,3 @@
-"""Production speeds and spending on a terminal."""
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -19,15 +17,12 @@ from splitsecond.log.statistics.summary import Summary
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
 _FEWER = ("TPS p50", "total TPS\np95", "TTFT p50\nms", "TTFT p95\nms", "$/M\ntokens", "failed", "requests")
 _FEWER_OF_SPENDING = ("cost-adj.\nTPS", "output\ntokens/$", "$/M\ntokens", "a call", "calls", "share", "of it\nlost")
-"""Columns that a narrow console leaves out, one after another."""
-
 DrawTable = Callable[[frozenset[str], bool, int], Table]
-"""Returns a table without some columns; the second argument: intervals stand beside their figures, otherwise below; the
-third: the width at which names are broken, 0 for whole names."""
+"""Makes a table without some columns, with intervals beside their figures or below, and names broken at a width (0:
+whole)."""
 
 
 def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "target") -> None:
-    """Print one row for each name (of a `by`), with its grade; rows with too few requests for one are dim."""
     console.print(fitting(console, partial(_speeds, speeds, by), _FEWER))
     for line in speed_remarks(speeds):
         console.print(Text(line, "dim"))
@@ -57,14 +52,12 @@ def _speeds(
 
 
 def table_of_names(heading: str, name_width: int) -> Table:
-    """Return a table with one column, of names."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(heading, overflow="fold", no_wrap=not name_width)
     return table
 
 
 def figure_text(found: FigureCell, *, beside: bool) -> Text:
-    """Return the cell of a figure, with its interval `beside` or below it."""
     text = Text(found.figure, "dim" if found.needs else "")
     return text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
 
@@ -98,7 +91,6 @@ def _grade(speed: ProductionSpeed) -> Text:
 
 
 def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
-    """Print the spending by name, the total, and what the sums leave out. `by`: what a row is."""
     console.print(fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING))
     for line in spending_remarks(total):
         console.print(Text(line, "dim"))
@@ -121,7 +113,6 @@ def _spending(
 
 
 def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, list[str]]:
-    """Return the columns of a table of spending by their headings: the cell of each row."""
     whole = total.usd + total.rented_usd
     columns = {
         "cost": ["no price" if row.unpriced == row.attempts else usd(row.usd) for row in every],
@@ -140,7 +131,6 @@ def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, li
 
 
 def spending_remarks(total: Spending) -> list[str]:
-    """Return what the sums contain and leave out, as sentences."""
     said: list[str] = []
     if total.lost_usd:
         said.append(

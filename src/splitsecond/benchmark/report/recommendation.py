@@ -1,5 +1,3 @@
-"""Recommendations on a terminal: the rating of each target for one use."""
-
 from collections.abc import Sequence
 from functools import partial
 
@@ -17,11 +15,9 @@ from splitsecond.core.pages.figure_cells import MISSING, FigureCell, interval_te
 
 WHY_NOT = "why not"
 _FEWER = (WHY_NOT, "output\ntokens/$", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "up to")
-"""Columns that a narrow console leaves out, one after another."""
 
 
 def recommendation_table(found: Recommendation, console: Console) -> None:
-    """Print the recommendation for one use, the rating of every target, and a policy that chooses among them."""
     limit = limit_words(found.use) + ("" if found.good_ms is None else f", good below {number(found.good_ms)}")
     console.print(Text.assemble((found.use, "bold"), (f"   {limit}", "dim")))
     if not found.fastest:
@@ -77,7 +73,6 @@ def _candidates(found: Recommendation, left_out: frozenset[str], beside: bool, n
 
 
 _JUDGED = {"ttft": ("TTFT {}\nms", 1), "tps": ("TPS {}", 1), "agent": ("agent {}\ns", 1000)}
-"""By the name of a limit: the heading of its column, and what a value is divided by."""
 
 
 def _judged(c: TargetRating, scale: int, *, beside: bool) -> Text:

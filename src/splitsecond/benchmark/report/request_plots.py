@@ -1,5 +1,3 @@
-"""Plots of where the time of requests goes: stages as means, and single requests step by step."""
-
 from collections.abc import Mapping, Sequence
 
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
@@ -11,11 +9,9 @@ from splitsecond.core.pages.chart import NAMES, ROW, Chart, Plot, picture
 from splitsecond.core.pages.figure_cells import number
 
 MIN_ROW = 26
-"""Pixels of a target's bars with room for its name."""
 
 
 def stages(run: Run) -> list[Plot]:
-    """Draw where the time of a request goes, as means: up to the first token, and for the whole request."""
     found = series.stages_of(run)
     until_first = [stage for stage in found if stage != "streaming"]
     return [
@@ -43,7 +39,6 @@ def _phases(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Plot]
 
 
 def split(run: Run, samples: Samples) -> list[Plot]:
-    """Draw TTFT divided into network, queue and prefill, for the servers that report their part."""
     parts = {c.condition: series.split(samples[c.condition]) for c in run.conditions}
     return _stacked(
         run,
@@ -60,7 +55,6 @@ def split(run: Run, samples: Samples) -> list[Plot]:
 def _stacked(
     run: Run, parts: Mapping[str, Mapping[str, float]], *, name: str, legend: str, title: str, **words: str
 ) -> list[Plot]:
-    """Draw the parts of each row as bars one after another. `parts`: milliseconds by label, for each condition."""
     levels, entries = rows.levels(run), legends(run)[legend]
     by_target: dict[str, list[ConditionFindings]] = {}
     for level in levels:
@@ -103,7 +97,6 @@ def _stacked(
 
 
 def waterfalls(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each level, a typical and the slowest request of each target, step by step."""
     drawn = []
     for level in rows.levels(run):
         bars: dict[str, list[series.Step]] = {}
@@ -128,7 +121,6 @@ def waterfalls(run: Run, samples: Samples) -> list[Plot]:
 
 
 def slowest(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each target, the slowest requests of all its rows, step by step."""
     drawn = []
     for place, target in enumerate(rows.targets(run)):
         own = {c.condition: c for c in run.conditions if c.target == target}
@@ -155,7 +147,6 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
 
 
 def _waterfall(run: Run, bars: Mapping[str, Sequence[series.Step]], *, name: str, **words: str) -> Plot:
-    """Draw requests as bars below each other. The keys of `bars` are names; those of one target have lines "\\n"."""
     decides, entries = on_axis(run), legends(run)["steps"]
     ends = {key: own[-1].end_ms for key, own in bars.items()}
     shown = [end for key, end in ends.items() if decides(bars[key][0].target)] or [*ends.values()]

@@ -1,8 +1,3 @@
-"""The HTML report of a watch: its drifts, the last round, and each figure over time.
-
-This module turns findings into plain texts and tables; `templates/watch.html` has the layout and the explanations.
-"""
-
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -15,10 +10,8 @@ from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, T
 from splitsecond.core.wording import counted_as, listed
 
 HEADINGS = {"ttft_ms": "Time to first token, ms", "tps": "TPS of one request, tokens/s", "errors": "Errors"}
-"""The heading of each watched figure's section."""
 FAILURES_SHOWN = 20
 _UNBROKEN = [name.replace(" p", "\N{NO-BREAK SPACE}p") for name in ("TTFT p50, ms", "TTFT p95, ms", "TPS p50")]
-"""Headings that break after their comma only, because this table is wide."""
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _STATES = {
     "usual": "usual",
@@ -30,7 +23,6 @@ _STATES = {
 
 
 def render_watch(found: WatchFindings) -> str:
-    """Render the page."""
     targets = list(dict.fromkeys(line.target for line in found.lines))
     subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
     gone = [(minute(at), "all rows", why) for at, why in found.failed.items()]
@@ -55,7 +47,6 @@ def render_watch(found: WatchFindings) -> str:
 
 
 def _headline(found: WatchFindings) -> Headline:
-    """Return the latest drift, the number of rounds, and the medians of the last round."""
     drifting = [line.drifting for line in found.lines if line.drifting]
     worse = sum(drift.worse for drift in drifting)
     learning = [line for line in found.lines if line.points[-1].state == "learning"]
@@ -101,7 +92,6 @@ def _headline(found: WatchFindings) -> Headline:
 
 
 def _last_doubts(found: WatchFindings) -> list[str]:
-    """Return what stands out in the last round: rows that were not judged, and unusual figures."""
     lost = sum(found.last in own for own in found.left_out.values())
     unusual = [line for line in found.lines if line.points[-1].at == found.last and line.points[-1].state == "unusual"]
     doubts = [f"{counted_as(lost, 'row was', 'rows were')} not judged"] if lost else []
@@ -131,7 +121,6 @@ def _interval(seconds: float) -> str:
 
 
 def _last_round(found: WatchFindings) -> HtmlTable:
-    """Return a table with the last round of each row and the usual range before it."""
     rows: dict[str, dict[str, WatchedSeries]] = {}
     for line in found.lines:
         rows.setdefault(line.name, {})[line.figure] = line
@@ -144,7 +133,6 @@ def _last_round(found: WatchFindings) -> HtmlTable:
 
 
 def _cells(lines: dict[str, WatchedSeries], *, gone: bool) -> list[str | TableCell]:
-    """Return the cells of a row after its name. `gone`: it has no figures of the last round."""
     last = max((line.points[-1] for line in lines.values()), key=lambda point: point.at)
     ttft, tps, errors = (lines.get(figure) for figure in HEADINGS)
     drifting = [line.label for line in lines.values() if line.drifting]
@@ -167,7 +155,6 @@ def _cells(lines: dict[str, WatchedSeries], *, gone: bool) -> list[str | TableCe
 
 
 def _cell(line: WatchedSeries | None, last: SeriesPoint, *, shares: bool) -> str | TableCell:
-    """Return a figure with its usual range; a dash where the last round does not have the figure."""
     if line is None or line.points[-1].at != last.at:
         return MISSING
     point, words = line.points[-1], share if shares else number
