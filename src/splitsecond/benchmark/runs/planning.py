@@ -34,14 +34,11 @@ from splitsecond.routing.construction.user_policies import PolicyFile
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of the caller for `run.json`: its command line, and the settings in its own words."""
-
     command: list[str] = []
     settings: dict[str, Any] = {}
 
     @classmethod
     def of(cls, settings: RunSettings) -> "Recorded":
-        """Return the record of a caller that has no words of its own."""
         return cls(settings=msgspec.to_builtins(settings, enc_hook=str))
 
 
@@ -95,7 +92,6 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
 def _measured(
     measured: Mapping[str, str], settings: BenchSettings
 ) -> list[tuple[Mapping[str, str], Sequence[PlannedLoad]]]:
-    """Return the targets and the loads of each workload: its own rate, if it has one."""
     return [
         (
             {swept(name, each.name): url for name, url in measured.items()},
@@ -106,9 +102,9 @@ def _measured(
 
 
 def watch_jobs(settings: WatchSettings, processes: ExitStack, recorded: Recorded) -> Callable[[int], Job]:
-    """Return a function that makes the job of a round, given its number from 0. Raises as `bench_job` does.
+    """Return a function that makes the job of a round, from its number: other prompts, and its own order of targets.
 
-    Each round has other prompts, and its own order of targets.
+    Raises as `bench_job` does.
     """
     prepared = _Prepared(settings, processes, recorded)
 
@@ -151,8 +147,6 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
 
 
 class _Prepared:
-    """Common parts of the jobs of `settings`: the resolved targets, their prices, and the workload."""
-
     def __init__(
         self,
         settings: RunSettings,
@@ -207,7 +201,6 @@ class _Prepared:
         self.prices = find_prices(self.resolved.specs, self.resolved.prices | dict(settings.prices))
 
     def job(self, plan: RunPlan, *, slo: str = "", search: LoadSearchDriver | None = None) -> Job:
-        """Return the job of one run."""
         run_id = new_run_id()
         specs = self.resolved.specs
         names = {swept(name, each): name for name in specs for each in self._workload.variants}

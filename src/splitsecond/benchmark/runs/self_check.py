@@ -1,8 +1,6 @@
 """The instrument's own error on this machine: a benchmark of a simulated provider that logs what it sent when.
 
-The requests are sent by the same worker processes, transport, decoder and timing that `bench` uses. The simulator logs
-when its kernel received each request, and when it handed each token to the kernel; `benchmark.statistics.accuracy`
-compares.
+The requests are sent by the same worker processes, transport, decoder and timing that `bench` uses.
 """
 
 import asyncio
@@ -45,8 +43,7 @@ def measure_instrument(
     """Measure the instrument's error at each level, a number of parallel streams of 100 tokens/s.
 
     Each level sends `rounds` responses of `tokens` per stream (`least` or more in all), after one per stream to warm
-    up. `arrival_clock`: the best clock for arrival times. `exact_itl`: no stream is read so seldom that its ITL is not
-    exact. `command` starts a worker. `progress` is called when a level begins. Runs an event loop of its own.
+    up. `command` starts a worker. `progress` is called when a level begins. Runs an event loop of its own.
     """
     results = []
     with run_simulator(YARDSTICK) as (simulated,):
@@ -90,7 +87,6 @@ def _measure(
 
 
 def _truth(origin: str) -> list[ServerTruth]:
-    """Return the simulator's records, which it then deletes."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(f"{origin}/truth", timeout=30) as answer:
         records = msgspec.json.decode(answer.read(), type=list[ServerTruth])
@@ -120,19 +116,15 @@ class ComparingClient(Client):
     async def send(
         self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
     ) -> Exchange:
-        """Send the request as `Client` does."""
         comparing = _ComparingReceiver(receiver, self.times)
         return await super().send(origin, request, comparing, connect_deadline_ns=connect_deadline_ns)
 
 
 class _ComparingReceiver:
-    """Passes a response on to `receiver`, and records the times of its reads."""
-
     def __init__(self, receiver: Receiver, times: dict[int, ClockTimes]) -> None:
         self._receiver = receiver
         self._times = times
         self._read: list[int] = []
-        """Arrival times of the packets of the current read."""
         self._read_ns = 0
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:

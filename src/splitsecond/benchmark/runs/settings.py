@@ -1,8 +1,5 @@
-"""The settings of runs: what to call, under which load, with which requests, within which cost.
-
-The command line makes them from options, the public API from arguments. Each setting is declared once, here, with its
-default.
-"""
+"""The settings of runs, each declared once, with its default: the command line makes them from options, the public API
+from arguments."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,9 +28,7 @@ CACHED_BY_ALL = 4096
 """All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5 and Opus 4.5
 (Anthropic's guide "Prompt caching", 2026)."""
 CONCURRENCY = (1, 8, 32)
-"""Default levels of a benchmark."""
 REQUESTS = 50
-"""Default number of measured requests of a row of a benchmark."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +92,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arrival_clock(self) -> ArrivalClock:
-        """The best clock for arrival times."""
         return cast(ArrivalClock, self.clock or "packets")
 
     def check(self) -> None:
@@ -150,7 +144,6 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     time_scale: float = 1.0
 
     def check(self) -> None:
-        """Raise `CallerFault` for numbers that make no sense, and for settings that cannot be combined."""
         super().check()
         if not (math.isfinite(self.time_scale) and self.time_scale > 0):
             raise wrong("time_scale", self.time_scale, "a number above 0")
@@ -177,8 +170,6 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
 
 
 class WatchSettings(RunSettings, frozen=True, kw_only=True):
-    """The settings of a watch: a round of `loads` every `every_ns`, kept in `folder`."""
-
     requests: int | None = 20
     output_tokens: int = 128
     loads: Sequence[PlannedLoad] = (PlannedLoad(concurrency=1),)
@@ -201,7 +192,6 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
     last: float = 256
 
     def check(self) -> None:
-        """Raise `CallerFault` for numbers that make no sense."""
         super().check()
         for name, value in (("from", self.first), ("to", self.last)):
             if not (math.isfinite(value) and value > 0) or (not self.rate and value != round(value)):
@@ -213,7 +203,6 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
 
 
 def at_least_one(**values: float | None) -> None:
-    """Raise `CallerFault` for values below 1, and for what is not a number; None passes."""
     for name, value in values.items():
         if value is not None and not (math.isfinite(value) and value >= 1):
             raise wrong(name, value, "1 or more")
