@@ -1,10 +1,9 @@
 """Error of the instrument: our times compared with those that a server on the same machine reports.
 
 All timestamps come from the same clock, so their difference is the error, including delivery through the kernel's
-loopback. The true TTFT is the time from when the server's kernel received the request until right before the server
-wrote the first token. Ours is longer by an error on the send side (the request was stamped before it reached the
-server) and one on the receive side (a token was stamped after it was written). Every token is compared on the receive
-side, and the time per output token of a request with the server's own.
+loopback. The true TTFT runs from when the server's kernel received the request until right before the server wrote the
+first token. Ours is longer by an error on the send side (stamped before it reached the server) and one on the receive
+side (stamped after it was written).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,6 @@ from splitsecond.log.statistics.summary import Summary, summary_of
 TRUSTED_TTFT_MS = 2.0
 """Largest p99 of the error of TTFT at which a load is trusted: 1% of the limit on TTFT of translation (200 ms)."""
 TRUSTED_TPOT_SHARE = 0.02
-"""Largest p99 of the relative error of TPOT at which a load is trusted."""
-
 
 INTERRUPTED_NS = 500 * NS_PER_US
 """A write takes 10 to 30 µs, or some 200 if it wakes a process that runs at once. If it took longer than this, the
@@ -32,12 +29,11 @@ server did not run in between."""
 class Accuracy(Struct, kw_only=True):
     """Error of the instrument with `streams` responses in flight. Errors are absolute values.
 
-    `ttft_error_ms`: of the whole TTFT, with its parts `send_error_ms` (empty if the server's system has no receive
-    timestamps) and `receive_error_ms`. `token_error_ms`: of every token, without responses that were read sparsely.
-    `cpu_ms_per_1000_tokens`: processor time that measuring took. `in_flight`: the most responses in flight at once.
-    `clock`: those that arrival times were taken from. `priority`: of the processes that measured. `packets`: what the
-    packet clock has seen. `interrupted`: requests that look late because the server was interrupted in the write.
-    `trusted`: the load can be trusted, by the limits above; `why_not` is the reason if not.
+    `send_error_ms` and `receive_error_ms` are the parts of `ttft_error_ms`; the former is empty if the server's system
+    has no receive timestamps. `token_error_ms`: of every token, without responses that were read sparsely.
+    `cpu_ms_per_1000_tokens`: processor time that measuring took. `in_flight`: the most at once. `clock`: those that
+    arrival times were taken from. `interrupted`: requests that look late because the server was interrupted in the
+    write. `why_not`: why the load is not `trusted`.
     """
 
     streams: int
@@ -61,11 +57,10 @@ class Accuracy(Struct, kw_only=True):
 
 
 class ServerTruth(Struct, frozen=True):
-    """A server's times of one request, in monotonic nanoseconds.
+    """A server's times of one request, in monotonic nanoseconds; the fields are those of the simulator's records.
 
-    `received_ns`: when the kernel received the request, 0 if that is unknown. `actual_ns`: right before each token was
-    written, `first_written_ns`: when the write of the first one had returned (0: unknown). The fields are those of the
-    simulator's records.
+    `received_ns`: when the kernel received the request (0: unknown). `actual_ns`: right before each token was written,
+    `first_written_ns`: when the write of the first one had returned (0: unknown).
     """
 
     request_id: str
@@ -76,8 +71,8 @@ class ServerTruth(Struct, frozen=True):
     def first_late_ns(self, seen_ns: int) -> tuple[int, bool]:
         """Return by how much `seen_ns` is later than the server wrote the first token, and whether that is uncertain.
 
-        It is uncertain by more than `INTERRUPTED_NS` if the server was interrupted while it wrote. Then any time until
-        the write had returned counts as right.
+        It is uncertain if the write took more than `INTERRUPTED_NS`. Then any time until it had returned counts as
+        right.
         """
         late = seen_ns - self.actual_ns[0]
         if late <= INTERRUPTED_NS or self.first_written_ns - self.actual_ns[0] <= INTERRUPTED_NS:
@@ -91,7 +86,7 @@ def accuracy(
     truth: Mapping[str, ServerTruth],
     readings: Sequence[InstrumentReading],
 ) -> Accuracy:
-    """Compare observations with the server's times. `truth` maps the id of an observation to them.
+    """Compare observations with the server's times. `truth` is by the id of an observation.
 
     Warm-ups are not compared, but their tokens count for the processor time, because the readings cover them too. An
     observation that is unknown to the server, or has another number of content events than tokens were sent, counts as
@@ -144,7 +139,6 @@ def accuracy(
 
 
 def _doubt(result: Accuracy) -> str:
-    """Return why a load cannot be trusted; "" if it can."""
     ttft, pace = result.ttft_error_ms.p99, result.tpot_error_share.p99
     if ttft is None or pace is None:
         return "nothing could be compared"
