@@ -1,5 +1,3 @@
-"""`splitsecond compare`: the changes between two runs, and whether chance explains them."""
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,5 +1,3 @@
-"""`splitsecond doctor`: checks of this machine's instrument and of targets."""
-
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -91,7 +89,6 @@ def doctor(
 
 
 def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy]":
-    """Measure the instrument, with the progress on a terminal."""
     from rich.console import Console
 
     from splitsecond.benchmark.runs.self_check import measure_instrument
@@ -106,7 +103,6 @@ def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy
 
 
 def _try_targets(names: list[str], servers: "list[Server]") -> "list[TargetCheck]":
-    """Send two small requests to each target."""
     import asyncio
     from contextlib import ExitStack
 

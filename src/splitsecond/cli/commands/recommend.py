@@ -1,5 +1,3 @@
-"""`splitsecond recommend`: the best targets for a use, by measured runs or by the speed of real requests."""
-
 from pathlib import Path
 from typing import Annotated
 
