@@ -170,8 +170,6 @@ async def watch(
 
 
 class _Listener(WatchListener):
-    """Shows the progress of each round. Everything else is in the rounds."""
-
     def __init__(self, shown: bool) -> None:
         self._shown = shown
 
@@ -208,7 +206,6 @@ def _progress(shown: bool, meter: CostMeter) -> Progress:
 
 
 def _named(targets: Sequence[str | Server]) -> dict[str, Any]:
-    """Return the fields of `RunSettings` that say what is measured."""
     names = [target for target in targets if isinstance(target, str)]
     return {
         "targets": [name for name in names if "(" not in name],

@@ -214,7 +214,6 @@ class ResolvedSettings(RouterSettings, frozen=True, kw_only=True):
 
 
 def expression_of(policy: str | Server, servers: Sequence[Server]) -> tuple[Expression, Sequence[Server]]:
-    """Return the expression of a target, a policy or a `Server`, and all servers. Raises `CallerFault`."""
     if isinstance(policy, Server):
         return TargetName(server_spec(policy).name), [*servers, policy]
     return parse(policy), servers
