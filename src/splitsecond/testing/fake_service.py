@@ -114,7 +114,6 @@ class FakeCall(ReplyBase):
         self._schedule(after, lambda at: self._break(fault, at))
 
     def play(self, script: Script) -> None:
-        """Follow `script`."""
         if script.hangs:
             return
         if script.fault is not None and script.breaks_after == 0:
@@ -225,7 +224,7 @@ class FakeCall(ReplyBase):
             self._watch(any(isinstance(event, Token) for event in events))
 
     def _watch(self, progress: bool) -> None:
-        """Restart the stall timeout of the call after a token, and check its rate from the first one on."""
+        """Restart the stall timeout after a token, and check the rate from the first one on."""
         if self.call.floor is not None and progress and self._rate is None:
             self._check_rate(self._timeline.rate_check(self.call.floor), self.call.floor)
         stall_ns = self.call.stall_ns
@@ -297,12 +296,12 @@ class FakeService:
 
     @property
     def in_flight(self) -> int:
-        """The number of calls that have not ended."""
+        """Calls that have not ended."""
         return sum(fake.observation is None for fake in self.calls)
 
     @property
     def left_open(self) -> int:
-        """The number of calls that are in flight or whose reply was not closed."""
+        """Calls that are in flight or whose reply was not closed."""
         return sum(fake.observation is None or (fake.replied and fake.closed_at is None) for fake in self.calls)
 
     async def expect(self) -> FakeCall:
