@@ -12,6 +12,7 @@ times as long.
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import product
 from random import Random
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.grouping import grouped
 
 ROUNDS, MAX_ROUNDS = 6, 8
 """Fewest and most blocks of one condition by default. More rounds see smaller differences, but each has its own
@@ -114,57 +116,50 @@ def make_plan(
     reuses = (False, True) if cache_reuse else (False,)
     if cache_reuse and warmups == 0:
         warmups = 1
-    endpoints: dict[str, list[str]] = {}
-    for name, base_url in targets.items():
-        endpoints.setdefault(urlsplit(base_url).netloc if side_by_side else "", []).append(name)
-    planned: dict[str, list[RequestBlock]] = {}
+    endpoints = grouped(targets, lambda name: urlsplit(targets[name]).netloc if side_by_side else "").values()
+    extend = extend and duration_s is None and response_s is not None
+    planned: list[tuple[PlannedLoad, list[RequestBlock]]] = []
     for load in loads:
         if duration_s is not None:
             blocks = blocks or MAX_ROUNDS
-            turns = blocks * len(loads) * max(map(len, endpoints.values())) * len(reuses)
+            turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
             requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
-        planned[load.label] = _blocks(
-            load,
-            requests,
-            warmups,
-            blocks,
-            seed,
-            response_s,
-            extend=extend and duration_s is None and response_s is not None,
-        )
-    lanes: list[list[RequestBlock]] = []
-    for names in endpoints.values():
-        lane: list[RequestBlock] = []
-        for number in range(max(map(len, planned.values()))):
-            turn = [
-                msgspec.structs.replace(
-                    planned[load.label][number],
-                    condition=_condition(name, load, reuse),
-                    target=name,
-                    cache_reuse=reuse,
-                )
-                for load in loads
-                if number < len(planned[load.label])
-                for name in names
-                for reuse in reuses
-            ]
-            lane += _shuffled(turn, seed, number + 1)
-        lanes.append(lane)
-    conditions = [
-        Condition(
-            condition=_condition(name, load, reuse),
-            target=name,
-            load=load,
-            requests=sum(block.requests for block in planned[load.label]),
-            warmups=sum(block.warmups for block in planned[load.label]),
-            cooldowns=sum(block.cooldowns for block in planned[load.label]),
-            cache_reuse=reuse,
-        )
-        for load in loads
-        for name in targets
-        for reuse in reuses
-    ]
-    return RunPlan(conditions=conditions, lanes=lanes, seed=seed)
+        planned.append((load, _blocks(load, requests, warmups, blocks, seed, response_s, extend=extend)))
+    return RunPlan(
+        conditions=[
+            Condition(
+                condition=_condition(name, load, reuse),
+                target=name,
+                load=load,
+                requests=sum(block.requests for block in own),
+                warmups=sum(block.warmups for block in own),
+                cooldowns=sum(block.cooldowns for block in own),
+                cache_reuse=reuse,
+            )
+            for load, own in planned
+            for name, reuse in product(targets, reuses)
+        ],
+        lanes=[_lane(planned, [*product(names, reuses)], seed) for names in endpoints],
+        seed=seed,
+    )
+
+
+def _lane(
+    planned: Sequence[tuple[PlannedLoad, list[RequestBlock]]], conditions: Sequence[tuple[str, bool]], seed: int
+) -> list[RequestBlock]:
+    """Return the rounds of all loads. `conditions`: a target, and whether it has cache reuse."""
+    lane: list[RequestBlock] = []
+    for number in range(max(len(own) for _, own in planned)):
+        turn = [
+            msgspec.structs.replace(
+                own[number], condition=_condition(name, load, reuse), target=name, cache_reuse=reuse
+            )
+            for load, own in planned
+            if number < len(own)
+            for name, reuse in conditions
+        ]
+        lane += _shuffled(turn, seed, number + 1)
+    return lane
 
 
 def rounds_until(

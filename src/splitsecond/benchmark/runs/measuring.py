@@ -23,7 +23,7 @@ from splitsecond.benchmark.findings.precision import in_words as precision_in_wo
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
-from splitsecond.benchmark.load.coordinator import RunNote, run_plan
+from splitsecond.benchmark.load.coordinator import Calibration, PlanListener, RunNote, WorkerSettings, run_plan
 from splitsecond.benchmark.load.nodes import Node
 from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
@@ -255,18 +255,20 @@ class Measurement:
                 result = await run_plan(
                     job.plan,
                     job.specs,
-                    job.workload,
-                    input_tokens=job.input_tokens,
-                    on_observation=self._observe,
-                    on_reading=self._read,
-                    on_note=self._note,
+                    Calibration(
+                        workload=job.workload,
+                        input_tokens=job.input_tokens,
+                        pilot=job.plan_with is not None or (job.search is not None and job.search.open_loop),
+                    ),
+                    PlanListener(on_observation=self._observe, on_reading=self._read, on_note=self._note),
+                    WorkerSettings(
+                        most_processes=job.processes,
+                        arrival_clock=job.arrival_clock,
+                        exact_itl=job.exact_itl,
+                        policy_file=job.policy_file,
+                        nodes=nodes,
+                    ),
                     blocks=self._blocks,
-                    pilot=job.plan_with is not None or (job.search is not None and job.search.open_loop),
-                    most_processes=job.processes,
-                    arrival_clock=job.arrival_clock,
-                    exact_itl=job.exact_itl,
-                    policy_file=job.policy_file,
-                    nodes=nodes,
                 )
             self.run.finished = not result.interrupted
         except Fault as error:
@@ -346,21 +348,28 @@ class Measurement:
             (pilot,) = calibrated.values()
             job.search.pilot_s = None if pilot.response_ns is None else pilot.response_ns / clock.NS_PER_S
             return [self._decided(job.search)]
-        plan = job.plan
-        piloted = {target: each for target, each in calibrated.items() if each.response_ns is not None}
-        if job.plan_with is not None and piloted:
-            plan = job.plan_with(max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S)
-            cost = estimate_usd(plan, job.workload, input_tokens=job.input_tokens, prices=job.prices)
-            self._progress.note(announce_duration(plan, piloted, cost, by_round=job.open_ended))
-        for before, now in zip(job.plan.conditions, plan.conditions, strict=True):
-            if not job.open_ended and now.requests != before.requests:
-                self._progress.expect(now.condition, now.requests - before.requests)
-        self.job = job = msgspec.structs.replace(job, plan=plan)
+        plan = self._planned(calibrated)
+        if not job.open_ended:
+            for before, now in zip(job.plan.conditions, plan.conditions, strict=True):
+                if now.requests != before.requests:
+                    self._progress.expect(now.condition, now.requests - before.requests)
+        self.job = msgspec.structs.replace(job, plan=plan)
         if not job.open_ended:
             return list(plan.lanes)
         is_precise = None if job.precision is None else lambda name: not self._imprecise(name)
         duration_ns = None if job.duration_s is None else round(job.duration_s * clock.NS_PER_S)
         return [self._expected(rounds_until(plan, lane, is_precise, duration_ns)) for lane in plan.lanes]
+
+    def _planned(self, calibrated: Mapping[str, Calibrated]) -> RunPlan:
+        """Return the plan for the times of the pilots, and announce how long it takes."""
+        job = self.job
+        piloted = {target: each for target, each in calibrated.items() if each.response_ns is not None}
+        if job.plan_with is None or not piloted:
+            return job.plan
+        plan = job.plan_with(max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S)
+        cost = estimate_usd(plan, job.workload, input_tokens=job.input_tokens, prices=job.prices)
+        self._progress.note(announce_duration(plan, piloted, cost, by_round=job.open_ended))
+        return plan
 
     def _expected(self, blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
         for block in blocks:

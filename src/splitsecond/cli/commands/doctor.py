@@ -91,13 +91,14 @@ def doctor(
 def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy]":
     from rich.console import Console
 
+    from splitsecond.benchmark.load.coordinator import WorkerSettings
     from splitsecond.benchmark.runs.self_check import measure_instrument
 
     progress = Console(stderr=True)
     with progress.status("Measuring the instrument") as status:
         return measure_instrument(
             levels,
-            arrival_clock=arrival_clock,
+            workers=WorkerSettings(arrival_clock=arrival_clock),
             progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels[-1]} streams"),
         )
 
