@@ -153,28 +153,26 @@ def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]
 def _capacity(
     found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, CapacityStep], *, short: bool = False
 ) -> list[str]:
-    of_requests = "" if short else " of requests"
-    target, wanted = found.target, f"with {limits(found.limits)} in {percent(found.share)}{of_requests}"
+    target, lightest = found.target, min(steps)
+    within = f"with {limits(found.limits)} in {percent(found.share)}{'' if short else ' of requests'}"
     ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
     unsure = [_with_count(steps[each]) for each in found.undecided]
-    not_beyond = f", not {_with_count(ceiling)}" if ceiling else ""
     undecided = [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."] if unsure else []
     if found.holds is not None:
         heaviest = not unsure and found.ceiling is None
         limit = "the --to limit" if short else "the heaviest load of this search: use --to for heavier ones"
-        end = f", {limit}" if heaviest else ""
-        handled = f"{load(rows[found.holds], short=short)} {wanted} ({_count(steps[found.holds])})"
-        return [f"{target} handles {handled}{not_beyond}{end}.", *undecided]
-    lightest = min(steps)
-    if found.why == "invalid" and not unsure:
-        return [f"The capacity of {target} is unknown: the figures {level(rows[lightest], short=short)} are INVALID."]
+        handled = f"{load(rows[found.holds], short=short)} {within} ({_count(steps[found.holds])})"
+        end = f", not {_with_count(ceiling)}" if ceiling else f", {limit}" if heaviest else ""
+        return [f"{target} handles {handled}{end}.", *undecided]
     if unsure:
-        certain = f"It is not certain that {target} handles any load {wanted}"
-        too_much = f"{_with_count(ceiling)} is too much." if ceiling else ""
-        if short:
-            return [f"{certain}.", *undecided, *([too_much] if too_much else [])]
-        return [f"{certain}; {too_much}" if too_much else f"{certain}.", *undecided]
-    return [f"{target} does not even handle {load(rows[lightest], short=short)} {wanted} ({_count(steps[lightest])})."]
+        certain = f"It is not certain that {target} handles any load {within}"
+        if ceiling is None:
+            return [f"{certain}.", *undecided]
+        too_much = f"{_with_count(ceiling)} is too much."
+        return [f"{certain}.", *undecided, too_much] if short else [f"{certain}; {too_much}", *undecided]
+    if found.why == "invalid":
+        return [f"The capacity of {target} is unknown: the figures {level(rows[lightest], short=short)} are INVALID."]
+    return [f"{target} does not even handle {load(rows[lightest], short=short)} {within} ({_count(steps[lightest])})."]
 
 
 def _with_count(step: CapacityStep) -> str:

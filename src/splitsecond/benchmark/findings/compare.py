@@ -9,7 +9,7 @@ All comparisons of a report are corrected together: at most one report in twenty
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -126,12 +126,8 @@ def compare(
     `match` maps names of targets before to names after. `figures`: names of further figures. Raises `CallerFault` if a
     run is twice on one side: it would count as further rounds.
     """
-    for side in (before, after):
-        times = Counter(data.run.id for data in side)
-        if twice := dict.fromkeys(data.label for data in side if times[data.run.id] > 1):
-            raise CallerFault(
-                f"the run {listed(list(twice))} was given twice on one side; each run can count once", kind="bad_run"
-            )
+    _check_once(before)
+    _check_once(after)
     match = match_by_itself(before, after) if match is None else match
     old_side, new_side = _side(before, match), _side(after, {})
     pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
@@ -146,6 +142,14 @@ def compare(
         statements=full(stated),
         short_statements=[each.short or each.long for each in stated],
     )
+
+
+def _check_once(side: Sequence[RunData]) -> None:
+    times = Counter(data.run.id for data in side)
+    if twice := dict.fromkeys(data.label for data in side if times[data.run.id] > 1):
+        raise CallerFault(
+            f"the run {listed(list(twice))} was given twice on one side; each run can count once", kind="bad_run"
+        )
 
 
 def targets_of(side: Iterable[RunData]) -> list[str]:
@@ -283,24 +287,7 @@ def figure_change(metric: Figure | Total, percentile: str, found: SampleComparis
 def _notes(old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFindings]) -> list[str]:
     sides = ("before", old_rows), ("after", new_rows)
     notes = [f"INVALID in the run {which}: {reason}" for which, rows in sides for c in rows for reason in c.invalid]
-    old, new = old_rows[-1], new_rows[-1]
-    differing = {
-        "source of the token counts": (old.token_source, new.token_source),
-        "clock of the arrivals": tuple(
-            "packets" if c.instrument.packet_time else "kernel" if c.instrument.kernel_time else "client"
-            for c in (old, new)
-        ),
-    }
-    notes += [f"the {what} differs: {a or 'none'}, then {b or 'none'}." for what, (a, b) in differing.items() if a != b]
-    old_price, new_price = (price_words(c.price) for c in (old, new))
-    if old_price and new_price and old_price != new_price:
-        notes.append(f"the price differs: {old_price}, then {new_price}.")
-    for what, a, b in (
-        ("prompts", old.input_tokens, new.input_tokens),
-        ("answers", old.output_tokens, new.output_tokens),
-    ):
-        if a and b and abs(b / a - 1) > 0.05:
-            notes.append(f"the {what} differ in length: {number(a)} tokens, then {number(b)}.")
+    notes += _differences(old_rows[-1], new_rows[-1])
     few = [which for which, rows in sides if any(c.requests and not c.ttft_ms.rounds for c in rows)]
     if few:
         notes.append(
@@ -308,6 +295,28 @@ def _notes(old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFi
             "differences are not tested."
         )
     return notes
+
+
+def _differences(old: ConditionFindings, new: ConditionFindings) -> Iterator[str]:
+    for what, a, b in (
+        ("source of the token counts", old.token_source, new.token_source),
+        ("clock of the arrivals", _clock(old), _clock(new)),
+    ):
+        if a != b:
+            yield f"the {what} differs: {a or 'none'}, then {b or 'none'}."
+    old_price, new_price = price_words(old.price), price_words(new.price)
+    if old_price and new_price and old_price != new_price:
+        yield f"the price differs: {old_price}, then {new_price}."
+    for what, old_tokens, new_tokens in (
+        ("prompts", old.input_tokens, new.input_tokens),
+        ("answers", old.output_tokens, new.output_tokens),
+    ):
+        if old_tokens and new_tokens and abs(new_tokens / old_tokens - 1) > 0.05:
+            yield f"the {what} differ in length: {number(old_tokens)} tokens, then {number(new_tokens)}."
+
+
+def _clock(row: ConditionFindings) -> str:
+    return "packets" if row.instrument.packet_time else "kernel" if row.instrument.kernel_time else "client"
 
 
 def _stated(changed: ConditionChange) -> list[FigureChange]:

@@ -22,6 +22,7 @@ from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.findings.throughput import per_second
 from splitsecond.benchmark.findings.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
 from splitsecond.benchmark.statistics.steady import (
+    MeasuredLoad,
     TimeWindows,
     begin_ns,
     ended_in,
@@ -54,11 +55,10 @@ def condition_findings(
     needs other rows and stays None here.
     """
     sent = [o for o in observations if o.role in LOAD_ROLES]
-    stayed = [o for o in sent if o.outcome != "cancelled"]
     measured = ended(sent)
     ok = successful(measured)
     load = measured_load(sent, asked.concurrency, readings)
-    ended_per_s = per_second(ended_in(stayed, load.steady), load.steady.length_ns)
+    ended_per_s = per_second(ended_in(_not_cancelled(sent), load.steady), load.steady.length_ns)
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
@@ -75,18 +75,10 @@ def condition_findings(
         error_examples=error_examples,
         warmups=sum(o.role == "warmup" for o in sent),
         cooldowns=sum(o.role == "cooldown" for o in sent),
-        output_tokens_per_s=per_second(tokens_in(sent, load.steady), load.steady.length_ns),
+        **_throughput(sent, load),
         **throughput_by_round(sent, measured, load.steady),
-        output_tokens_per_s_whole=per_second(tokens_in(sent, load.whole), load.whole.length_ns),
-        requests_per_s=per_second(ended_in([o for o in stayed if o.ok], load.steady), load.steady.length_ns),
-        steady_s=load.steady.length_ns / NS_PER_S or None,
         goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop) if slo else None,
-        input_tokens=_mean([o.input_tokens for o in ok]),
-        output_tokens=_mean([o.output_tokens for o in ok]),
-        cached_tokens=_mean([o.cached_tokens for o in ok]),
-        reasoning_tokens=_mean([o.reasoning_tokens for o in ok]),
-        tokens_per_event=tokens_per_event(ok),
-        token_source=", ".join(sorted({o.token_source for o in ok if o.token_source})),
+        **_token_counts(ok),
         phases_ms=phases_ms(ok),
         server_ms=server_ms(ok),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
@@ -107,6 +99,31 @@ def condition_findings(
         findings, nodes=nodes, invalid=invalid_reasons(inputs), notes=[*notes(inputs), *of_nodes]
     )
     return with_cost(findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR)
+
+
+def _not_cancelled(sent: Sequence[Observation]) -> list[Observation]:
+    return [o for o in sent if o.outcome != "cancelled"]
+
+
+def _throughput(sent: Sequence[Observation], load: MeasuredLoad) -> dict[str, float | None]:
+    answered = [o for o in sent if o.ok]
+    return {
+        "output_tokens_per_s": per_second(tokens_in(sent, load.steady), load.steady.length_ns),
+        "output_tokens_per_s_whole": per_second(tokens_in(sent, load.whole), load.whole.length_ns),
+        "requests_per_s": per_second(ended_in(answered, load.steady), load.steady.length_ns),
+        "steady_s": load.steady.length_ns / NS_PER_S or None,
+    }
+
+
+def _token_counts(ok: Sequence[Observation]) -> dict[str, Any]:
+    return {
+        "input_tokens": _mean([o.input_tokens for o in ok]),
+        "output_tokens": _mean([o.output_tokens for o in ok]),
+        "cached_tokens": _mean([o.cached_tokens for o in ok]),
+        "reasoning_tokens": _mean([o.reasoning_tokens for o in ok]),
+        "tokens_per_event": tokens_per_event(ok),
+        "token_source": ", ".join(sorted({o.token_source for o in ok if o.token_source})),
+    }
 
 
 def node_findings(inputs: CheckInputs, sent: Sequence[Observation]) -> list[NodeFindings]:

@@ -120,8 +120,8 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
     ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
     surest = next((r.keeps for r in ordered), "no")
     chosen = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
-    priced = [(r.usd_per_million, at, r.target) for at, r in enumerate(chosen) if r.usd_per_million is not None]
-    sized = [(r.billions, r.target) for r in chosen if r.billions is not None and r.quality is not None]
+    by_name = sorted((r for r in chosen if r.quality is not None), key=lambda r: r.target)
+    cheapest = _least(chosen, lambda r: r.usd_per_million)
     return Recommendation(
         use=name,
         limits=use.limits,
@@ -129,22 +129,23 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
         good_ms=use.good_ms,
         by=use.by,
         fastest=chosen[0].target if chosen else "",
-        cheapest=min(priced)[2] if priced else "",
-        smallest=min(sized)[1] if sized else "",
-        policy=_policy(name, use, [r.target for r in chosen], priced=bool(priced)),
+        cheapest=cheapest,
+        smallest=_least(by_name, lambda r: r.billions),
+        policy=_policy(name, use, [r.target for r in chosen], priced=bool(cheapest)),
         would_change=_would_change(use, chosen, [r for r in ordered[len(chosen) :] if r.target not in apart]),
         candidates=ordered,
     )
 
 
+def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float | None]) -> str:
+    """Return the target with the least value, the first of several; "" if none has a value."""
+    values = [(value, at, r.target) for at, r in enumerate(ratings) if (value := of(r)) is not None]
+    return min(values)[2] if values else ""
+
+
 def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
     verdicts = [_verdict(each, use) for each in loads]
-    at = 0
-    if use.limit is None:
-        able = [i for i, (keeps, _) in enumerate(verdicts) if keeps != "no"]
-        most = max((loads[i].tokens_per_usd or 0.0 for i in able), default=0.0)
-        equal = [i for i in able if (loads[i].tokens_per_usd or 0.0) >= SAME_VALUE * most]
-        at = max(equal, key=lambda i: loads[i].tokens_per_s or 0.0, default=0)
+    at = 0 if use.limit is not None else _cheapest_load(loads, verdicts)
     judged, (keeps, why) = loads[at], verdicts[at]
     reached = next((i for i, (each, _) in enumerate(verdicts) if each != keeps), len(loads))
     value, interval = _limited(judged, use)
@@ -167,6 +168,13 @@ def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
         requests=judged.requests,
         rows=[each.row for each in loads if each.row],
     )
+
+
+def _cheapest_load(loads: Sequence[Evidence], verdicts: Sequence[tuple[Keeps, str]]) -> int:
+    able = [i for i, (keeps, _) in enumerate(verdicts) if keeps != "no"]
+    most = max((loads[i].tokens_per_usd or 0.0 for i in able), default=0.0)
+    equal = [i for i in able if (loads[i].tokens_per_usd or 0.0) >= SAME_VALUE * most]
+    return max(equal, key=lambda i: loads[i].tokens_per_s or 0.0, default=0)
 
 
 def _counted_differently(
@@ -257,29 +265,34 @@ _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[
 
 
 def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
-    sentences: list[str] = []
-    label, of, words = _RANKED[use.by]
-    if use.by == "tokens_per_usd" and not any(map(of, chosen)):
-        label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
-    if len(chosen) > 1 and (best := of(chosen[0])) and (second := of(chosen[1])):
-        worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
-        sentences.append(
-            f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
-            f"{words(second)} ({change(second / best - 1)})."
-        )
+    sentences = _runner_up(use, chosen)
     unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
     if unsure:
         sentences.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
     if use.limit is not None:
         name, limit = use.limit
-        missed = [r for r in others if r.keeps == "no" and r.value is not None and not _within(use, r.value)]
+        missed = {
+            r.target: abs(r.value / limit - 1)
+            for r in others
+            if r.keeps == "no" and r.value is not None and not _within(use, r.value)
+        }
         if missed:
-            near = min(missed, key=lambda r: abs((r.value or 0.0) / limit - 1))
-            sentences.append(
-                f"{near.target} misses the limit of {figure_words(name, limit)} by "
-                f"{percent(abs((near.value or 0.0) / limit - 1))}."
-            )
+            near = min(missed, key=lambda target: missed[target])
+            sentences.append(f"{near} misses the limit of {figure_words(name, limit)} by {percent(missed[near])}.")
     return sentences
+
+
+def _runner_up(use: Use, chosen: Sequence[TargetRating]) -> list[str]:
+    label, of, words = _RANKED[use.by]
+    if use.by == "tokens_per_usd" and not any(map(of, chosen)):
+        label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
+    if len(chosen) < 2 or not (best := of(chosen[0])) or not (second := of(chosen[1])):
+        return []
+    worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
+    return [
+        f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
+        f"{words(second)} ({change(second / best - 1)})."
+    ]
 
 
 def _within(use: Use, value: float) -> bool:

@@ -15,7 +15,7 @@ from math import ceil
 from splitsecond.benchmark.findings.findings import BreakEven, ConditionFindings
 from splitsecond.benchmark.findings.usable_rows import lightest_rows
 from splitsecond.core.catalog.ownership import HOURS_PER_YEAR
-from splitsecond.core.catalog.price import MILLION
+from splitsecond.core.catalog.price import MILLION, Price
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import S_PER_HOUR, usd
 from splitsecond.core.wording import Statement, in_a_line, listed, number, percent
@@ -40,25 +40,23 @@ def break_evens(rows: Sequence[ConditionFindings]) -> list[BreakEven]:
     for row in usable:
         if row.price and row.price.per_hour_usd and _tokens_per_s(row) > _tokens_per_s(fastest.get(row.target)):
             fastest[row.target] = row
-    found = []
-    for machine in fastest.values():
-        per_hour = machine.price.per_hour_usd or 0.0 if machine.price else 0.0
-        for api in apis:
-            tokens, utilisation = break_even(per_hour, api.usd_per_million or 0.0, _tokens_per_s(machine))
-            found.append(
-                BreakEven(
-                    machine=machine.target,
-                    api=api.target,
-                    rows=[machine.condition, api.condition],
-                    owned=machine.price is not None and machine.price.owned is not None,
-                    usd_per_month=per_hour * HOURS_PER_MONTH,
-                    usd_per_million=api.usd_per_million or 0.0,
-                    machine_tokens_per_month=_tokens_per_s(machine) * S_PER_HOUR * HOURS_PER_MONTH,
-                    tokens_per_month=tokens if utilisation <= 1 else None,
-                    utilisation=utilisation,
-                )
-            )
-    return found
+    return [_break_even(machine, machine.price, api) for machine in fastest.values() if machine.price for api in apis]
+
+
+def _break_even(machine: ConditionFindings, price: Price, api: ConditionFindings) -> BreakEven:
+    per_hour, per_million = price.per_hour_usd or 0.0, api.usd_per_million or 0.0
+    tokens, utilisation = break_even(per_hour, per_million, _tokens_per_s(machine))
+    return BreakEven(
+        machine=machine.target,
+        api=api.target,
+        rows=[machine.condition, api.condition],
+        owned=price.owned is not None,
+        usd_per_month=per_hour * HOURS_PER_MONTH,
+        usd_per_million=per_million,
+        machine_tokens_per_month=_tokens_per_s(machine) * S_PER_HOUR * HOURS_PER_MONTH,
+        tokens_per_month=tokens if utilisation <= 1 else None,
+        utilisation=utilisation,
+    )
 
 
 def _tokens_per_s(row: ConditionFindings | None) -> float:

@@ -15,7 +15,7 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_US
 from splitsecond.core.observation import LOAD_ROLES, Observation, PacketCounts
 from splitsecond.core.timing.instrument import InstrumentReading, packet_counts
 from splitsecond.core.wording import percent
-from splitsecond.log.statistics.summary import Summary, summary_of
+from splitsecond.log.statistics.summary import Floats, Summary, summary_of
 
 TRUSTED_TTFT_MS = 2.0
 """Largest p99 of the error of TTFT at which a load is trusted: 1% of the limit on TTFT of translation (200 ms)."""
@@ -80,6 +80,35 @@ class ServerTruth(Struct, frozen=True):
         return max(seen_ns - self.first_written_ns, 0), True
 
 
+class _Errors:
+    """Absolute errors of the observations that were compared, in ms."""
+
+    def __init__(self) -> None:
+        self.compared: list[Observation] = []
+        self.ttft: list[float] = []
+        self.send: list[float] = []
+        self.receive: list[float] = []
+        self.token: list[Floats] = [np.empty(0)]
+        self.tpot_share: list[float] = []
+        self.interrupted = 0
+
+    def add(self, o: Observation, true: ServerTruth) -> None:
+        self.compared.append(o)
+        seen, sent = np.asarray(o.token_at), np.asarray(true.actual_ns)
+        send = 0.0
+        if true.received_ns and o.sent_ns is not None:
+            send = (true.received_ns - o.sent_ns) / NS_PER_MS
+            self.send.append(abs(send))
+        late_ns, uncertain = true.first_late_ns(o.token_at[0])
+        self.interrupted += uncertain
+        self.receive.append(abs(late_ns / NS_PER_MS))
+        self.ttft.append(abs(late_ns / NS_PER_MS + send))
+        if not o.sparse:
+            self.token.append(np.abs((seen - sent) / NS_PER_MS))
+        true_span = int(sent[-1] - sent[0])
+        self.tpot_share.append(abs(int(seen[-1] - seen[0]) - true_span) / true_span)
+
+
 def accuracy(
     streams: int,
     observations: Sequence[Observation],
@@ -93,44 +122,30 @@ def accuracy(
     failed: it cannot be compared, so it must not be trusted.
     """
     measured = [o for o in observations if o.role == "measured"]
-    known = [(o, truth[o.id]) for o in measured if o.ok and o.id in truth]
-    comparable = [(o, true) for o, true in known if len(true.actual_ns) == len(o.token_at) > 1]
-    whole, sends, receives, tokens, paces = [], [], [], [np.empty(0)], []
-    interrupted = 0
-    for o, true in comparable:
-        seen, sent = np.asarray(o.token_at), np.asarray(true.actual_ns)
-        errors = (seen - sent) / NS_PER_MS
-        send = (true.received_ns - o.sent_ns) / NS_PER_MS if true.received_ns and o.sent_ns is not None else None
-        if send is not None:
-            sends.append(abs(send))
-        late_ns, uncertain = true.first_late_ns(o.token_at[0])
-        interrupted += uncertain
-        receive = late_ns / NS_PER_MS
-        receives.append(abs(receive))
-        whole.append(abs(receive + (send or 0)))
-        if not o.sparse:
-            tokens.append(np.abs(errors))
-        true_span = int(sent[-1] - sent[0])
-        paces.append(abs(int(seen[-1] - seen[0]) - true_span) / true_span)
+    errors = _Errors()
+    for o in measured:
+        true = truth.get(o.id)
+        if o.ok and true is not None and len(true.actual_ns) == len(o.token_at) > 1:
+            errors.add(o, true)
     counted = sum(len(o.token_at) for o in observations if o.role in LOAD_ROLES)
     cpu_ns = sum(reading.cpu_ns for reading in readings)
     result = Accuracy(
         streams=streams,
         requests=len(measured),
-        failed=len(measured) - len(comparable),
+        failed=len(measured) - len(errors.compared),
         tokens=counted,
-        ttft_error_ms=summary_of(whole),
-        send_error_ms=summary_of(sends),
-        receive_error_ms=summary_of(receives),
-        token_error_ms=summary_of(np.concatenate(tokens), independent=False),
-        tpot_error_share=summary_of(paces),
-        read_lag_ms=summary_of([o.lag_max_ns / NS_PER_MS for o, _ in comparable]),
+        ttft_error_ms=summary_of(errors.ttft),
+        send_error_ms=summary_of(errors.send),
+        receive_error_ms=summary_of(errors.receive),
+        token_error_ms=summary_of(np.concatenate(errors.token), independent=False),
+        tpot_error_share=summary_of(errors.tpot_share),
+        read_lag_ms=summary_of([o.lag_max_ns / NS_PER_MS for o in errors.compared]),
         cpu_ms_per_1000_tokens=cpu_ns / NS_PER_MS / counted * 1000 if counted and cpu_ns else None,
         in_flight=sum(reading.peak_in_flight for reading in readings),
-        clock=", ".join(dict.fromkeys(o.clock for o, _ in comparable)),
+        clock=", ".join(dict.fromkeys(o.clock for o in errors.compared)),
         priority=", ".join(dict.fromkeys(reading.priority for reading in readings if reading.priority)),
         packets=packet_counts(readings),
-        interrupted=interrupted,
+        interrupted=errors.interrupted,
         trusted=False,
     )
     result.why_not = _doubt(result)
