@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -52,25 +52,25 @@ def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
 
 
 def _levels(levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool, _name_width: int) -> Table:
-    columns = {
-        "streams": [str(level.streams) for level in levels],
-        "TTFT\np50": [_error(level.ttft_error_ms.p50) for level in levels],
-        "TTFT\np99": [_error(level.ttft_error_ms.p99) for level in levels],
-        "TTFT\nmax": [_error(level.ttft_error_ms.max) for level in levels],
-        "send\np99": [_error(level.send_error_ms.p99) for level in levels],
-        "receive\np99": [_error(level.receive_error_ms.p99) for level in levels],
-        "token\np99": [_error(level.token_error_ms.p99) for level in levels],
-        "TPOT\np99": [share(level.tpot_error_share.p99) for level in levels],
-        "lag\np99": [number(level.read_lag_ms.p99) for level in levels],
-        "CPU": [number(level.cpu_ms_per_1000_tokens) for level in levels],
-        "trust": [Text("yes", "green") if level.trusted else Text("no", "bold red") for level in levels],
+    cells: dict[str, Callable[[Accuracy], str | Text]] = {
+        "streams": lambda level: str(level.streams),
+        "TTFT\np50": lambda level: _error(level.ttft_error_ms.p50),
+        "TTFT\np99": lambda level: _error(level.ttft_error_ms.p99),
+        "TTFT\nmax": lambda level: _error(level.ttft_error_ms.max),
+        "send\np99": lambda level: _error(level.send_error_ms.p99),
+        "receive\np99": lambda level: _error(level.receive_error_ms.p99),
+        "token\np99": lambda level: _error(level.token_error_ms.p99),
+        "TPOT\np99": lambda level: share(level.tpot_error_share.p99),
+        "lag\np99": lambda level: number(level.read_lag_ms.p99),
+        "CPU": lambda level: number(level.cpu_ms_per_1000_tokens),
+        "trust": lambda level: Text("yes", "green") if level.trusted else Text("no", "bold red"),
     }
-    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    shown = {heading: cell for heading, cell in cells.items() if heading not in left_out}
     table = titled_table("The instrument's own error in ms, against the server's own times")
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in zip(*shown.values(), strict=True):
-        table.add_row(*row)
+    for level in levels:
+        table.add_row(*(cell(level) for cell in shown.values()))
     return table
 
 

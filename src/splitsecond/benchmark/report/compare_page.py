@@ -46,6 +46,8 @@ def _stated(changed: ConditionChange) -> list[FigureChange]:
 
 
 def _headline(found: Comparison) -> Headline:
+    if not found.conditions:
+        return Headline(sentence="The runs have no row in common.", badge=Badge(text="nothing compared", look="warn"))
     real = [(c, f) for c in found.conditions for f in _stated(c) if f.real]
     worse, better = (sum(f.better is side for _, f in real) for side in (False, True))
     parts = [
@@ -54,16 +56,17 @@ def _headline(found: Comparison) -> Headline:
         if count
     ]
     sentence = f"The second run is {' and '.join(parts)}, beyond chance." if parts else "No change beyond chance."
-    if not found.conditions:
-        return Headline(sentence="The runs have no row in common.", badge=Badge(text="nothing compared", look="warn"))
-    invalid = any("INVALID" in note for c in found.conditions for note in c.notes)
-    badge = Badge(text="worse", look="bad") if worse else Badge(text="better" if better else "no change", look="good")
-    if invalid:
-        badge = Badge(text="INVALID rows", look="warn")
     largest = sorted(real, key=lambda pair: -abs(pair[1].change or 0)) or [
         (c, f) for c in found.conditions[:1] for f in _stated(c) if f.percentile != "p95"
     ]
-    return Headline(sentence=sentence, tiles=[_tile(c, f) for c, f in largest[:3]], badge=badge)
+    tiles = [_tile(c, f) for c, f in largest[:3]]
+    return Headline(sentence=sentence, tiles=tiles, badge=_badge(found, worse > 0, better > 0))
+
+
+def _badge(found: Comparison, worse: bool, better: bool) -> Badge:
+    if any("INVALID" in note for c in found.conditions for note in c.notes):
+        return Badge(text="INVALID rows", look="warn")
+    return Badge(text="worse", look="bad") if worse else Badge(text="better" if better else "no change", look="good")
 
 
 def _tile(changed: ConditionChange, f: FigureChange) -> Tile:
@@ -87,18 +90,19 @@ def _kind(f: FigureChange) -> str:
 
 
 def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[Plot]:
-    shown = [(c, [f for f in _stated(c) if f.change is not None]) for c in changes]
-    shown = [(c, own) for c, own in shown if own]
-    if not shown:
+    rows_of_figures = [(c, [f for f in _stated(c) if f.change is not None]) for c in changes]
+    shown = [(c.name, own) for c, own in rows_of_figures if own]
+    figures = [f for _, own in shown for f in own]
+    if not figures:
         return []
-    ends = [abs(end) for _, own in shown for f in own for end in (f.change or 0.0, *(f.ci95 or ()))]
+    ends = [abs(end) for f in figures for end in (f.change or 0.0, *(f.ci95 or ()))]
     reach = min(max(ends), MAX) * ROOM or 0.1
     axis = linear("change from the first run to the second", -reach, reach, percent=True)
-    height = sum((len(own) + 1) * ROW + GAP for _, own in shown)
+    height = (len(figures) + len(shown)) * ROW + len(shown) * GAP
     chart, y = Chart(axis, None, height=height, left=LEFT), 0.0
     chart.add(None, chart.upright_rule(0))
-    for changed, own in shown:
-        chart.add(None, chart.text(0, chart.top + y + 16, changed.name, look="title"))
+    for row_name, own in shown:
+        chart.add(None, chart.text(0, chart.top + y + 16, row_name, look="title"))
         y += ROW
         for f in own:
             y += ROW
@@ -112,7 +116,7 @@ def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[
             title=title,
             legend="changes",
             description=f"The change of each figure from the first run to the second, with its interval. "
-            f"{sum(f.real for _, own in shown for f in own)} of {sum(len(own) for _, own in shown)} are beyond chance.",
+            f"{sum(f.real for f in figures)} of {len(figures)} are beyond chance.",
         )
     ]
 

@@ -73,11 +73,10 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
     where = level(lightest[0])
     if len(lightest) == 1:
         return _alone(lightest[0])
-    real = {name: each for name, each in by_metric.items() if each.found.real and each.found.ratio}
     words = {TTFT: "to the first token", TPS: "in tokens per second"}
-    clear = {name: real[name] for name in words if name in real}
-    margins = [f"{ratio(each.found.ratio or 1)} times as fast {words[name]}" for name, each in clear.items()]
+    clear = {name: of for name in words if (of := by_metric.get(name)) and of.found.real and of.found.ratio}
     if winner := _winner(by_metric):
+        margins = [f"{ratio(each.found.ratio or 1)} times as fast {words[name]}" for name, each in clear.items()]
         lead = f"at every load; {where} it is " if everywhere else f"{where}: "
         return f"{winner} is the fastest {lead}{' and '.join(margins)} as the next target."
     if by_metric and all(each.found.p_value is None for each in by_metric.values()):
@@ -85,8 +84,8 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
     if not clear:
         return f"No target is clearly the fastest {where}."
     parts = [f"{each.best.target} is first {words[name]}" for name, each in clear.items()]
-    open_ones = [words[name] for name in words if name not in clear]
-    rest = f"; no target is clearly first {open_ones[0]}" if open_ones else ""
+    unclear = [words[name] for name in words if name not in clear]
+    rest = f"; no target is clearly first {unclear[0]}" if unclear else ""
     return f"{where.capitalize()}, {' and '.join(parts)}{rest}."
 
 

@@ -102,6 +102,10 @@ def _ranges(run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float],
     return chart
 
 
+_Place = tuple[ConditionFindings, float, float]
+"""A row, the figure of one request there, and the throughput of the system."""
+
+
 def throughput(run: Run) -> list[Plot]:
     return [drawn for reuse, workload in rows.kinds(run) for drawn in _throughput(run, reuse, workload)]
 
@@ -133,27 +137,14 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
     return drawn
 
 
-def _front(
-    run: Run, axis: str, found: Sequence[tuple[ConditionFindings, float, float]], faster_is: int
-) -> tuple[Chart, list[ConditionFindings]]:
+def _front(run: Run, axis: str, found: Sequence[_Place], faster_is: int) -> tuple[Chart, list[ConditionFindings]]:
     decides = on_axis(run)
     shown = [one for one in found if decides(one[0].target)] or found
     chart = Chart(
         fitted(axis, [one for _, one, _ in shown], zero=False),
         fitted("tokens per second of the system", [system for *_, system in shown]),
     )
-    valid = [(c, one, system) for c, one, system in found if not c.invalid]
-    best = [
-        (c, one, system)
-        for c, one, system in valid
-        if not any(
-            (other * faster_is, all_of) != (one * faster_is, system)
-            and other * faster_is >= one * faster_is
-            and all_of >= system
-            for _, other, all_of in valid
-        )
-    ]
-    best.sort(key=lambda each: each[1])
+    best = _pareto([place for place in found if not place[0].invalid], faster_is)
     chart.add(None, chart.line([(one, system) for _, one, system in best], dash=True))
     loads = [load_of(c) for c, *_ in found]
     for target, entry in target_entries_of(run).items():
@@ -167,3 +158,14 @@ def _front(
             mark = chart.mark(entry, one, system, tip, size=MARK + (HEAVIEST_MARK - MARK) * grown**0.5)
             chart.add(entry, mark, look="hollow" if c.invalid else "")
     return chart, [c for c, *_ in best]
+
+
+def _pareto(places: Sequence[_Place], faster_is: int) -> list[_Place]:
+    """Return the places that no other beats on both axes, from left to right."""
+
+    def beats(other: _Place, place: _Place) -> bool:
+        speed, other_speed = place[1] * faster_is, other[1] * faster_is
+        return (other_speed, other[2]) != (speed, place[2]) and other_speed >= speed and other[2] >= place[2]
+
+    best = [place for place in places if not any(beats(other, place) for other in places)]
+    return sorted(best, key=lambda place: place[1])

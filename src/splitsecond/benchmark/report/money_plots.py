@@ -29,6 +29,20 @@ def break_even(run: Run) -> list[Plot]:
     return [_break_even(run, machine, found) for machine, found in machines.items()]
 
 
+def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
+    room = chart.left
+    for each in sorted(found, key=lambda each: each.utilisation):
+        if each.tokens_per_month:
+            words = tokens_words(each.tokens_per_month)
+            tip = f"{each.api}: break-even at {words} tokens a month"
+            mark = chart.mark(None, each.tokens_per_month, each.usd_per_month, tip)
+            # The label stands on the left, where there is room: the axis begins at a twentieth of the first volume.
+            x, y = chart.across(each.tokens_per_month) - 8, chart.down(each.usd_per_month) + 16
+            fits = x - NARROW * len(words) > room
+            chart.add(None, mark, chart.text(x, y, words, anchor="end") if fits else "")
+            room = x if fits else room
+
+
 def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
     ends = [found[0].machine_tokens_per_month, *(each.tokens_per_month for each in found if each.tokens_per_month)]
     least, most = min(ends) / 20, max(ends) * 2
@@ -41,17 +55,7 @@ def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
     entries = target_entries(rows.targets(run))
     for target, curve in curves.items():
         chart.add(entries[target], chart.line(curve, tip=target))
-    room = chart.left
-    for each in sorted(found, key=lambda each: each.utilisation):
-        if each.tokens_per_month:
-            words = tokens_words(each.tokens_per_month)
-            tip = f"{each.api}: break-even at {words} tokens a month"
-            mark = chart.mark(None, each.tokens_per_month, each.usd_per_month, tip)
-            # The label stands on the left, where there is room: the axis begins at a twentieth of the first volume.
-            x, y = chart.across(each.tokens_per_month) - 8, chart.down(each.usd_per_month) + 16
-            fits = x - NARROW * len(words) > room
-            chart.add(None, mark, chart.text(x, y, words, anchor="end") if fits else "")
-            room = x if fits else room
+    _mark_break_evens(chart, found)
     pays = "; ".join(f"{e.api} {tokens_words(e.tokens_per_month)}" for e in found if e.tokens_per_month)
     return picture(
         chart,

@@ -31,22 +31,23 @@ def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "
 def _speeds(
     speeds: Sequence[ProductionSpeed], by: str, left_out: frozenset[str], beside: bool, name_width: int
 ) -> Table:
-    columns: dict[str, list[Text]] = {
-        "grade": [_grade(speed) for speed in speeds],
-        "total TPS\np50": [_figure(speed.total_tps, "p50", beside=beside) for speed in speeds],
-        "total TPS\np95": [_figure(speed.total_tps, "p95", beside=beside) for speed in speeds],
-        "TTFT p50\nms": [_figure(speed.ttft_ms, "p50", beside=beside) for speed in speeds],
-        "TTFT p95\nms": [_figure(speed.ttft_ms, "p95", beside=beside) for speed in speeds],
-        "TPS p50": [_figure(speed.tps, "p50", beside=beside) for speed in speeds],
-        "requests": [Text(f"{speed.requests:,}") for speed in speeds],
-        "failed": [Text(share(speed.error_share), "red") if speed.failed else Text("0") for speed in speeds],
-        "$/M\ntokens": [Text(usd_or_free(speed.usd_per_million)) for speed in speeds],
+    cells: dict[str, Callable[[ProductionSpeed], Text]] = {
+        "grade": _grade,
+        "total TPS\np50": lambda speed: _figure(speed.total_tps, "p50", beside=beside),
+        "total TPS\np95": lambda speed: _figure(speed.total_tps, "p95", beside=beside),
+        "TTFT p50\nms": lambda speed: _figure(speed.ttft_ms, "p50", beside=beside),
+        "TTFT p95\nms": lambda speed: _figure(speed.ttft_ms, "p95", beside=beside),
+        "TPS p50": lambda speed: _figure(speed.tps, "p50", beside=beside),
+        "requests": lambda speed: Text(f"{speed.requests:,}"),
+        "failed": lambda speed: Text(share(speed.error_share), "red") if speed.failed else Text("0"),
+        "$/M\ntokens": lambda speed: Text(usd_or_free(speed.usd_per_million)),
     }
-    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    shown = {heading: cell for heading, cell in cells.items() if heading not in left_out}
     table = table_of_names(by, name_width)
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
-    for speed, *row in zip(speeds, *shown.values(), strict=True):
+    for speed in speeds:
+        row = (cell(speed) for cell in shown.values())
         table.add_row(name_text(speed.name, name_width), *row, style="" if speed.grade is not None else "dim")
     return table
 
@@ -114,20 +115,20 @@ def _spending(
 
 def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, list[str]]:
     whole = total.usd + total.rented_usd
-    columns = {
-        "cost": ["no price" if row.unpriced == row.attempts else usd(row.usd) for row in every],
-        "by the\nhour": [usd(row.rented_usd) if row.rented_usd else "" for row in every],
-        "share": [share((row.usd + row.rented_usd) / whole if whole else None) for row in every],
-        "of it\nlost": [share(row.lost_usd / row.usd) if row.usd else MISSING for row in every],
-        "calls": [f"{row.calls:,}" for row in every],
-        "a call": [usd(row.usd_per_call) for row in every],
-        "$/M\ntokens": [MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million) for row in every],
-        "output\ntokens/$": [number(row.tokens_per_usd) for row in every],
-        "cost-adj.\nTPS": [number(row.cost_adjusted_tps) for row in every],
+    cells: dict[str, Callable[[Spending], str]] = {
+        "cost": lambda row: "no price" if row.unpriced == row.attempts else usd(row.usd),
+        "by the\nhour": lambda row: usd(row.rented_usd) if row.rented_usd else "",
+        "share": lambda row: share((row.usd + row.rented_usd) / whole if whole else None),
+        "of it\nlost": lambda row: share(row.lost_usd / row.usd) if row.usd else MISSING,
+        "calls": lambda row: f"{row.calls:,}",
+        "a call": lambda row: usd(row.usd_per_call),
+        "$/M\ntokens": lambda row: MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million),
+        "output\ntokens/$": lambda row: number(row.tokens_per_usd),
+        "cost-adj.\nTPS": lambda row: number(row.cost_adjusted_tps),
     }
     if not total.rented_usd:
-        del columns["by the\nhour"]
-    return columns
+        del cells["by the\nhour"]
+    return {heading: [cell(row) for row in every] for heading, cell in cells.items()}
 
 
 def spending_remarks(total: Spending) -> list[str]:

@@ -309,20 +309,8 @@ def instrument_sentences(run: Run) -> list[str]:
     if not readings:
         return []
     sentences = _clock_sentences([reading for reading in readings if reading.lag_p50_ms is not None])
-    for text, values in (
-        (
-            "Arrived bytes waited up to {0} ms (p50), {1} ms (p99), {2} ms (max) to be read.",
-            [worst(readings, of) for of in (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms)],
-        ),
-        (
-            "Requests were sent up to {0} ms (p50), {1} ms (p99) after they were due.",
-            [worst(readings, of) for of in (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms)],
-        ),
-        (
-            "Measuring took up to {0} ms of processor time per 1,000 tokens.",
-            [worst(readings, lambda i: i.cpu_ms_per_1000_tokens)],
-        ),
-    ):
+    for text, figures in _WORST:
+        values = [worst(readings, of) for of in figures]
         if any(value is not None for value in values):
             sentences.append(text.format(*map(number, values)))
     used = worst(readings, lambda i: i.cpu_share)
@@ -338,6 +326,22 @@ def instrument_sentences(run: Run) -> list[str]:
         times = counted_as(collections, "time")
         sentences.append(f"Garbage collection ran {times} during a measurement; it must not.")
     return sentences
+
+
+_WORST: Sequence[tuple[str, Sequence[Callable[[Instrument], float | None]]]] = (
+    (
+        "Arrived bytes waited up to {0} ms (p50), {1} ms (p99), {2} ms (max) to be read.",
+        (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms),
+    ),
+    (
+        "Requests were sent up to {0} ms (p50), {1} ms (p99) after they were due.",
+        (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms),
+    ),
+    (
+        "Measuring took up to {0} ms of processor time per 1,000 tokens.",
+        (lambda i: i.cpu_ms_per_1000_tokens,),
+    ),
+)
 
 
 def _node_sentences(run: Run) -> list[str]:

@@ -24,6 +24,7 @@ from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import capacity, rows, savings, use_matrix
+from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import MISSING, number, safe_text
@@ -139,30 +140,30 @@ def _print_uses(run: Run, console: Console) -> None:
 
 def comparison_table(comparison: Comparison, console: Console) -> None:
     print_item(console, "", f"Before: {comparison.before}. After: {comparison.after}.", "dim")
-    levels: dict[str, list[ConditionChange]] = {}
-    for changed in comparison.conditions:
-        levels.setdefault(rows.load_words(changed), []).append(changed)
+    levels = grouped(comparison.conditions, rows.load_words).values()
     priced = any(total.after is not None for c in comparison.conditions for total in _money(c))
-    money = priced and _fit(
-        console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels.values()]
-    )
-    tables = _fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels.values()])
-    for shown, table in zip(levels.values(), tables, strict=True):
+    money = priced and _fit(console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels])
+    tables = _fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels])
+    for shown, table in zip(levels, tables, strict=True):
         _print_table(table, console)
-        if priced and not money:
-            moved = [(c.name, _total(total)) for c in shown for total in _money(c)]
-            costs = (f"{target} {figure.text} {figure.remark}".strip() for target, figure in moved)
-            print_item(console, "  ", f"$/M tokens: {'; '.join(costs)}.")
-        notes = [f"{changed.name}: {note}" for changed in shown for note in changed.notes]
-        for note in notes:
-            print_item(console, "  ", note, "yellow")
-        console.print(end="\n" if notes or (priced and not money) else "")
+        _print_below(shown, console, costs=priced and not money)
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
             print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
     print_findings(console, paired(comparison.statements, comparison.short_statements))
     if comparison.conditions:
         print_item(console, "", "Dim: chance may explain the change, or it has no test.", "dim")
+
+
+def _print_below(changes: Sequence[ConditionChange], console: Console, *, costs: bool) -> None:
+    if costs:
+        moved = [(c.name, _total(total)) for c in changes for total in _money(c)]
+        words = (f"{target} {figure.text} {figure.remark}".strip() for target, figure in moved)
+        print_item(console, "  ", f"$/M tokens: {'; '.join(words)}.")
+    notes = [f"{changed.name}: {note}" for changed in changes for note in changed.notes]
+    for note in notes:
+        print_item(console, "  ", note, "yellow")
+    console.print(end="\n" if notes or costs else "")
 
 
 def _fitting(console: Console, tables: Tables) -> list[Table]:
