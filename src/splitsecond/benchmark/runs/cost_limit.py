@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
 from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
@@ -219,26 +220,27 @@ def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_m
     `piloted` has the response times of targets, each measured alone; under load they may take longer. `by_round`: the
     words are about one round, because their number is not known.
     """
-    share = max((block.round for lane in plan.lanes for block in lane), default=1) if by_round else 1
-    seconds = 0.0
-    for lane in plan.lanes:
-        known = [(block, each) for block in lane if (each := piloted.get(block.target))]
-        times = [
-            expected_s(
-                block, ttft_s=(each.ttft_ns or 0) / clock.NS_PER_S, response_s=(each.response_ns or 0) / clock.NS_PER_S
-            )
-            for block, each in known
-        ]
-        seconds = max(seconds, sum(times) / share)
-    count = round(sum(map(_count, plan.conditions)) / share)
-    measured = round(sum(condition.requests for condition in plan.conditions) / share)
+    rounds = max((block.round for lane in plan.lanes for block in lane), default=1) if by_round else 1
+    seconds = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / rounds
+    count = round(sum(map(_count, plan.conditions)) / rounds)
+    measured = round(sum(condition.requests for condition in plan.conditions) / rounds)
     minutes = f"{int(seconds) // 60}:{int(seconds) % 60:02d} min" if seconds >= 60 else f"{max(seconds, 1):.0f} s"
-    cost = f", at most {usd(usd_at_most / share)}" if usd_at_most else ""
+    cost = f", at most {usd(usd_at_most / rounds)}" if usd_at_most else ""
     many = any(condition.requests > FEW for condition in plan.conditions)
     shorter = f" For a first look: -n {FEW} --output-tokens 64." if seconds >= LONG_S and many and not by_round else ""
     return (
         f"{'A round' if by_round else 'This run'} takes about {minutes}, longer if responses slow down under load: "
         f"{counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}"
+    )
+
+
+def _expected_s(lane: Iterable[RequestBlock], piloted: Mapping[str, Calibrated]) -> float:
+    return sum(
+        expected_s(
+            block, ttft_s=(pilot.ttft_ns or 0) / clock.NS_PER_S, response_s=(pilot.response_ns or 0) / clock.NS_PER_S
+        )
+        for block in lane
+        if (pilot := piloted.get(block.target))
     )
 
 

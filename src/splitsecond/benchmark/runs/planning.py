@@ -9,9 +9,9 @@ import msgspec
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.benchmark.load.prompt_files import read_prompts
+from splitsecond.benchmark.load.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
-from splitsecond.benchmark.load.sweep import merged, swept
+from splitsecond.benchmark.load.sweep import NamedWorkload, merged, swept
 from splitsecond.benchmark.load.traces import Trace, read_trace
 from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
 from splitsecond.benchmark.runs.cost_limit import find_prices
@@ -146,6 +146,34 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
     return prepared.job(search.beginning(), slo=settings.slo, search=search)
 
 
+def _workload(
+    settings: RunSettings,
+    workloads: Sequence[NamedWorkload],
+    prompts: PromptFile | None,
+    trace: Trace | None,
+    *,
+    cache_reuse: bool,
+) -> Workload:
+    traced = trace.requests if trace is not None and trace.has_lengths and prompts is None else []
+    if traced and settings.input_tokens is not None:
+        raise wrong("input_tokens", settings.input_tokens, "nothing, because the trace has the lengths")
+    if traced and cache_reuse:
+        raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
+    return Workload(
+        run="",
+        prompts=prompts.prompts if prompts is not None else [],
+        output_tokens=None if traced else settings.output_tokens,
+        questions=cache_reuse,
+        extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
+        seed=settings.seed,
+        variants={
+            each.name: WorkloadVariant(input_tokens=each.input_tokens, output_tokens=each.output_tokens)
+            for each in workloads
+        },
+        traced=traced,
+    )
+
+
 class _Prepared:
     def __init__(
         self,
@@ -163,28 +191,11 @@ class _Prepared:
         workloads = settings.workloads if isinstance(settings, BenchSettings) else ()
         longest = max((each.input_tokens for each in workloads), default=settings.input_tokens)
         self._input_tokens = longest or INPUT_TOKENS["reuse" if cache_reuse else "fresh"]
-        traced = trace.requests if trace is not None and trace.has_lengths and settings.prompts is None else []
-        if traced and settings.input_tokens is not None:
-            raise wrong("input_tokens", settings.input_tokens, "nothing, because the trace has the lengths")
-        if traced and cache_reuse:
-            raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
         prompts = read_prompts(settings.prompts) if settings.prompts else None
         self._remarks = [trace.in_words(trace_name)] if trace is not None else []
         self._remarks += [prompts.in_words(str(settings.prompts))] if prompts is not None else []
         self._warning = trace.warning if trace is not None else ""
-        self._workload = Workload(
-            run="",
-            prompts=prompts.prompts if prompts is not None else [],
-            output_tokens=None if traced else settings.output_tokens,
-            questions=cache_reuse,
-            extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
-            seed=settings.seed,
-            variants={
-                each.name: WorkloadVariant(input_tokens=each.input_tokens, output_tokens=each.output_tokens)
-                for each in workloads
-            },
-            traced=traced,
-        )
+        self._workload = _workload(settings, workloads, prompts, trace, cache_reuse=cache_reuse)
         self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None
         timeout_ms = round(settings.timeout * 1000)
         self.resolved = resolve_all(

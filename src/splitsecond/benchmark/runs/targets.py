@@ -226,8 +226,37 @@ def resolve(
     `configured`: the specs of targets that are known already. Raises `CallerFault` for no target, a target that is
     named twice, an unknown provider or profile, a missing key.
     """
+    _check_names(names, servers)
     simulated = [name for name in names if name.startswith(SIMULATED)]
     engines = [name for name in names if name.startswith(ENGINE)]
+    specs = dict(configured or {})
+    specs |= {name: from_catalog(name, os.environ) for name in names if name not in (*simulated, *engines, *specs)}
+    for server in servers:
+        _add_server(specs, server, names, headers or {})
+    for name in engines:
+        _known_engine(name)
+    for name in simulated:
+        profile.load(name.removeprefix(SIMULATED))
+    # All names are valid: start the processes.
+    specs |= _simulated(simulated, processes, seed)
+    specs |= {name: _engine(name, processes) for name in engines}
+    return {
+        name: msgspec.structs.replace(
+            specs[name], headers=specs[name].headers | dict(headers or {}), timeouts=timeouts or specs[name].timeouts
+        )
+        for name in dict.fromkeys((*names, *specs))
+    }
+
+
+def _add_server(specs: dict[str, TargetSpec], server: Server, names: Sequence[str], headers: Mapping[str, str]) -> None:
+    spec = server_spec(with_model(server, headers))
+    api_key(spec, os.environ)
+    if spec.name in names or spec.name in specs:
+        raise CallerFault(f"{spec.name} is named twice", kind="bad_target", hint="Give the server another name.")
+    specs[spec.name] = spec
+
+
+def _check_names(names: Sequence[str], servers: Sequence[Server]) -> None:
     if not names and not servers:
         raise CallerFault(
             "no target given",
@@ -236,28 +265,6 @@ def resolve(
         )
     if repeated := {name for name in names if list(names).count(name) > 1}:
         raise CallerFault(f"{min(repeated)} is named twice", kind="bad_target")
-    specs = dict(configured or {})
-    specs |= {name: from_catalog(name, os.environ) for name in names if name not in (*simulated, *engines, *specs)}
-    for server in servers:
-        spec = server_spec(with_model(server, headers or {}))
-        api_key(spec, os.environ)
-        if spec.name in names or spec.name in specs:
-            raise CallerFault(f"{spec.name} is named twice", kind="bad_target", hint="Give the server another name.")
-        specs[spec.name] = spec
-    for name in engines:
-        _known_engine(name)
-    for name in simulated:
-        profile.load(name.removeprefix(SIMULATED))
-    # All names are valid: start the processes.
-    specs |= _simulated(simulated, processes, seed)
-    specs |= {name: _engine(name, processes) for name in engines}
-    ordered = {name: specs[name] for name in (*names, *specs)}
-    return {
-        name: msgspec.structs.replace(
-            spec, headers=spec.headers | dict(headers or {}), timeouts=timeouts or spec.timeouts
-        )
-        for name, spec in ordered.items()
-    }
 
 
 def _known_engine(name: str) -> None:
