@@ -158,6 +158,22 @@ def workloads(lengths: str, names: Sequence[str], file: Path | None, *, keep_rat
 
 def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None) -> list[PlannedLoad]:
     """Return the loads of the options: closed loops, unless a rate is given without -c; none for a trace."""
+    _check_load(concurrency, rate, arrivals, trace)
+    if not (math.isfinite(burstiness) and burstiness > 0):
+        raise wrong("--burstiness", burstiness, "a number above 0")
+    levels: Sequence[float] = numbers(concurrency, "-c", whole=True) if concurrency else CONCURRENCY
+    closed = concurrency or not (rate or trace)
+    planned = [PlannedLoad(concurrency=int(level)) for level in levels if closed]
+    for pattern in PATTERNS:
+        if rate and pattern == arrivals:
+            planned += [
+                PlannedLoad(rate=value, pattern=pattern, burstiness=burstiness)
+                for value in numbers(rate, "--rate", whole=False)
+            ]
+    return planned
+
+
+def _check_load(concurrency: str, rate: str, arrivals: str, trace: Path | None) -> None:
     if trace and concurrency:
         raise wrong("-c", concurrency, "either it or a trace")
     one_of("--arrivals", arrivals, (*PATTERNS, "trace"))
@@ -165,18 +181,6 @@ def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: 
         raise wrong("--arrivals", arrivals, "--trace FILE with it")
     if rate and (trace or arrivals == "trace"):
         raise wrong("--rate", rate, "either a rate or a trace")
-    if not (math.isfinite(burstiness) and burstiness > 0):
-        raise wrong("--burstiness", burstiness, "a number above 0")
-    open_loop = bool(rate or trace)
-    levels: Sequence[float] = numbers(concurrency, "-c", whole=True) if concurrency else CONCURRENCY
-    found = [PlannedLoad(concurrency=int(level)) for level in levels if concurrency or not open_loop]
-    for pattern in PATTERNS:
-        if rate and pattern == arrivals:
-            found += [
-                PlannedLoad(rate=value, pattern=pattern, burstiness=burstiness)
-                for value in numbers(rate, "--rate", whole=False)
-            ]
-    return found
 
 
 def share(text: str, option: str) -> float:
