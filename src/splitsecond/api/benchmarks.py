@@ -1,5 +1,3 @@
-"""Benchmarks, watches and capacity searches as coroutines, with progress in a terminal or a notebook."""
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -37,7 +35,6 @@ T = TypeVar("T")
 Settings = TypeVar("Settings", bound=RunSettings)
 
 LONGEST_WAIT_S = 30 * 24 * 3600
-"""Longest time from one round of a watch to the next."""
 
 
 class RequestSettings(TypedDict, total=False):

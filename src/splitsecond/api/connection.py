@@ -1,5 +1,3 @@
-"""Requests from Python through a target or a policy: the gateway's routing without a gateway."""
-
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence

@@ -1,5 +1,3 @@
-"""The results of a run, as the Python API returns them."""
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial

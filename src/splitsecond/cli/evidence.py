@@ -1,5 +1,3 @@
-"""Evidence for recommendations: from the folders of runs, or from the gateway's log."""
-
 from collections.abc import Sequence
 from pathlib import Path
 

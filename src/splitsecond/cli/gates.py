@@ -1,5 +1,3 @@
-"""Gates of a command: `--fail-if` parsed before the work, checked and reported after it."""
-
 from collections.abc import Sequence
 
 from rich.console import Console

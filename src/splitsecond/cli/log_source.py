@@ -1,5 +1,3 @@
-"""Access to the gateway's log for commands: find it, open it, price it, read it with a progress bar."""
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,5 +1,3 @@
-"""A run on the command line: progress while it is measured, its results, and its exit code."""
-
 from collections.abc import Sequence
 from pathlib import Path
 

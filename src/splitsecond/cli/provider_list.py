@@ -1,5 +1,3 @@
-"""The list of providers of `splitsecond providers`: table, details and JSON."""
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Capacity of a server: the verdict on each step of a search, and the conclusion from all steps, also in sentences.
 
 `proportion` decides whether the share of requests that meet the limits is surely as high as required, by the scatter
-between batches of requests (`batches_of`).
+between batches of requests (`batches_of`), while the search runs and when `report` recomputes it.
 
 If failures of the server alone decide, the state of the client does not matter; otherwise an INVALID row shows nothing
 about the server. Failures count as independent here, because a server that fails should soon be left alone. A server

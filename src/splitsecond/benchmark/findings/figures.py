@@ -111,6 +111,8 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 
 class Total(Struct, frozen=True, kw_only=True):
+    """One number of a row. With `of` it is computed from the row; without, it is a field of `RowFields`."""
+
     name: str
     label: str
     unit: str

@@ -347,6 +347,7 @@ def _between(interval: Interval | None) -> str:
 
 
 def _change(share: float) -> str:
+    # more digits than `wording.change`: a gate may be missed narrowly
     return f"{share * 100:+.4g}%".replace("-", "−")
 
 

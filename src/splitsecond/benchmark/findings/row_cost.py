@@ -1,5 +1,3 @@
-"""Cost of a row: its total, its rates, and notes on what they contain, as in `cost`."""
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

@@ -1,5 +1,3 @@
-"""Throughput of a batch: responses, tokens, cost and rates."""
-
 from collections import Counter
 
 from msgspec import Struct

@@ -64,6 +64,12 @@ PASSING_KINDS = ("in_band_error", "truncated", "empty_answer")
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
+    """A target's workload, ready to send. `input_tokens`: as the endpoint counts (None: it does not).
+
+    `ttft_ns` and `response_ns` are those of the pilot (None: no pilot, or it failed). `fault` is set if the target did
+    not answer the first request, or not as this API does.
+    """
+
     workload: Workload
     input_tokens: int | None = None
     ttft_ns: int | None = None
@@ -227,6 +233,7 @@ class _Trials:
         self.answered = 0
 
     async def count(self, workload: Workload) -> int | None:
+        """Return the endpoint's count. Retries failures that may pass; raises the `Fault` of the last attempt."""
         while True:
             try:
                 return await self._send(workload)

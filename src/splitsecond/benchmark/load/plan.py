@@ -30,6 +30,7 @@ ROUNDS, MAX_ROUNDS = 6, 8
 warm-up. The scatter between rounds can be estimated from five on (`summary.MIN_ROUNDS`). But of a server that is fast
 or slow for whole rounds, five see only one state in one of 11 rows, six in one of 19."""
 MIN_BLOCK = 5
+"""Least measured requests of a block in more than `ROUNDS` blocks."""
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
 """In response times: the warm-up of a block, the measured time of all blocks, and the longest cool-down of a block."""
 LIMIT_ROUNDS = 1000

@@ -1,15 +1,8 @@
-"""Prompts from a file, whose format is recognised by the content:
-
-- JSON lines: one request a line, as a list of OpenAI messages, or an object with `messages`, `prompt` or
-  `conversations`
-- a JSON array of such requests, as in the files of ShareGPT
-- plain text: one prompt a line
+"""Prompts from a file, whose format is recognised by the content.
 
 A conversation of ShareGPT gives its first question, after its system message if it has one. Fields beside `messages`
 are fields of the request. Of those beside `prompt` only the length of the response is kept, because data sets have
-fields of their own there.
-
-A file may be larger than memory: it is read piece by piece.
+fields of their own there. A file may be larger than memory: it is read piece by piece.
 """
 
 import io

@@ -1,16 +1,8 @@
 """Traces: recorded arrivals in a file, with the lengths of prompts and answers.
 
-The format is recognised by the content:
-
-- Mooncake: JSON lines with `timestamp` in milliseconds, `input_length`, `output_length`, and `hash_ids`, one for each
-  block of 512 tokens of the prompt; equal ids are equal blocks
-- Azure LLM inference: CSV with the columns TIMESTAMP (a date), ContextTokens and GeneratedTokens
-- BurstGPT: CSV with the columns Timestamp (seconds), "Request tokens" and "Response tokens"
-- ours: JSON lines with `timestamp` in seconds, and perhaps `input_tokens`, `output_tokens` and `hash_ids`; or one
-  number of seconds a line
-
-Lines are read one after another, only as many as are sent, and must be in order of time. Requests without a response in
-the recording have failed there and are left out.
+The format is recognised by the content. Mooncake's times are milliseconds, the others are seconds or dates. Lines are
+read one after another, only as many as are sent, and must be in order of time. Requests without a response have failed
+in the recording and are left out.
 """
 
 import csv

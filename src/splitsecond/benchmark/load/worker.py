@@ -77,6 +77,8 @@ class ConnectTarget(Protocol):
 
 
 class ReportWriter:
+    """Writes reports in a thread. Leaving its context waits until all are written."""
+
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "wb")
         self._queue: queue.SimpleQueue[Report | None] = queue.SimpleQueue()

@@ -1,5 +1,3 @@
-"""The findings of a run, when it was measured, and again when a report is made of its folder."""
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any

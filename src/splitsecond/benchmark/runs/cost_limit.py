@@ -26,6 +26,7 @@ from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.expression import targets as targets_of
 
 LONG_S, FEW = 180, 16
+"""Seconds of a run from which on a shorter one is proposed, and the requests of each of its rows."""
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -51,6 +52,7 @@ class CostMeter:
         self.spent_usd = spent_usd
 
     def add(self, o: Observation) -> None:
+        """Raises `CostReached` once, when the run has cost more than the limit."""
         price = self._allowance.prices.get(o.target)
         if price is None:
             return

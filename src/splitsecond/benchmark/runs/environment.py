@@ -1,5 +1,3 @@
-"""The machine and the versions of a run, for `run.json`."""
-
 import os
 import platform
 from collections.abc import Mapping

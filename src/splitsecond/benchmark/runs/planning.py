@@ -1,5 +1,3 @@
-"""Jobs from settings: resolve the targets, start what must be started, plan the requests, find the prices."""
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any

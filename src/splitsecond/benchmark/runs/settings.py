@@ -121,15 +121,13 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchSettings(RunSettings, frozen=True, kw_only=True):
-    """The settings of a benchmark: each target under each of `loads`, with `requests` measured requests per row.
+    """The settings of a benchmark: each target under each of `loads`.
 
-    Each row has `requests` measured requests (None: 50) in `rounds`, which alternate with those of the other rows
-    (None: 6 to 8). Or rounds follow until each row has a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until
-    `duration` seconds have passed. With `side_by_side`, different hosts are measured at the same time. With
-    `cache_reuse` each row has a second one whose prompts begin alike, to measure the provider's prompt cache. `slo` has
-    the limits for goodput, such as "ttft=300ms" or "voice". `trace` is a file of arrivals, with lengths if it has them
-    and there are no `prompts`; its times are multiplied by `time_scale`, and `requests` or `duration` limits it.
-    `workloads`: several of them, each measured at every target, at its own rate if it has one; empty: the one above.
+    Each row has `requests` measured requests (None: 50) in `rounds` (None: 6 to 8). Or rounds follow until each row has
+    a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until `duration` seconds have passed. With `side_by_side`,
+    different hosts are measured at the same time. With `cache_reuse` each row has a second one whose prompts begin
+    alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is a file of arrivals; its times are multiplied by
+    `time_scale`. `workloads`: each is measured at every target, at its own rate if it has one.
     """
 
     loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)

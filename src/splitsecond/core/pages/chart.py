@@ -22,7 +22,6 @@ MARGIN = 14
 ROW = 18
 """Pixels of one bar with the space to the next."""
 NAMES = 176
-"""Pixels for the names of targets beside bars."""
 NARROWEST = 0.15
 """Bars of fewer pixels are left out."""
 CHARACTER, NARROW, LINE = 6.7, 6.9, 13
