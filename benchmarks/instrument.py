@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from splitsecond.benchmark.load.coordinator import WorkerSettings
 from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND
 from splitsecond.benchmark.runs.self_check import YARDSTICK, measure_instrument
 from splitsecond.benchmark.statistics.accuracy import Accuracy
@@ -96,7 +97,11 @@ def error_rows(machine: str, clocks: Sequence[ArrivalClock], effort: Effort, com
     missed = 0
     for arrival_clock in clocks:
         for found in measure_instrument(
-            LEVELS, rounds=1, tokens=ERROR_TOKENS, least=effort.least, arrival_clock=arrival_clock, command=command
+            LEVELS,
+            rounds=1,
+            tokens=ERROR_TOKENS,
+            least=effort.least,
+            workers=WorkerSettings(arrival_clock=arrival_clock, command=command),
         ):
             wrong = misses(machine, found)
             missed += bool(wrong)
@@ -181,7 +186,10 @@ def cost_rows(clocks: Sequence[ArrivalClock], effort: Effort) -> int:
     for _ in range(effort.repeats):
         for (arrival_clock, exact), costs in ours.items():
             (found,) = measure_instrument(
-                [COST_STREAMS], rounds=COST_ROUNDS, tokens=TOKENS, arrival_clock=arrival_clock, exact_itl=exact
+                [COST_STREAMS],
+                rounds=COST_ROUNDS,
+                tokens=TOKENS,
+                workers=WorkerSettings(arrival_clock=arrival_clock, exact_itl=exact),
             )
             costs.append(found.cpu_ms_per_1000_tokens or 0)
         with run_simulator(YARDSTICK) as (provider,):

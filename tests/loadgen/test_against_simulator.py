@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 from tests.waiting import WITHIN_S
 
-from splitsecond.benchmark.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.benchmark.load.coordinator import Calibration, PlanListener, PlanResult, RunNote, run_plan
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core.clock import NS_PER_MS
@@ -31,11 +31,8 @@ def test_a_run_over_real_sockets(simulated: RunningProvider) -> None:
             return await run_plan(
                 make_plan({name: spec.base_url}, loads, requests=10, blocks=2, response_s=0.05),
                 {name: spec},
-                Workload(run="r", output_tokens=20),
-                input_tokens=512,
-                on_observation=observations.append,
-                on_reading=readings.append,
-                on_note=notes.append,
+                Calibration(workload=Workload(run="r", output_tokens=20), input_tokens=512),
+                PlanListener(on_observation=observations.append, on_reading=readings.append, on_note=notes.append),
             )
 
     outcome = asyncio.run(main())

@@ -11,7 +11,14 @@ import pytest
 
 from splitsecond.benchmark.load import worker_pool
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.benchmark.load.coordinator import (
+    Calibration,
+    PlanListener,
+    PlanResult,
+    RunNote,
+    WorkerSettings,
+    run_plan,
+)
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.benchmark.load.worker_pool import WorkerLost, WorkerPool
 from splitsecond.benchmark.load.workload import Workload
@@ -65,14 +72,12 @@ class Bench:
             return await run_plan(
                 plan,
                 self.specs,
-                Workload(run="r", output_tokens=3),
-                input_tokens=512,
-                on_observation=self.on_observation,
-                on_reading=self.readings.append,
-                on_note=self.notes.append,
+                Calibration(workload=Workload(run="r", output_tokens=3), input_tokens=512),
+                PlanListener(
+                    on_observation=self.on_observation, on_reading=self.readings.append, on_note=self.notes.append
+                ),
+                WorkerSettings(command=FAKE_WORKER, most_processes=most_processes),
                 blocks=None if later is None else lambda calibrated: [later],
-                command=FAKE_WORKER,
-                most_processes=most_processes,
             )
 
     def measured(self) -> Counter[str]:

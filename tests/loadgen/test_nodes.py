@@ -16,7 +16,14 @@ from scipy import stats
 
 from splitsecond.benchmark.load.arrivals import schedule
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.coordinator import PlanResult, RunNote, run_plan
+from splitsecond.benchmark.load.coordinator import (
+    Calibration,
+    PlanListener,
+    PlanResult,
+    RunNote,
+    WorkerSettings,
+    run_plan,
+)
 from splitsecond.benchmark.load.messages import (
     ClockReport,
     Command,
@@ -180,12 +187,11 @@ class Bench:
         running = run_plan(
             plan,
             {TARGET: spec},
-            Workload(run="r", output_tokens=10),
-            input_tokens=64,
-            on_observation=self.observations.append,
-            on_reading=self.readings.append,
-            on_note=self.notes.append,
-            nodes=self.nodes,
+            Calibration(workload=Workload(run="r", output_tokens=10), input_tokens=64),
+            PlanListener(
+                on_observation=self.observations.append, on_reading=self.readings.append, on_note=self.notes.append
+            ),
+            WorkerSettings(nodes=self.nodes),
         )
         return run_virtual(running)
 

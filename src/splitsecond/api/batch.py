@@ -1,5 +1,3 @@
-"""Batches of requests from a file, as a coroutine."""
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext

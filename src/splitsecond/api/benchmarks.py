@@ -1,5 +1,3 @@
-"""Benchmarks, watches and capacity searches as coroutines, with progress in a terminal or a notebook."""
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -37,7 +35,6 @@ T = TypeVar("T")
 Settings = TypeVar("Settings", bound=RunSettings)
 
 LONGEST_WAIT_S = 30 * 24 * 3600
-"""Longest time from one round of a watch to the next."""
 
 
 class RequestSettings(TypedDict, total=False):
@@ -170,8 +167,6 @@ async def watch(
 
 
 class _Listener(WatchListener):
-    """Shows the progress of each round. Everything else is in the rounds."""
-
     def __init__(self, shown: bool) -> None:
         self._shown = shown
 
@@ -208,7 +203,6 @@ def _progress(shown: bool, meter: CostMeter) -> Progress:
 
 
 def _named(targets: Sequence[str | Server]) -> dict[str, Any]:
-    """Return the fields of `RunSettings` that say what is measured."""
     names = [target for target in targets if isinstance(target, str)]
     return {
         "targets": [name for name in names if "(" not in name],

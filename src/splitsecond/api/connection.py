@@ -1,5 +1,3 @@
-"""Requests from Python through a target or a policy: the gateway's routing without a gateway."""
-
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -214,7 +212,6 @@ class ResolvedSettings(RouterSettings, frozen=True, kw_only=True):
 
 
 def expression_of(policy: str | Server, servers: Sequence[Server]) -> tuple[Expression, Sequence[Server]]:
-    """Return the expression of a target, a policy or a `Server`, and all servers. Raises `CallerFault`."""
     if isinstance(policy, Server):
         return TargetName(server_spec(policy).name), [*servers, policy]
     return parse(policy), servers

@@ -1,15 +1,13 @@
-"""The results of a run, as the Python API returns them."""
-
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from splitsecond.benchmark.findings.compare import Comparison, RunData
 from splitsecond.benchmark.findings.compare import compare as compare_runs
-from splitsecond.benchmark.findings.figures import FIGURES
+from splitsecond.benchmark.findings.figures import FIGURES, Figure
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
 from splitsecond.benchmark.runs.concluding import recompute, run_folder
 from splitsecond.core.clock import NS_PER_S
@@ -188,30 +186,32 @@ class BenchRun(Mapping[str, Row]):
         return nw.from_dict(self._columns(roles), backend=library).to_native()
 
     def _columns(self, roles: Sequence[Role]) -> dict[str, list[Any]]:
-        chosen = [o for o in self.observations if o.role in roles]
         loads = {row.condition: (row.concurrency, row.rate) for row in self.rows.values()}
         prices = {row.target: row.findings.price for row in self.rows.values()}
-        return {
-            "condition": [o.condition for o in chosen],
-            "target": [o.target for o in chosen],
-            "concurrency": [loads.get(o.condition, (None, None))[0] for o in chosen],
-            "rate": [loads.get(o.condition, (None, None))[1] for o in chosen],
-            "role": [o.role for o in chosen],
-            "outcome": [o.outcome for o in chosen],
-            "error": [o.fault.kind if o.fault else "" for o in chosen],
-            "start_s": [(o.start_ns - self.findings.began_ns) / NS_PER_S for o in chosen],
-            **{
-                figure.name: [_float(figure.value(o)) for o in chosen]
-                for figure in FIGURES.values()
-                if figure.per_request
-            },
-            "input_tokens": [o.input_tokens for o in chosen],
-            "output_tokens": [o.output_tokens for o in chosen],
-            "cached_tokens": [o.cached_tokens for o in chosen],
-            "reasoning_tokens": [o.reasoning_tokens for o in chosen],
-            "cost_usd": [price and cost_usd(o, price) if (price := prices.get(o.target)) else None for o in chosen],
-            "request_id": [o.id for o in chosen],
+
+        def cost(o: Observation) -> float | None:
+            price = prices.get(o.target)
+            return None if price is None else cost_usd(o, price)
+
+        values: dict[str, Callable[[Observation], Any]] = {
+            "condition": lambda o: o.condition,
+            "target": lambda o: o.target,
+            "concurrency": lambda o: loads.get(o.condition, (None, None))[0],
+            "rate": lambda o: loads.get(o.condition, (None, None))[1],
+            "role": lambda o: o.role,
+            "outcome": lambda o: o.outcome,
+            "error": lambda o: o.fault.kind if o.fault else "",
+            "start_s": lambda o: (o.start_ns - self.findings.began_ns) / NS_PER_S,
+            **{figure.name: partial(_value, figure) for figure in FIGURES.values() if figure.per_request},
+            "input_tokens": lambda o: o.input_tokens,
+            "output_tokens": lambda o: o.output_tokens,
+            "cached_tokens": lambda o: o.cached_tokens,
+            "reasoning_tokens": lambda o: o.reasoning_tokens,
+            "cost_usd": cost,
+            "request_id": lambda o: o.id,
         }
+        chosen = [o for o in self.observations if o.role in roles]
+        return {name: [value(o) for o in chosen] for name, value in values.items()}
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Write the HTML report and return its path. Raises `CallerFault` if it cannot write."""
@@ -254,5 +254,6 @@ def _side(runs: AnyRun | Sequence[AnyRun]) -> list[RunData]:
     return [RunData(run.findings, run.observations, name=str(run.path)) for run in loaded]
 
 
-def _float(value: Any) -> float | None:
+def _value(figure: Figure, o: Observation) -> float | None:
+    value = figure.value(o)
     return None if value is None else float(value)

@@ -63,8 +63,6 @@ def splitsecond(
 
 
 def without_tracebacks(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` without tracebacks for faults, Ctrl-C and closed pipes."""
-
     @wraps(command)
     def wrapped(*args: Any, **options: Any) -> None:
         try:
@@ -97,7 +95,6 @@ _HINTS = {
 
 
 def _name_options(fault: Fault) -> None:
-    """Make the hint name options, and the message of a bad setting begin with one: "--max-cost: got …"."""
     from splitsecond.core.catalog.provider import OWN_SERVER
 
     fault.hint = _HINTS.get(fault.kind, fault.hint.replace(OWN_SERVER, f"{OWN_SERVER} Use --base-url."))
@@ -128,8 +125,6 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Reports on served traffic": (speed, recommend, cost, import_, export),
     "Look up": (providers, models, help_),
 }
-"""The commands under their headings in `--help`."""
-
 for heading, listed in COMMANDS.items():
     for command in listed:
         name = command.__name__.removesuffix("_")  # "import" is a keyword of Python
@@ -137,7 +132,6 @@ for heading, listed in COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
     for argument in sys.argv[1:]:
         if not argument.isascii() and "\\udc" in ascii(argument):  # how Python represents bytes that are not UTF-8
             typer.echo(f"splitsecond: got {argument!a}, expected UTF-8 text", err=True)
@@ -158,7 +152,7 @@ def _complete_at_first_tab() -> None:
 
 
 def _without_failure_of_pipes() -> None:
-    """Run the command line; output that has lost its reader (`| head`) is no failure."""
+    """Output that has lost its reader (`| head`) is no failure."""
     from rich.console import Console
 
     def on_broken_pipe(console: Console) -> None:

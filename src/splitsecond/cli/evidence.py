@@ -1,5 +1,3 @@
-"""Evidence for recommendations on the command line: from the folders of runs, or from the gateway's log."""
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,12 +33,11 @@ def evidence_of_folders(runs: Sequence[Path], only: Sequence[str]) -> list[list[
 
 
 def logged_evidence(logged: LoggedTraffic, only: Sequence[str]) -> list[list[Evidence]]:
-    """Return the evidence of each target in the log whose name contains one of `only`. Raises as `speeds` does."""
+    """As `evidence_of_folders`, from the log. Raises as `speeds` does."""
     return evidence_of_log(speeds(logged, only=only, least=1)[0])
 
 
 def requirements(needs: str, context: str, quality: Path | None, least_quality: float | None) -> Requirements:
-    """Return the requirements of the options. Raises `CallerFault` for options that cannot be read."""
     if least_quality is not None and quality is None:
         raise wrong("--least-quality", least_quality, "--quality FILE with it")
     scores = Quality()
@@ -56,7 +53,6 @@ def requirements(needs: str, context: str, quality: Path | None, least_quality: 
 
 
 def with_requirements(evidence: Sequence[Sequence[Evidence]], required: Requirements) -> list[list[Evidence]]:
-    """Return the evidence with the scores and sizes of its models, and why targets are refused."""
     return [[_required(each, required) for each in loads] for loads in evidence]
 
 

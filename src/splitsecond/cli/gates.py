@@ -1,5 +1,3 @@
-"""Gates of a command: `--fail-if` parsed before the work, checked and reported after it."""
-
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -10,7 +8,6 @@ from splitsecond.core.errors import CallerFault
 
 
 def absolute_gates(texts: Sequence[str]) -> list[Gate]:
-    """Parse the gates of a command without a baseline. Raises `CallerFault` for one that needs a baseline."""
     gates = [parse_gate(text) for text in texts]
     for gate in gates:
         if gate.relative:
@@ -23,14 +20,12 @@ def absolute_gates(texts: Sequence[str]) -> list[Gate]:
 
 
 def passed(gates: Sequence[Gate], rows: Sequence[ConditionFindings], console: Console) -> bool:
-    """Print each breach, or that every gate passed, and return whether all passed."""
     return concluded([breach for gate in gates for breach in gate.check(rows)], gates, (), console)
 
 
 def concluded(
     breaches: Sequence[str], gates: Sequence[Gate], equivalences: Sequence[Equivalence], console: Console
 ) -> bool:
-    """Print `breaches`, or if there are none, what passed, and return whether all passed."""
     for breach in breaches:
         console.print(f"FAILED: {breach}", style="bold red", markup=False, highlight=False)
     if (gates or equivalences) and not breaches:

@@ -1,8 +1,8 @@
 """The classes of commands with our form of help.
 
 Typer shows the Python type of each value, doubles the brackets of arguments in the usage line, and breaks long examples
-anywhere. Here a value has the name that its declaration gives it (`metavar`), a flag has none, and an example that is
-longer than a line continues after a backslash, so that it can be copied.
+anywhere. Here a value has the name of its declaration (`metavar`), and an example that is longer than a line continues
+after a backslash, so that it can be copied.
 """
 
 import re
@@ -14,26 +14,19 @@ from typer.core import TyperCommand, TyperGroup
 WORDS = re.compile(r"""(?:-\S+ (?!-))?(?:'[^']*'|"[^"]*"|\S)+""")
 """A word of a shell command with its quotes, or an option with its value."""
 MARGIN = 2
-"""Columns beside the text of help."""
 
 
 class Group(TyperGroup):
-    """The `splitsecond` command itself."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments. `--dialect` is an older name of `--api-format`."""
         return super().parse_args(ctx, [re.sub(r"^--dialect(?==|$)", "--api-format", each) for each in args])
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options, which show no types."""
         return [_without_type(each) for each in super().get_params(ctx)]
 
 
 class Command(TyperCommand):
-    """A command of `splitsecond`."""
-
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return arguments and options, which show no types."""
         return [_without_type(each) for each in super().get_params(ctx)]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -46,7 +39,6 @@ class Command(TyperCommand):
         return ["[OPTIONS]", *names]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, with examples in the width of the terminal."""
         from rich.console import Console
 
         text, width = self.help or "", Console().width - MARGIN
@@ -63,13 +55,11 @@ def _without_type(parameter: Any) -> Any:
 
 
 def _name_of_value(parameter: Any, ctx: object) -> str | None:
-    """Return what help shows for the value of an option: the name from its declaration."""
     is_option = parameter.param_type_name == "option" and not parameter.is_flag
     return parameter.metavar if is_option else None
 
 
 def _folded(paragraph: str, width: int) -> str:
-    """Return a paragraph, with a backslash at the end of each line of an example that continues."""
     if not paragraph.startswith("\b\n"):
         return paragraph
     return "\n".join(_folded_line(each, width) for each in paragraph.removeprefix("\b\n").splitlines())

@@ -1,8 +1,8 @@
 """End of a long command at SIGINT (Ctrl-C) or SIGTERM: what was measured is kept and reported.
 
-A handler that raises is not safe: Python drops an exception that is raised inside a finalizer, and a command such as
-`watch` runs for days. So the handler sets a flag and cancels the task that runs; the command checks the flag between
-its steps. A further signal ends the process at once.
+A handler that raises is not safe: Python drops an exception that is raised inside a finalizer. So the handler sets a
+flag and cancels the task that runs; the command checks the flag between its steps. A further signal ends the process at
+once.
 
 SIGINT stays ignored if the process was started with it ignored (by `nohup`, or in the background of a script). SIGTERM
 always works.
@@ -58,11 +58,9 @@ class Interruption:
 
     @property
     def code(self) -> int:
-        """The exit code of a command that a signal asked to end; 0 without a signal."""
         return _exit_code(self._number) if self._number else 0
 
     def check(self) -> None:
-        """Raise `Interrupted` if a signal has arrived."""
         if self._number:
             raise Interrupted(self._number)
 
@@ -76,7 +74,7 @@ class Interruption:
         """Run `work` in an event loop of its own; a signal cancels it.
 
         With `first`, the first signal calls that instead and the second one cancels. Raises `Interrupted` where `work`
-        was cancelled, or was not started because a signal had arrived before.
+        was cancelled, or not started because a signal had arrived before.
         """
         import asyncio  # not before it is needed, as `--help` imports this module
 

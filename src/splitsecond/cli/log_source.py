@@ -1,5 +1,3 @@
-"""Access to the gateway's log for commands: find it, open it, price it, read it with a progress bar."""
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,17 +42,14 @@ class LoggedTraffic:
 
     @property
     def configured(self) -> bool:
-        """Whether a configuration, and so its prices, is known."""
         return self._settings is not None
 
     @property
     def span_s(self) -> float:
-        """Length of that time in seconds."""
         return (self.until - self.since).total_seconds()
 
     @property
     def words(self) -> str:
-        """Beginning and end of that time, in words."""
         return f"{self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M} UTC"
 
     def targets(self, only: Sequence[str] = ()) -> list[str]:
@@ -87,21 +82,19 @@ class LoggedTraffic:
         return self._billing.closing_stops_billing(target)
 
     def attempts(self, targets: Sequence[str] = ()) -> "Iterator[AttemptColumns]":
-        """Yield the attempts as columns, in blocks: those of `targets`, or all."""
         with self._progress() as update:
             for columns, share in self._past.attempts(self.since, self.until, targets):
                 update(share * self.span_s)
                 yield columns
 
     def first(self) -> datetime:
-        """Return the time of the first call in these days. Raises `CallerFault` for none."""
         found = self._past.first(self.since)
         if found is None or found >= self.until:
             raise self.nothing()
         return found
 
     def export(self, folder: Path) -> "ExportedLog":
-        """Write these days into Parquet files in `folder`. Raises `CallerFault` without calls, or as `Past.export`."""
+        """Write these days as Parquet. Raises `CallerFault` without calls, or as `Past.export`."""
         first = self.first()
         with self._progress() as update:
             rest_s = (self.until - first).total_seconds()
@@ -110,13 +103,11 @@ class LoggedTraffic:
             )
 
     def nothing(self) -> CallerFault:
-        """Return the fault of a log without a call in these days."""
         words = f"the log has no calls from {self.words}"
         return CallerFault(words, kind="nothing_logged", hint="Look further back with --days.")
 
     @contextmanager
     def _progress(self) -> Iterator[Callable[[float], None]]:
-        """Show a progress bar; the function sets how many seconds of the log have been read."""
         from rich.console import Console
         from rich.progress import Progress
 
@@ -161,7 +152,6 @@ def speeds(
 
 
 def log_url(log: str) -> str:
-    """Return the URL of a log that is named by a URL, by a SQLite file, or by a folder of Parquet files."""
     from splitsecond.log.store.log import PARQUET
 
     if "://" in log or log.startswith(PARQUET):

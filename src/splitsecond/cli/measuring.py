@@ -1,5 +1,3 @@
-"""A run on the command line: progress while it is measured, its results, and its exit code."""
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from splitsecond.log.store.folder import RunFolder
 
 
 def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequence[Gate] = ()) -> int:
-    """Measure a run, show it and return the exit code. `max_cost` is the limit in US dollars (None: none).
+    """Measure a run, show it and return the exit code.
 
     The code is 1 if a row has no answered request, if requests were lost to a crash, if a gate was missed, if no
     capacity was found, or if a result could not be written; 130 or 143 if SIGINT or SIGTERM ended the run. Raises the

@@ -1,7 +1,7 @@
-"""The list of models of `splitsecond models`: search, table and JSON.
+"""The list of models of `splitsecond models`.
 
-Providers write the name of one model with different dashes, dots and capitals ("Llama-3.3-70B", "llama-v3p3-70b"), so
-a search ignores these.
+Providers write the name of one model with different dashes, dots and capitals ("Llama-3.3-70B", "llama-v3p3-70b"), so a
+search ignores these.
 """
 
 import difflib
@@ -27,7 +27,6 @@ FEWER = ("price of", "mix", "cached", "context")
 MIN_NAME = 32
 """Width in columns that a target's name needs before it is broken; a name breaks after slashes and hyphens."""
 LIKE = 0.7
-"""Least similarity of a suggestion to a word of the search."""
 _ANY = "Unlisted models can be called too, as PROVIDER/MODEL."
 _MARKS = re.compile(r"[^a-z0-9]+")
 
@@ -70,7 +69,6 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
 
 
 def show(found: Sequence[ModelEntry], asked: str) -> None:
-    """Print the list. `asked` is the provider or the words of the search."""
     console = Console()
     if not found:
         console.print(
@@ -114,7 +112,6 @@ def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
 
 
 def _fitting(found: Sequence[ModelEntry], console: Console) -> Table:
-    """Return the table with as many columns as leave enough room for the names."""
     longest = max(len(entry.target) for entry in found)
     for left_out in range(len(FEWER) + 1):
         others = console.measure(_table(found, FEWER[:left_out], 0)).maximum
@@ -124,7 +121,6 @@ def _fitting(found: Sequence[ModelEntry], console: Console) -> Table:
 
 
 def _table(found: Sequence[ModelEntry], left_out: Sequence[str], name_width: int) -> Table:
-    """Return the table without the columns `left_out`, with names of at most `name_width`; 0: without the names."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("target" if name_width else "", overflow="fold", max_width=name_width)
     today = clock.wall_time().date().isoformat()
@@ -143,7 +139,6 @@ def _table(found: Sequence[ModelEntry], left_out: Sequence[str], name_width: int
 
 
 def _end(entry: ModelEntry, today: str) -> str:
-    """Return the end of a model and its replacement: "until 2026-12-01, then gemini-3.5-flash-lite"."""
     if not entry.retired:
         return ""
     if entry.retired <= today:
@@ -152,7 +147,6 @@ def _end(entry: ModelEntry, today: str) -> str:
 
 
 def _rates(price: Price | None) -> tuple[str, str, str, str]:
-    """Return the prices of input, cached input, output and the blend; for a machine by the hour, that of an hour."""
     if price is None:
         return "–", "", "–", ""
     if not price.by_token:
@@ -163,7 +157,6 @@ def _rates(price: Price | None) -> tuple[str, str, str, str]:
 
 
 def _tokens(count: int | None) -> str:
-    """Return a context window in short: "128K", "1M"."""
     if count is None:
         return "–"
     if count >= 1_000_000:
@@ -178,30 +171,31 @@ def search(words: Sequence[str]) -> list[ModelEntry]:
     and those of all providers if it has no such model. Raises `CallerFault` with suggestions if nothing is found.
     """
     first, slash, text = words[0].partition("/")
-    unknown: CallerFault | None = None
-    own: list[ModelEntry] = []
-    if slash or len(words) == 1:
-        try:
-            own = entries_of(provider(first), everything=True)
-        except CallerFault as fault:
-            if fault.kind != "unknown_provider":
-                raise
-            unknown = fault.without_traceback()
-        else:
-            if not slash:
-                return own
+    own, unknown = _entries_of_provider(first) if slash or len(words) == 1 else (None, "")
+    if own is not None and not slash:
+        return own
     everything = [entry for name in names() for entry in entries_of(provider(name), everything=True)]
-    found = [entry for entry in own if _has(entry.target.partition("/")[2], [text, *words[1:]])]
-    if found := found or [entry for entry in everything if _has(entry.target, words)]:
-        return found
+    matching = [entry for entry in own or () if _has(entry.target.partition("/")[2], [text, *words[1:]])]
+    if matching := matching or [entry for entry in everything if _has(entry.target, words)]:
+        return matching
     what = " and ".join(repr(word) for word in words)
     raise CallerFault(
-        f"{unknown.message}, and no known model has it in its name"
+        f"{unknown}, and no known model has it in its name"
         if unknown and not slash
         else f"no known model has {what} in its name",
         kind="unknown_model",
         hint=_meant(words, own or everything),
     )
+
+
+def _entries_of_provider(name: str) -> tuple[list[ModelEntry] | None, str]:
+    """Return the models of a provider, or None and the message if there is no such provider."""
+    try:
+        return entries_of(provider(name), everything=True), ""
+    except CallerFault as fault:
+        if fault.kind != "unknown_provider":
+            raise
+        return None, fault.message
 
 
 def _has(name: str, words: Iterable[str]) -> bool:
@@ -214,7 +208,6 @@ def _plain(name: str) -> str:
 
 
 def _meant(words: Sequence[str], known: Sequence[ModelEntry]) -> str:
-    """Return a hint with the names of models and providers that are nearest to the words that no name has."""
     asked = [part for word in words for part in word.lower().split("/") if part]
     names_of = [entry.target.lower().partition("/")[2] for entry in known]
     parts = {part for name in names_of for part in (name, *re.split(r"[/:@-]", name))}

@@ -20,7 +20,6 @@ from splitsecond.routing.machinery.settings import Duration
 
 LONGEST_DAYS = 30
 RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
-"""The fields of --price, in order."""
 
 
 def servers(
@@ -51,7 +50,6 @@ def servers(
 
 
 def named_url(text: str) -> tuple[str, str]:
-    """Split "NAME=URL" into name and URL; the name of a plain URL is ""."""
     name, equals, url = text.partition("=")
     return (name, url) if equals and "://" not in name else ("", text)
 
@@ -76,7 +74,6 @@ def prices(per_token: Sequence[str], per_hour: Sequence[str], owned: Sequence[st
 
 
 def _ownership(text: str, figures: str) -> Ownership:
-    """Parse USD,YEARS,WATTS,USD/KWH, or MACHINE,YEARS,USD/KWH for a machine of the catalogue."""
     known = machines()
     name, _, others = figures.partition(",")
     if name in known:
@@ -106,7 +103,7 @@ def _figures(option: str, text: str, figures: str, least: int, most: int) -> lis
 
 
 def interval(text: str, option: str) -> int:
-    """Parse the time from one round to the next, "30m", "3h" or "1d", to nanoseconds: a second to `LONGEST_DAYS`."""
+    """Parse the time from one round to the next, "30m", "3h" or "1d", to nanoseconds."""
     found = Duration.parse(option, text, LONGEST_DAYS * 24 * 3600).ns
     if found < clock.NS_PER_S:
         raise wrong(option, text, "a second or more")
@@ -114,12 +111,10 @@ def interval(text: str, option: str) -> int:
 
 
 def seconds(text: str, option: str) -> float | None:
-    """Parse a duration, "60s", "10m" or "2h", to seconds; "" is None."""
     return Duration.parse(option, text).ns / clock.NS_PER_S if text else None
 
 
 def numbers(text: str, option: str, *, whole: bool) -> list[float]:
-    """Parse a list such as "1,8,32"."""
     found = []
     for part in text.split(","):
         try:
@@ -134,7 +129,6 @@ def numbers(text: str, option: str, *, whole: bool) -> list[float]:
 
 
 def tokens(text: str, option: str) -> int:
-    """Parse a number of tokens: "512", "8k" (8,000) or "1M"."""
     scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
     try:
         found = round(float(text[:-1] if scale > 1 else text) * scale)
@@ -146,7 +140,7 @@ def tokens(text: str, option: str) -> int:
 
 
 def workloads(lengths: str, names: Sequence[str], file: Path | None, *, keep_rate: bool) -> list[NamedWorkload]:
-    """Return the workloads of a sweep: of several prompt lengths, or of named workloads; empty for none.
+    """Return the workloads of a sweep: of several prompt lengths, or named ones; empty for none.
 
     Without `keep_rate`, the load of the command line replaces their rates.
     """
@@ -164,6 +158,22 @@ def workloads(lengths: str, names: Sequence[str], file: Path | None, *, keep_rat
 
 def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None) -> list[PlannedLoad]:
     """Return the loads of the options: closed loops, unless a rate is given without -c; none for a trace."""
+    _check_load(concurrency, rate, arrivals, trace)
+    if not (math.isfinite(burstiness) and burstiness > 0):
+        raise wrong("--burstiness", burstiness, "a number above 0")
+    levels: Sequence[float] = numbers(concurrency, "-c", whole=True) if concurrency else CONCURRENCY
+    closed = concurrency or not (rate or trace)
+    planned = [PlannedLoad(concurrency=int(level)) for level in levels if closed]
+    for pattern in PATTERNS:
+        if rate and pattern == arrivals:
+            planned += [
+                PlannedLoad(rate=value, pattern=pattern, burstiness=burstiness)
+                for value in numbers(rate, "--rate", whole=False)
+            ]
+    return planned
+
+
+def _check_load(concurrency: str, rate: str, arrivals: str, trace: Path | None) -> None:
     if trace and concurrency:
         raise wrong("-c", concurrency, "either it or a trace")
     one_of("--arrivals", arrivals, (*PATTERNS, "trace"))
@@ -171,22 +181,9 @@ def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: 
         raise wrong("--arrivals", arrivals, "--trace FILE with it")
     if rate and (trace or arrivals == "trace"):
         raise wrong("--rate", rate, "either a rate or a trace")
-    if not (math.isfinite(burstiness) and burstiness > 0):
-        raise wrong("--burstiness", burstiness, "a number above 0")
-    open_loop = bool(rate or trace)
-    levels: Sequence[float] = numbers(concurrency, "-c", whole=True) if concurrency else CONCURRENCY
-    found = [PlannedLoad(concurrency=int(level)) for level in levels if concurrency or not open_loop]
-    for pattern in PATTERNS:
-        if rate and pattern == arrivals:
-            found += [
-                PlannedLoad(rate=value, pattern=pattern, burstiness=burstiness)
-                for value in numbers(rate, "--rate", whole=False)
-            ]
-    return found
 
 
 def share(text: str, option: str) -> float:
-    """Parse a share, "95%" or "0.95"."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -197,7 +194,6 @@ def share(text: str, option: str) -> float:
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:
-    """Parse a JSON object; "" is an empty one."""
     if not text:
         return {}
     try:
@@ -208,7 +204,6 @@ def json_object(text: str, option: str) -> dict[str, Any]:
 
 
 def headers(lines: Sequence[str]) -> dict[str, str]:
-    """Parse headers from "Name: value" lines."""
     found = {}
     for line in lines:
         name, colon, value = line.partition(":")

@@ -39,8 +39,6 @@ USES = "edge, translation, voice, completion, chat, agent, long-form or batch"
 """The keys of `core.timing.uses.USES`, whose import is slow."""
 
 CONFIG = Path("splitsecond.yaml")
-"""The gateway's configuration if a command names none."""
-
 Options = TypeVar("Options")
 Settings = TypeVar("Settings", bound="RunSettings")
 
@@ -102,8 +100,6 @@ Markdown = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options that bench, watch and capacity share."""
-
     base_url: BaseUrl = None
     model: Model = ""
     name: Annotated[str, of_targets(metavar="NAME", help="Name of --base-url in reports.")] = ""
@@ -184,14 +180,10 @@ class RunOptions:
 
     @property
     def named_targets(self) -> list[str]:
-        """The arguments of the command: targets, and the addresses of servers."""
         return vars(self).get("targets") or []
 
     def settings(self, kind: type[Settings], **parsed: Any) -> Settings:
-        """Return the settings of a run: `parsed` ones, and each other option under its own name.
-
-        Raises `CallerFault` for an option that cannot be read.
-        """
+        """Return the settings: `parsed` ones, and each other option under its own name. Raises `CallerFault`."""
         from splitsecond.cli import option_values
 
         named = self.named_targets
@@ -208,10 +200,6 @@ class RunOptions:
         return kind(**(found | parsed))
 
     def recorded(self, *, input_tokens: int | str | None = None) -> "Recorded":
-        """Return what `run.json` records: the command line, and the options by name.
-
-        `input_tokens` is the length of a prompt; None: that of the option, or 512.
-        """
         from splitsecond.benchmark.runs.planning import Recorded
 
         given = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
@@ -224,8 +212,6 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions(RunOptions):
-    """The options of commands that measure several targets and policies."""
-
     targets: TargetNames = None
     policy: Annotated[
         list[str] | None,
@@ -238,8 +224,6 @@ class TargetOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutputOptions(RunOptions):
-    """The options of commands that measure one run."""
-
     out: Annotated[Path | None, of_results(metavar="FOLDER", help="The run's folder.", default="runs/ID")] = None
     processes: Annotated[
         int | None,
@@ -257,7 +241,6 @@ class RunOutputOptions(RunOptions):
 
     @property
     def output(self) -> "Output":
-        """Where the results go."""
         from splitsecond.cli.results import Output
 
         return Output(
@@ -266,7 +249,7 @@ class RunOutputOptions(RunOptions):
 
 
 def config_file(named: Path | None) -> Path | None:
-    """Return the gateway's configuration: `named`, or the default file if it exists; None: there is none."""
+    """Return `named`, or the default file if it exists; None: there is none."""
     return named or (CONFIG if CONFIG.exists() else None)
 
 
@@ -299,7 +282,6 @@ def with_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], C
 
 
 def _own_first(kind: type) -> Iterator["Field[Any]"]:
-    """Yield the fields of a dataclass, those of a subclass before those of its bases."""
     known = {field.name: field for field in fields(kind)}
     for each in kind.__mro__:
         for name in getattr(each, "__annotations__", {}):
@@ -308,5 +290,4 @@ def _own_first(kind: type) -> Iterator["Field[Any]"]:
 
 
 def _panel(annotation: Any) -> str:
-    """Return the help panel of an option; "" for an argument."""
     return next((option.rich_help_panel or "" for option in annotation.__metadata__), "")

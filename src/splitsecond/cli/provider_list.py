@@ -1,5 +1,3 @@
-"""The list of providers of `splitsecond providers`: table, details and JSON."""
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -52,13 +50,11 @@ _QUIRKS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "threads": ("conversations", {True: "kept, continued by thread"}),
     "on_vertex": ("messages", {True: "in the form of Vertex AI"}),
 }
-"""Label of each quirk, and the meaning of its values; other values are shown as they are."""
 _SHORT: Mapping[bool | str | None, str] = {True: "yes", False: "no", None: "", "plain": "yes"}
 _COUNTS = {"own_chunk": "own chunk", "last_chunk": "last chunk", "every_chunk": "every chunk"}
 WIDE = 115
 """Least width in columns for the differences between providers."""
 WIDEST = 190
-"""Least width in columns for the regions and an example model of each provider."""
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True):
@@ -92,7 +88,6 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
 
 
 def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
-    """Return the entry of a provider in this environment."""
     key = found.key_variable(environment)
     why_not = "" if key or not found.api_key_env else f"{' or '.join(found.api_key_env)} is not set"
     try:
@@ -127,7 +122,6 @@ def check_spoken(found: Provider) -> None:
 
 
 def show(found: Sequence[ProviderEntry]) -> None:
-    """Print the list."""
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = {  # users copy these words, so they are not wrapped
@@ -150,7 +144,6 @@ def show(found: Sequence[ProviderEntry]) -> None:
 
 
 def _columns(width: int) -> dict[str, Callable[[ProviderEntry], str]]:
-    """Return the further columns that fit on a screen of this width."""
     columns: dict[str, Callable[[ProviderEntry], str]] = {}
     if width >= WIDE:
         columns |= {
@@ -168,7 +161,6 @@ def _columns(width: int) -> dict[str, Callable[[ProviderEntry], str]]:
 
 
 def show_one(entry: ProviderEntry) -> None:
-    """Print everything that the catalogue has about a provider."""
     facts = [
         ("name", f"{entry.name}, {entry.title}"),
         ("address", entry.base_url),
@@ -196,7 +188,6 @@ def show_one(entry: ProviderEntry) -> None:
 
 
 def _quirk(name: str, value: Any) -> tuple[str, str]:
-    """Return the label and the meaning of a quirk."""
     if name == "thinking":
         return "reasoning effort", "; ".join(map(_way, value)) or "unknown"
     if isinstance(value, list):
@@ -206,14 +197,12 @@ def _quirk(name: str, value: Any) -> tuple[str, str]:
 
 
 def _tier(name: str, tier: SpeedTier) -> str:
-    """Return how a speed tier is requested, and its price."""
     prices = ", ".join(f"{price.factor:g} times for {' '.join(price.models)}" for price in tier.prices)
     price = f"; price {prices}" if prices else "; no price"
     return f"MODEL@{name}, sent as {tier.field}: {tier.value}{price} ({tier.source}, checked {tier.checked})"
 
 
 def _way(way: Mapping[str, Any]) -> str:
-    """Return how some models take their reasoning effort: "gpt-5*: reasoning_effort, low to high"."""
     efforts = way.get("efforts")
     text = f"{way.get('field', 'reasoning_effort')}{f', {efforts[0]} to {efforts[-1]}' if efforts else ''}"
     return f"{' '.join(way['models'])}: {text}" if "models" in way else text
@@ -236,7 +225,6 @@ def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:
 
 
 def _key(entry: ProviderEntry) -> Text:
-    """Return the variable that holds the key, or the variables that could."""
     if not entry.key_names and entry.ready:
         return Text("not needed", "dim")
     if entry.key:

@@ -1,7 +1,4 @@
-"""Output of results: into the run's folder, to a JSON file, to the screen.
-
-A file that cannot be written is reported, and everything else is still written.
-"""
+"""Output of results. A file that cannot be written is reported, and everything else is still written."""
 
 import os
 import sys
@@ -22,8 +19,6 @@ REPORT = "report.html"
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """The outputs of a run: a folder (None: `runs/ID`), files ("-": standard output), a page, and PNG files."""
-
     folder: Path | None = None
     json: str = ""
     csv: str = ""
@@ -42,14 +37,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
                 check_file(where, option)
 
     def screen(self) -> Console:
-        """Return the console for tables: standard error if standard output has a file."""
         return Console(stderr="-" in (self.json, self.csv, self.markdown))
 
     def write(self, result: object, records: Callable[[], Iterable[object]], tables: Callable[[Console], None]) -> None:
-        """Write the files that are asked for: `result` as JSON, `records` as CSV, and as Markdown what `tables` prints.
-
-        Raises `CallerFault` if one cannot be written.
-        """
+        """Write the files that are asked for. Raises `CallerFault` if one cannot be written."""
         from splitsecond.benchmark.report.exports import csv_text, markdown_text
 
         write_json(result, self.json)
@@ -78,7 +69,6 @@ def check_file(where: str, option: str) -> None:
 
 
 def write_file(data: bytes, where: str, option: str) -> None:
-    """Write a file that `option` names. Raises `CallerFault` if it cannot be written."""
     try:
         Path(where).write_bytes(data)
     except OSError as error:
@@ -95,7 +85,6 @@ def write_json(result: object, where: str) -> None:
 
 
 def _write(data: bytes, where: str, option: str) -> None:
-    """Write `data` to the file `where`, for "-" to standard output."""
     if where != "-":
         write_file(data, where, option)
         return
@@ -116,10 +105,6 @@ def show(
     *,
     screen: Console | None = None,
 ) -> bool:
-    """Write `run.json`, the report and the other outputs, and print the tables. Return whether all was written.
-
-    The tables go to `screen`; None: to that of `output`.
-    """
     from splitsecond.benchmark.report.exports import run_records
     from splitsecond.benchmark.report.terminal import run_table
 

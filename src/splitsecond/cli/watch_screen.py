@@ -1,5 +1,3 @@
-"""A watch on a terminal: its lines, its page, its JSON, its exit code."""
-
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,10 +17,7 @@ from splitsecond.core.pages.figure_cells import safe_text
 
 
 class WatchScreen(WatchListener):
-    """A watch on the command line: its lines, its page, its JSON, and its exit code."""
-
     def __init__(self, folder: Path, output: Output) -> None:
-        """`folder` is that of the rounds."""
         self._page = folder / REPORT
         self._output = output
         self._screen = Console(stderr=True)
@@ -51,25 +46,21 @@ class WatchScreen(WatchListener):
             pass
 
     def progress(self, meter: CostMeter) -> LiveProgress:
-        """Return a progress display on standard error."""
         self._clear()
         self._begun = True
         return LiveProgress(self._screen, lambda: meter.spent_usd)
 
     def waiting(self, due_ns: int) -> None:
-        """Show when the next round begins, on a terminal."""
         if self._screen.is_terminal:
             due = clock.wall_time() + timedelta(seconds=(due_ns - clock.now_ns()) / clock.NS_PER_S)
             self._waiting = f"the next round is at {due:%Y-%m-%d %H:%M} UTC; Ctrl-C ends the watch"
             self._screen.print(Text(self._waiting, "dim"), end="\r")
 
     def note(self, text: str, *, warning: bool = False) -> None:
-        """Print a remark on standard error."""
         self._clear()
         self._print(self._screen, text, "yellow" if warning else "")
 
     def ended(self, ended: MeasuredRound) -> None:
-        """Print a round, and write the page and the JSON again."""
         judged = ended.judged
         self._last = ended
         if judged.failed:
@@ -103,7 +94,6 @@ class WatchScreen(WatchListener):
             raise FolderFailed(cannot_write(self._page, error), kind="disk", phase="queue") from None
 
     def _code(self, watch: Watch) -> int:
-        """Return 1 if the last round failed, if a gate failed, or if one of its rows has drifted for the worse."""
         if self._output.html:
             self._print(self._console, str(self._page), "cyan")
         judged = self._last.judged if self._last else None

@@ -80,7 +80,6 @@ async def _events(reply: Reply) -> list[Event]:
 
 
 def _over(subject: Subject, began_ns: int, after_ms: int, *, exactly: bool = False) -> None:
-    """Check that nothing is in flight any more, and that the time is `after_ms`."""
     assert subject.left_open() == 0, f"{subject.left_open()} requests were left open"
     elapsed_ms = (clock.now_ns() - began_ns) / NS_PER_MS
     timed = exactly or not subject.holds

@@ -114,7 +114,6 @@ class FakeCall(ReplyBase):
         self._schedule(after, lambda at: self._break(fault, at))
 
     def play(self, script: Script) -> None:
-        """Follow `script`."""
         if script.hangs:
             return
         if script.fault is not None and script.breaks_after == 0:
@@ -186,7 +185,6 @@ class FakeCall(ReplyBase):
         return events.popleft()
 
     def _encoded(self, event: Event) -> bytes:
-        """Encode `event` for a stream in the client's API format; b"" if the format has nothing for it."""
         if self._transcoder is not None:
             return self._transcoder.encode([event])
         return self._writer.event(event)
@@ -207,7 +205,6 @@ class FakeCall(ReplyBase):
             self._advance()
 
     def _advance(self) -> None:
-        """Take the steps that are due, in order, and set a timer for the next one."""
         self._timer = None
         while self._steps and (ahead_ns := self._steps[0][0] - clock.now_ns()) <= 0:
             at, step = self._steps.popleft()
@@ -225,7 +222,6 @@ class FakeCall(ReplyBase):
             self._watch(any(isinstance(event, Token) for event in events))
 
     def _watch(self, progress: bool) -> None:
-        """Restart the stall timeout of the call after a token, and check its rate from the first one on."""
         if self.call.floor is not None and progress and self._rate is None:
             self._check_rate(self._timeline.rate_check(self.call.floor), self.call.floor)
         stall_ns = self.call.stall_ns
@@ -236,7 +232,6 @@ class FakeCall(ReplyBase):
         self._stall = asyncio.get_running_loop().call_later(stall_ns / clock.NS_PER_S, self._silent, stall_ns)
 
     def _check_rate(self, check: RateCheck, floor: RateFloor) -> None:
-        """Break the stream if it is too slow, or set a timer for the next check."""
         now_ns = clock.now_ns()
         rate = check.rate(now_ns) if now_ns >= check.due_ns else None
         if rate is not None:
@@ -297,12 +292,12 @@ class FakeService:
 
     @property
     def in_flight(self) -> int:
-        """The number of calls that have not ended."""
+        """Calls that have not ended."""
         return sum(fake.observation is None for fake in self.calls)
 
     @property
     def left_open(self) -> int:
-        """The number of calls that are in flight or whose reply was not closed."""
+        """Calls that are in flight or whose reply was not closed."""
         return sum(fake.observation is None or (fake.replied and fake.closed_at is None) for fake in self.calls)
 
     async def expect(self) -> FakeCall:

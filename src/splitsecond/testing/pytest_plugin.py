@@ -15,7 +15,6 @@ _INI = "splitsecond_profile"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the setting that names the profile."""
     text = "profile of the fixture splitsecond_simulator: a shipped one, a .toml file, or a recording (.jsonl)"
     parser.addini(_INI, text, default="mock")
 

@@ -44,8 +44,6 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time jumps to the next timer when nothing is ready."""
-
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
@@ -60,7 +58,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override] # its arguments have types that cannot be written here
         self, executor: Any, work: Callable[..., T], *arguments: Any
     ) -> "asyncio.Future[T]":
-        """Call `work` now."""
         done = self.create_future()
         try:
             done.set_result(work(*arguments))

@@ -1,19 +1,17 @@
 """Capacity of a server: the verdict on each step of a search, and the conclusion from all steps, also in sentences.
 
-Each request of a step meets the limits or does not; `proportion` decides whether their share is surely as high as
-required, by the scatter between batches of requests (`batches_of`). The same function judges a row while the search
-runs and when `report` recomputes it, so both agree.
+`proportion` decides whether the share of requests that meet the limits is surely as high as required, by the scatter
+between batches of requests (`batches_of`), while the search runs and when `report` recomputes it.
 
 If failures of the server alone decide, the state of the client does not matter; otherwise an INVALID row shows nothing
 about the server. Failures count as independent here, because a server that fails should soon be left alone. A server
-that refuses excess load (429, 503) sheds load and is healthy: this is a miss like any other. If other failures are
-frequent enough to decide, the server broke.
+that refuses excess load (429, 503) is healthy: this is a miss like any other.
 
 A row that is INVALID only because it is not stationary says something about the server: its queue grows for as long as
 the load lasts. Such a load may fail, but never holds.
 
-The knee is the load beyond which requests only wait for each other. It is the lightest load for which every clearly
-heavier one has little more throughput for its additional load.
+The knee is the load beyond which requests only wait for each other: the lightest load for which every clearly heavier
+one has little more throughput.
 """
 
 import math
@@ -73,10 +71,7 @@ def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool
 
 
 def judge(row: Row, batches: Batches, share: float) -> Verdict:
-    """Return the verdict on a row: whether at least `share` of its requests met its limits (see `search.Verdict`).
-
-    `batches` are its requests, by `batches_of`.
-    """
+    """Return whether at least `share` of the requests (`batches_of`) met their limits (see `search.Verdict`)."""
     sent = row.goodput.sent if row.goodput else 0
     shed = sum(count for kind, count in row.error_kinds.items() if kind in SHEDDING)
     if decided(sent - row.errors + shed, sent, share) == "below":
@@ -94,7 +89,6 @@ def judge(row: Row, batches: Batches, share: float) -> Verdict:
 
 
 def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: Slo, share: float) -> Capacity | None:
-    """Return the result of a search whose steps are `rows`, in the order they were tried; None if there are none."""
     if not rows:
         return None
     judged = [_step(row, [o for o in observations if o.condition == row.condition], slo, share) for row in rows]
@@ -135,7 +129,6 @@ def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float)
 
 
 def knee_of(rows: Sequence[Row]) -> float | None:
-    """Return the load of the knee (see the module); None if throughput grows with every load."""
     speeds = {load_of(row): row.output_tokens_per_s for row in rows if row.output_tokens_per_s}
     for lighter, speed in sorted(speeds.items()):
         heavier = [(other / lighter, more / speed) for other, more in speeds.items() if other >= HEAVIER * lighter]
@@ -145,7 +138,6 @@ def knee_of(rows: Sequence[Row]) -> float | None:
 
 
 def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]:
-    """Return the conclusions as statements, the capacity itself first. `rows` are those of its steps."""
     by_load = {load_of(row): row for row in rows}
     steps = {step.load: step for step in found.steps}
     sentences = [
@@ -161,29 +153,26 @@ def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]
 def _capacity(
     found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, CapacityStep], *, short: bool = False
 ) -> list[str]:
-    """Return the capacity: "a/x handles concurrency 12 with TTFT ≤ 300 ms in 95% of requests (90 of 90), not 13 …"."""
-    of_requests = "" if short else " of requests"
-    target, wanted = found.target, f"with {limits(found.limits)} in {percent(found.share)}{of_requests}"
+    target, lightest = found.target, min(steps)
+    within = f"with {limits(found.limits)} in {percent(found.share)}{'' if short else ' of requests'}"
     ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
     unsure = [_with_count(steps[each]) for each in found.undecided]
-    not_beyond = f", not {_with_count(ceiling)}" if ceiling else ""
     undecided = [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."] if unsure else []
     if found.holds is not None:
         heaviest = not unsure and found.ceiling is None
         limit = "the --to limit" if short else "the heaviest load of this search: use --to for heavier ones"
-        end = f", {limit}" if heaviest else ""
-        handled = f"{load(rows[found.holds], short=short)} {wanted} ({_count(steps[found.holds])})"
-        return [f"{target} handles {handled}{not_beyond}{end}.", *undecided]
-    lightest = min(steps)
-    if found.why == "invalid" and not unsure:
-        return [f"The capacity of {target} is unknown: the figures {level(rows[lightest], short=short)} are INVALID."]
+        handled = f"{load(rows[found.holds], short=short)} {within} ({_count(steps[found.holds])})"
+        end = f", not {_with_count(ceiling)}" if ceiling else f", {limit}" if heaviest else ""
+        return [f"{target} handles {handled}{end}.", *undecided]
     if unsure:
-        certain = f"It is not certain that {target} handles any load {wanted}"
-        too_much = f"{_with_count(ceiling)} is too much." if ceiling else ""
-        if short:
-            return [f"{certain}.", *undecided, *([too_much] if too_much else [])]
-        return [f"{certain}; {too_much}" if too_much else f"{certain}.", *undecided]
-    return [f"{target} does not even handle {load(rows[lightest], short=short)} {wanted} ({_count(steps[lightest])})."]
+        certain = f"It is not certain that {target} handles any load {within}"
+        if ceiling is None:
+            return [f"{certain}.", *undecided]
+        too_much = f"{_with_count(ceiling)} is too much."
+        return [f"{certain}.", *undecided, too_much] if short else [f"{certain}; {too_much}", *undecided]
+    if found.why == "invalid":
+        return [f"The capacity of {target} is unknown: the figures {level(rows[lightest], short=short)} are INVALID."]
+    return [f"{target} does not even handle {load(rows[lightest], short=short)} {within} ({_count(steps[lightest])})."]
 
 
 def _with_count(step: CapacityStep) -> str:
@@ -195,7 +184,6 @@ def _count(step: CapacityStep) -> str:
 
 
 def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
-    """Return why there is a ceiling: the limit that is missed most, that the server broke, or that it is unknown."""
     where, short = level(row).capitalize(), load(row, short=True)
     if why == "invalid":
         return [
@@ -227,7 +215,6 @@ def _limit(name: str) -> str:
 
 
 def _at_capacity(row: Row) -> Statement:
-    """Return what the server delivers at the heaviest load that holds."""
     ttft = ttft_figure(open_loop=row.concurrency is None).summary(row)
     parts = [
         f"{number(row.output_tokens_per_s)} system tokens/s" if row.output_tokens_per_s else "",
@@ -244,7 +231,6 @@ def _at_capacity(row: Row) -> Statement:
 
 
 def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
-    """Return where more load stops to increase throughput, and how much batching increased it until there."""
     speeds = {at: row.output_tokens_per_s for at, row in rows.items() if row.output_tokens_per_s and not row.invalid}
     if len(speeds) < 2:
         return []

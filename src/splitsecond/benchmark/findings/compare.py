@@ -1,15 +1,15 @@
 """Comparison of two runs, or of several runs on each side: how each figure changed, and whether chance explains it.
 
 Rows are matched by target, load and cache reuse; targets of different names are matched by request, or if each side has
-only one. A side is represented by its rounds (`sample_comparison`). Runs of different days are its rounds where there
-are several, because days differ more than the rounds of one day; one run cannot show how days differ.
+only one. Runs of different days are the rounds of a side where there are several, because days differ more than the
+rounds of one day; one run cannot show how days differ.
 
 All comparisons of a report are corrected together: at most one report in twenty contains a change that is not real.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -35,7 +35,6 @@ from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, FigureSa
 STATED_PERCENTILES = ("p50", "p95")
 """A change of one of these gets a sentence; the others repeat it, or rest on few requests."""
 DAY = len("2025-06-01")
-"""Length of the day in the moment at which a run began (RFC 3339)."""
 Match = Mapping[str, str]
 
 
@@ -48,15 +47,13 @@ class RunData(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Name of the run in messages and reports."""
         return self.name or self.run.id
 
 
 class ConditionChange(Struct, frozen=True, kw_only=True):
     """Changes of one row. `notes`: what else differs between the runs, or spoils the comparison.
 
-    `before_target`: the target's name before. `totals` are numbers such as the throughput or the errors; only the
-    throughput has a test.
+    `totals` are numbers such as the throughput or the errors; only the throughput has a test.
     """
 
     target: str
@@ -71,13 +68,12 @@ class ConditionChange(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The target, or both names if they differ."""
         return self.target if self.target == self.before_target else f"{self.before_target} → {self.target}"
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
     """Changes between two sides, by the folders of their runs, or their ids. `only_before` and `only_after` name rows
-    that the other side lacks. `short_statements`: the statements as lines of a terminal of 100 columns."""
+    that the other side lacks."""
 
     before: str
     after: str
@@ -89,14 +85,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class _Side(Struct, frozen=True):
-    """One row on one side: its findings and its requests in each run. `by_run`: the runs are its rounds."""
-
     rows: list[ConditionFindings]
     requests: list[Sequence[Observation]]
     by_run: bool
 
     def sample(self, figure: Figure) -> FigureSample:
-        """Return the figure over all runs, its rounds numbered across them."""
         samples = [figure.sample(each) for each in self.requests]
         if len(samples) == 1:
             return samples[0]
@@ -109,12 +102,10 @@ class _Side(Struct, frozen=True):
         return FigureSample(np.concatenate([s.values for s in samples]), numbers, spread)
 
     def total(self, total: Total) -> float | None:
-        """Return the mean of the runs, or of a count the sum."""
         known = [value for each in self.rows if (value := total.value(each)) is not None]
         return sum(known) / (1 if total.unit == "requests" else len(known)) if known else None
 
     def throughput(self) -> Blocks:
-        """Return the logarithm of the system throughput of each round; nothing if there are too few for a test."""
         if self.by_run:
             rates = [each.output_tokens_per_s or 0.0 for each in self.rows]
         else:
@@ -132,15 +123,11 @@ def compare(
 ) -> Comparison:
     """Compare the runs of two sides, at least one each.
 
-    `match` maps names of targets before to names after. `figures`: names of further figures to compare. Raises
-    `CallerFault` if a run is twice on one side: it would count as further rounds.
+    `match` maps names of targets before to names after. `figures`: names of further figures. Raises `CallerFault` if a
+    run is twice on one side: it would count as further rounds.
     """
-    for side in (before, after):
-        times = Counter(data.run.id for data in side)
-        if twice := dict.fromkeys(data.label for data in side if times[data.run.id] > 1):
-            raise CallerFault(
-                f"the run {listed(list(twice))} was given twice on one side; each run can count once", kind="bad_run"
-            )
+    _check_once(before)
+    _check_once(after)
     match = match_by_itself(before, after) if match is None else match
     old_side, new_side = _side(before, match), _side(after, {})
     pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
@@ -157,13 +144,19 @@ def compare(
     )
 
 
+def _check_once(side: Sequence[RunData]) -> None:
+    times = Counter(data.run.id for data in side)
+    if twice := dict.fromkeys(data.label for data in side if times[data.run.id] > 1):
+        raise CallerFault(
+            f"the run {listed(list(twice))} was given twice on one side; each run can count once", kind="bad_run"
+        )
+
+
 def targets_of(side: Iterable[RunData]) -> list[str]:
-    """Return the targets of all runs of a side, each once."""
     return list(dict.fromkeys(each.target for data in side for each in data.run.conditions))
 
 
 def match_by_itself(before: Sequence[RunData], after: Sequence[RunData]) -> Match:
-    """Return the match of the only target of each side; empty if a side has several."""
     old, new = targets_of(before), targets_of(after)
     return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
 
@@ -202,12 +195,9 @@ def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
 
 
 Compared = tuple[str, str, SampleComparison]
-"""Name, percentile and result."""
 
 
 class _Changed(Struct, frozen=True):
-    """One row on both sides, with its comparisons before they are corrected."""
-
     old: _Side
     new: _Side
     compared: list[Compared]
@@ -266,7 +256,6 @@ def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionCh
 def compare_figure(
     figure: Figure, before: FigureSample, after: FigureSample, *, paired: bool
 ) -> dict[str, SampleComparison]:
-    """Return the comparison of each percentile of `figure`; nothing if a side has no answers."""
     if not np.isfinite(before.values).any() or not np.isfinite(after.values).any():
         return {}
     places = {name: 1 - q if figure.higher_is_better else q for name, q in PERCENTILES.items()}
@@ -274,7 +263,6 @@ def compare_figure(
 
 
 def figure_change(metric: Figure | Total, percentile: str, found: SampleComparison) -> FigureChange:
-    """Return a comparison as the change of `metric` from the first sample to the second."""
     up = found.log_ratio
     if not found.rounds:
         up = 0.0 if found.first is None or found.second is None else found.second - found.first
@@ -299,24 +287,7 @@ def figure_change(metric: Figure | Total, percentile: str, found: SampleComparis
 def _notes(old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFindings]) -> list[str]:
     sides = ("before", old_rows), ("after", new_rows)
     notes = [f"INVALID in the run {which}: {reason}" for which, rows in sides for c in rows for reason in c.invalid]
-    old, new = old_rows[-1], new_rows[-1]
-    differing = {
-        "source of the token counts": (old.token_source, new.token_source),
-        "clock of the arrivals": tuple(
-            "packets" if c.instrument.packet_time else "kernel" if c.instrument.kernel_time else "client"
-            for c in (old, new)
-        ),
-    }
-    notes += [f"the {what} differs: {a or 'none'}, then {b or 'none'}." for what, (a, b) in differing.items() if a != b]
-    old_price, new_price = (price_words(c.price) for c in (old, new))
-    if old_price and new_price and old_price != new_price:
-        notes.append(f"the price differs: {old_price}, then {new_price}.")
-    for what, a, b in (
-        ("prompts", old.input_tokens, new.input_tokens),
-        ("answers", old.output_tokens, new.output_tokens),
-    ):
-        if a and b and abs(b / a - 1) > 0.05:
-            notes.append(f"the {what} differ in length: {number(a)} tokens, then {number(b)}.")
+    notes += _differences(old_rows[-1], new_rows[-1])
     few = [which for which, rows in sides if any(c.requests and not c.ttft_ms.rounds for c in rows)]
     if few:
         notes.append(
@@ -326,8 +297,29 @@ def _notes(old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFi
     return notes
 
 
+def _differences(old: ConditionFindings, new: ConditionFindings) -> Iterator[str]:
+    for what, a, b in (
+        ("source of the token counts", old.token_source, new.token_source),
+        ("clock of the arrivals", _clock(old), _clock(new)),
+    ):
+        if a != b:
+            yield f"the {what} differs: {a or 'none'}, then {b or 'none'}."
+    old_price, new_price = price_words(old.price), price_words(new.price)
+    if old_price and new_price and old_price != new_price:
+        yield f"the price differs: {old_price}, then {new_price}."
+    for what, old_tokens, new_tokens in (
+        ("prompts", old.input_tokens, new.input_tokens),
+        ("answers", old.output_tokens, new.output_tokens),
+    ):
+        if old_tokens and new_tokens and abs(new_tokens / old_tokens - 1) > 0.05:
+            yield f"the {what} differ in length: {number(old_tokens)} tokens, then {number(new_tokens)}."
+
+
+def _clock(row: ConditionFindings) -> str:
+    return "packets" if row.instrument.packet_time else "kernel" if row.instrument.kernel_time else "client"
+
+
 def _stated(changed: ConditionChange) -> list[FigureChange]:
-    """Return the changes of a row that a sentence may state."""
     open_loop = changed.concurrency is None
     stated = [figure.under(open_loop=open_loop).name for figure in FIGURES.values() if figure.stated]
     figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES and f.figure in stated]
@@ -335,7 +327,6 @@ def _stated(changed: ConditionChange) -> list[FigureChange]:
 
 
 def _real(changed: ConditionChange) -> list[Statement]:
-    """Return a statement for each real change of a figure that is stated."""
     return [
         Statement(
             f"{changed.name} {level(changed)}: {label} went from {_value(f.before)} to "
@@ -355,17 +346,12 @@ def _value(value: float | None) -> str:
 
 
 def _statements(changes: Sequence[ConditionChange]) -> list[Statement]:
-    """Return the real changes row by row, then one sentence for each load with the rows that did not change.
-
-    The latter states the smallest change of TTFT p50 that the comparison could have seen in each row.
-    """
     real = [(changed, _real(changed)) for changed in changes]
     same = grouped((changed for changed, found in real if not found), level)
     return [each for _, found in real for each in found] + [_unchanged(alike) for alike in same.values()]
 
 
 def _unchanged(alike: Sequence[ConditionChange]) -> Statement:
-    """Return which rows of one load did not change, and which changes would have been seen."""
     rows = [f"{c.name}{' (not tested: too few requests or rounds)' if _not_tested(c) else ''}" for c in alike]
     short = [f"{c.name}{' (not tested)' if _not_tested(c) else ''}" for c in alike]
     seen = _could_see(alike)
@@ -393,7 +379,6 @@ def _not_tested(changed: ConditionChange) -> bool:
 
 
 def _could_see(alike: Sequence[ConditionChange]) -> dict[str, list[str]]:
-    """Return the smallest changes that would have been seen in the rows, by figure: mostly TTFT."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for row_change in alike:
         first = _first_p50(row_change)
@@ -404,6 +389,5 @@ def _could_see(alike: Sequence[ConditionChange]) -> dict[str, list[str]]:
 
 
 def change_evidence(f: FigureChange, p_value: float | None = None, *, short: bool = False) -> str:
-    """Format a change with its interval, for the findings and the gates: " (+20%, 95% interval +15% to +25%)"."""
     moved = "" if f.change is None else change(f.change)
     return evidence(moved, f.ci95 and (change(f.ci95[0]), change(f.ci95[1])), p_value, short=short)

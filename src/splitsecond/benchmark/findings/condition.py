@@ -1,11 +1,9 @@
 """Rows of findings from the observations of a run.
 
-Figures are taken from measured requests; one that failed counts as slower than all others. A request that the user
-cancelled is neither an error nor a success: it counts as load while it was in flight, and nowhere else. A row whose
-requests all failed has empty figures.
+A measured request that failed counts as slower than all others. A request that the user cancelled is neither an error
+nor a success: it counts as load while it was in flight, and nowhere else.
 
-The percentiles of a row that several nodes sent are those of all requests together, never averages. The part of each
-node has its number of requests and the quality of its measurements.
+The percentiles of a row that several nodes sent are those of all requests together, never averages.
 """
 
 from collections import Counter, defaultdict
@@ -24,6 +22,7 @@ from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.findings.throughput import per_second
 from splitsecond.benchmark.findings.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
 from splitsecond.benchmark.statistics.steady import (
+    MeasuredLoad,
     TimeWindows,
     begin_ns,
     ended_in,
@@ -56,11 +55,10 @@ def condition_findings(
     needs other rows and stays None here.
     """
     sent = [o for o in observations if o.role in LOAD_ROLES]
-    stayed = [o for o in sent if o.outcome != "cancelled"]
     measured = ended(sent)
     ok = successful(measured)
     load = measured_load(sent, asked.concurrency, readings)
-    ended_per_s = per_second(ended_in(stayed, load.steady), load.steady.length_ns)
+    ended_per_s = per_second(ended_in(_not_cancelled(sent), load.steady), load.steady.length_ns)
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
@@ -77,18 +75,10 @@ def condition_findings(
         error_examples=error_examples,
         warmups=sum(o.role == "warmup" for o in sent),
         cooldowns=sum(o.role == "cooldown" for o in sent),
-        output_tokens_per_s=per_second(tokens_in(sent, load.steady), load.steady.length_ns),
+        **_throughput(sent, load),
         **throughput_by_round(sent, measured, load.steady),
-        output_tokens_per_s_whole=per_second(tokens_in(sent, load.whole), load.whole.length_ns),
-        requests_per_s=per_second(ended_in([o for o in stayed if o.ok], load.steady), load.steady.length_ns),
-        steady_s=load.steady.length_ns / NS_PER_S or None,
         goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop) if slo else None,
-        input_tokens=_mean([o.input_tokens for o in ok]),
-        output_tokens=_mean([o.output_tokens for o in ok]),
-        cached_tokens=_mean([o.cached_tokens for o in ok]),
-        reasoning_tokens=_mean([o.reasoning_tokens for o in ok]),
-        tokens_per_event=tokens_per_event(ok),
-        token_source=", ".join(sorted({o.token_source for o in ok if o.token_source})),
+        **_token_counts(ok),
         phases_ms=phases_ms(ok),
         server_ms=server_ms(ok),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
@@ -111,8 +101,32 @@ def condition_findings(
     return with_cost(findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR)
 
 
+def _not_cancelled(sent: Sequence[Observation]) -> list[Observation]:
+    return [o for o in sent if o.outcome != "cancelled"]
+
+
+def _throughput(sent: Sequence[Observation], load: MeasuredLoad) -> dict[str, float | None]:
+    answered = [o for o in sent if o.ok]
+    return {
+        "output_tokens_per_s": per_second(tokens_in(sent, load.steady), load.steady.length_ns),
+        "output_tokens_per_s_whole": per_second(tokens_in(sent, load.whole), load.whole.length_ns),
+        "requests_per_s": per_second(ended_in(answered, load.steady), load.steady.length_ns),
+        "steady_s": load.steady.length_ns / NS_PER_S or None,
+    }
+
+
+def _token_counts(ok: Sequence[Observation]) -> dict[str, Any]:
+    return {
+        "input_tokens": _mean([o.input_tokens for o in ok]),
+        "output_tokens": _mean([o.output_tokens for o in ok]),
+        "cached_tokens": _mean([o.cached_tokens for o in ok]),
+        "reasoning_tokens": _mean([o.reasoning_tokens for o in ok]),
+        "tokens_per_event": tokens_per_event(ok),
+        "token_source": ", ".join(sorted({o.token_source for o in ok if o.token_source})),
+    }
+
+
 def node_findings(inputs: CheckInputs, sent: Sequence[Observation]) -> list[NodeFindings]:
-    """Return the part of each node, by its name; nothing for a row of one machine. `sent`: the load of the row."""
     names = {o.node for o in sent} | {reading.node for reading in inputs.readings}
     return [_part(name, inputs, [o for o in sent if o.node == name]) for name in sorted(names - {""})]
 
@@ -168,7 +182,6 @@ def throughput_by_round(
 
 
 def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the number of failures by kind, most frequent first, and one message of each kind."""
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for o in measured:
@@ -180,7 +193,6 @@ def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], d
 
 
 def tokens_per_event(ok: Sequence[Observation]) -> float | None:
-    """Return the streamed tokens per content event."""
     known = [(n, len(o.token_at)) for o in ok if (n := o.streamed_tokens) is not None and o.token_at]
     events = sum(events for _, events in known)
     return sum(n for n, _ in known) / events if events else None
@@ -189,8 +201,8 @@ def tokens_per_event(ok: Sequence[Observation]) -> float | None:
 def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
     """Return the mean time of each phase of a request, in ms; together they add up to connecting plus E2E.
 
-    On a reused connection, connecting takes 0. "network" is the round-trip time of the connection, missing if it is
-    unknown; "provider" is the rest of the TTFT; "streaming" runs from the first token to the last.
+    "network" is the round-trip time of the connection, missing if it is unknown; "provider" is the rest of the TTFT;
+    "streaming" runs from the first token to the last.
     """
     streamed = [o for o in ok if o.ttft_ns is not None and o.e2e_ns is not None]
     if not streamed:
@@ -211,7 +223,6 @@ def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
 
 
 def server_ms(ok: Sequence[Observation]) -> dict[str, float]:
-    """Return the median of each duration that servers report, in ms, by the server's own names without the unit."""
     reported: defaultdict[str, list[float]] = defaultdict(list)
     for o in ok:
         for name, value in o.server_timings.items():
@@ -239,7 +250,7 @@ def condition_rows(
 ) -> list[ConditionFindings]:
     """Return a row for each condition of `asked`, in that order, also if it has no observations.
 
-    Observations and readings of other conditions are ignored. Targets in `prices` get their cost.
+    Targets in `prices` get their cost.
     """
     observed = grouped(observations, lambda o: o.condition)
     read = grouped(readings, lambda reading: reading.condition)
@@ -255,7 +266,7 @@ def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[Conditio
     """Return the rows with each target's system throughput divided by its own at concurrency 1, if both are known.
 
     No server gives more than the concurrency times as many tokens. A ratio slightly above it is chance and counts as
-    the concurrency; above `MAX_EFFICIENCY` times it, one of the two rows is wrong, and the ratio stays None.
+    the concurrency; beyond `MAX_EFFICIENCY`, one of the two rows is wrong, and the ratio stays None.
     """
     alone = {
         (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s for row in rows if row.concurrency == 1

@@ -1,11 +1,8 @@
 """Where two targets cross: up to how many output tokens one is sooner, and from where on the other.
 
-A response of n tokens takes TTFT + n ÷ TPS. Of two targets, one may begin sooner and the other write faster; they take
-equally long at n = (TTFT₂ − TTFT₁) ÷ (1/TPS₁ − 1/TPS₂). The medians of each target are used, and the interval is a
-bootstrap of the requests. A crossing is stated if at least 95% of the draws have one.
-
-Over all targets of a load, the soonest at each length form the lower envelope of these lines; only neighbours on it are
-compared.
+A response of n tokens takes TTFT + n ÷ TPS. Two targets take equally long at n = (TTFT₂ − TTFT₁) ÷ (1/TPS₁ − 1/TPS₂).
+The medians of each target are used, and the interval is a bootstrap of the requests. Over all targets of a load, the
+soonest at each length form the lower envelope of these lines; only neighbours on it are compared.
 """
 
 from collections.abc import Sequence
@@ -23,14 +20,11 @@ from splitsecond.log.statistics.resampling import interval, median_draws, resamp
 from splitsecond.log.statistics.summary import Floats
 
 SURE = 0.95
-"""Share of draws that must have a crossing."""
 LONGEST = 100_000
 """Crossings beyond this many tokens are of no use."""
 
 
 class _Line(Struct):
-    """A target: its TTFT and its time per token in ms, as medians and as draws of them."""
-
     row: ConditionFindings
     ttft: float
     tpot: float
@@ -39,10 +33,6 @@ class _Line(Struct):
 
 
 def crossings(rows: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[Crossing]:
-    """Return the crossings on the lower envelope of a run's targets at its lightest load, shortest responses first.
-
-    Only targets whose tokens are counted in the same way are compared.
-    """
     usable = {row.condition: row for row in lightest_rows(rows)}
     timed = [o for o in successful(observations) if o.ttft_ns is not None and o.tpot_ns is not None]
     answered = grouped((o for o in timed if o.condition in usable), lambda o: o.condition)
@@ -79,7 +69,6 @@ def _line(row: ConditionFindings, answered: Sequence[Observation], random: np.ra
 
 
 def _meet(ttft: float, tpot: float, later_ttft: float, quicker_tpot: float) -> float | None:
-    """Return the tokens at which the second line falls below the first, None if it never does."""
     return (later_ttft - ttft) / (tpot - quicker_tpot) if quicker_tpot < tpot and later_ttft >= ttft else None
 
 
@@ -100,7 +89,6 @@ def _crossing(first: _Line, then: _Line, tokens: float) -> Crossing:
 
 
 def crossing_statements(found: Sequence[Crossing]) -> list[Statement]:
-    """Return each crossing that is sure as a statement."""
     return [
         Statement(
             f"{each.load.capitalize()}, a response of up to {each.tokens:,.0f} output tokens ends sooner at "

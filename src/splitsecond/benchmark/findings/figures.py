@@ -1,11 +1,7 @@
 """Figures of a run: the one table that defines every metric.
 
 `run.json`, the tables on the terminal and in the HTML report, `compare`, `--fail-if`, the data frame and
-docs/reference/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry:
-
-- A `Figure` is taken from each request; a row of findings holds its distribution (`Summary`).
-- A `Total` is one number of a row, such as its throughput. With `of` it is computed from the row; without, it is a
-  field of `findings.RowFields` that other modules fill.
+docs/reference/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +26,6 @@ from splitsecond.log.statistics.summary import (
 )
 
 GROUPS = ("Latency", "Speed after the first token", "System", "Tokens per request")
-"""Headings of the lists of all metrics, in order."""
 MAX_TOKENS = 1 << 20
 """Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
 ONE_TOKEN_PER_EVENT = 1.05
@@ -38,18 +33,17 @@ ONE_TOKEN_PER_EVENT = 1.05
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """One figure of a request.
+    """One figure of a request. `name` is its key in run.json.
 
-    `name` is its key in run.json, `label` and `unit` are for people. `of` returns its value for one request (None:
-    undefined) or, for gaps within a request, an array of values; `scale` divides them to give `unit`. With
-    `higher_is_better`, percentiles run from the fast end. `from_due` names the figure that replaces this one in an
-    open loop, where time counts from the moment a request was due.
+    `of` returns its value for one request (None: undefined) or, for gaps within a request, an array of values; `scale`
+    divides them to give `unit`. With `higher_is_better`, percentiles run from the fast end. `from_due` names the figure
+    that replaces this one in an open loop, where time counts from the moment a request was due.
 
-    A failed request counts as slower than all others, unless `answered_only`. `counts_tokens`: it depends on how tokens
-    are counted, so it is compared only between rows with the same source of counts.
+    A failed request counts as slower than all others, unless `answered_only`. `counts_tokens`: compared only between
+    rows with the same source of counts.
 
-    `main`: shown in the first table (p50 and p95). `listed`: percentiles shown under "All metrics". `applies`: rows
-    for which it differs from simpler figures. `compared`: part of `compare`; `stated`: a change gets a sentence.
+    `main`: shown in the first table (p50 and p95). `listed`: percentiles under "All metrics". `applies`: rows for which
+    it differs from simpler figures. `compared`: part of `compare`; `stated`: a change gets a sentence.
     """
 
     name: str
@@ -72,11 +66,9 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     @property
     def unit_after(self) -> str:
-        """The unit to write after a value, with a space before it."""
         return f" {self.unit}"
 
     def value(self, observation: Observation) -> Any:
-        """Return the figure of one request in `unit`; None if it is undefined."""
         value = self.of(observation)
         return None if value is None else value / self.scale
 
@@ -111,21 +103,15 @@ class Figure(Struct, frozen=True, kw_only=True):
         return summary_of(sample.values, independent=False)
 
     def summary(self, row: RowFields) -> Summary:
-        """Return the distribution that a row of findings holds."""
         found: Summary = getattr(row, self.name)
         return found
 
     def under(self, *, open_loop: bool) -> "Figure":
-        """Return the figure to show under that kind of load: itself, or the one that counts from due."""
         return FIGURES[self.from_due] if open_loop and self.from_due else self
 
 
 class Total(Struct, frozen=True, kw_only=True):
-    """One number of a row: `name` is its key in run.json. `unit` also selects the number format.
-
-    `main`: a column of the first table. `group`: where it stands under "All metrics"; "": nowhere. `compared`: part of
-    `compare`. `ci95_of` returns its 95% interval, if it has one.
-    """
+    """One number of a row. With `of` it is computed from the row; without, it is a field of `RowFields`."""
 
     name: str
     label: str
@@ -140,11 +126,9 @@ class Total(Struct, frozen=True, kw_only=True):
 
     @property
     def unit_after(self) -> str:
-        """The unit to write after a value, with a space before it; "" if the label contains it."""
         return "" if self.unit in self.label else f" {self.unit}"
 
     def value(self, row: RowFields) -> float | None:
-        """Return the number for one row; None if it is undefined."""
         stored: float | None = getattr(row, self.name)
         return self.of(row) if stored is None and self.of else stored
 
@@ -329,7 +313,6 @@ FIGURES: dict[str, Figure] = {
         ),
     )
 }
-"""Figures of requests, by name."""
 
 
 def _divided(value: float | None, by: float | None) -> float | None:
@@ -527,24 +510,17 @@ TOTALS: dict[str, Total] = {
         Total(name="requests", label="requests", unit="requests", definition="Measured requests that were sent."),
     )
 }
-"""Numbers of a row, by name."""
 
 
 def main_figures() -> list[Figure]:
-    """Return the figures of the first table."""
     return [figure for figure in FIGURES.values() if figure.main]
 
 
 def main_totals() -> list[Total]:
-    """Return the numbers of the first table."""
     return [total for total in TOTALS.values() if total.main]
 
 
 def compared_figures(*, open_loop: bool) -> list[Figure]:
-    """Return the figures to compare between runs. An open loop has those from due as well, each before its plain one.
-
-    In a closed loop a request is due when it leaves.
-    """
     found: list[Figure] = []
     for figure in FIGURES.values():
         if figure.compared:
@@ -558,13 +534,8 @@ def ttft_figure(*, open_loop: bool) -> Figure:
 
 
 def successful(observations: Iterable[Observation]) -> list[Observation]:
-    """Return the measured requests that were answered completely."""
     return [o for o in observations if o.role == "measured" and o.ok]
 
 
 def ended(observations: Iterable[Observation]) -> list[Observation]:
-    """Return the measured requests that were answered or failed, in the order in which they were sent.
-
-    Figures are taken from these. Requests that the user cancelled are not among them.
-    """
     return sorted((o for o in observations if o.role == "measured" and o.outcome != "cancelled"), key=begin_ns)

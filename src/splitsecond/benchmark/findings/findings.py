@@ -332,7 +332,6 @@ class Run(Struct, kw_only=True):
     invalid: list[str] = []
 
     def state(self, found: Iterable[Statement]) -> None:
-        """Add findings to the statements."""
         for each in found:
             self.statements.append(each.long)
             self.short_statements.append(each.short or each.long)
@@ -361,5 +360,4 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
 
     @property
     def open_loop(self) -> bool:
-        """Whether requests are sent on a schedule, independent of the target."""
         return self.concurrency is None

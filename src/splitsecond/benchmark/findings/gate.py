@@ -1,8 +1,8 @@
 """Conditions on which a run fails: ``ttft_ms.p95 > +10%`` against a baseline, ``errors > 0`` by itself.
 
-A gate applies to every row of a run. It fails where the figure is certainly beyond the limit: where the 95% interval
-is, so the scatter of a run alone seldom fails a gate. The changes of a comparison that gates judge are corrected
-together for their number (Holm). Counts, and other numbers without an interval, are judged as they are.
+A gate fails where the 95% interval of the figure is beyond the limit, so the scatter of a run alone seldom fails one.
+The changes of a comparison that gates judge are corrected together for their number (Holm). Counts, and other numbers
+without an interval, are judged as they are.
 
 If a figure is missing, a row of the baseline is missing in this run, a percentile has too few requests, or the bound
 that decides is unknown, that is a breach too: a gate that silently checks less than it promises is worse than none.
@@ -65,8 +65,7 @@ class Gate(Struct, frozen=True, kw_only=True):
     ) -> list[str]:
         """Return a sentence for each breach; none if the run passes.
 
-        Rows that only this run has are not compared with a baseline. Raises `CallerFault` for a relative gate without a
-        baseline.
+        Rows that only this run has are not compared. Raises `CallerFault` for a relative gate without a baseline.
         """
         if not self.relative:
             return [breach for findings in rows if (breach := self._absolute(findings))]
@@ -138,7 +137,7 @@ class Gate(Struct, frozen=True, kw_only=True):
     def _judged(self, findings: ConditionFindings) -> tuple[float | None, Interval | None, int]:
         """Return the value of a row, its interval, and how many requests its percentile needs (0: it has enough).
 
-        The interval is None for a figure that has none, and for a throughput of too few rounds.
+        A figure, or a throughput of too few rounds, can have no interval (None).
         """
         if self.figure in TOTALS:
             total = TOTALS[self.figure]
@@ -151,7 +150,7 @@ class Gate(Struct, frozen=True, kw_only=True):
 
 
 def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
-    """Return a sentence for each breach of relative `gates` by a comparison, all corrected for their number.
+    """Return a sentence for each breach of relative `gates`, all corrected for their number.
 
     Raises `CallerFault` for a statistic that has no interval.
     """
@@ -194,9 +193,9 @@ def _found(changed: ConditionChange, figure: str, statistic: str) -> FigureChang
 
 
 def _unbounded(found: FigureChange) -> bool:
-    """Return whether the interval of a change holds every change: two rounds a side that differ widely give such a one.
+    """Return whether the interval holds every change: two rounds a side that differ widely give such a one.
 
-    Its lower bound is a fall by 100%, whose logarithm does not exist.
+    The logarithm of its lower bound, a fall by 100%, does not exist.
     """
     return found.ci95 is not None and found.ci95[0] <= -1
 
@@ -218,7 +217,6 @@ def _one_sided(gate: Gate, found: FigureChange) -> float:
 
 
 def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange | None) -> str:
-    """Return the breach of a change that has no interval: judged as it is for a total, else it cannot be checked."""
     name = _name(changed)
     if found is None or found.before is None or (found.after is None and not found.real) or found.before == 0:
         return f"{name}: {gate._name} is missing or 0 on one side, so {gate.text!r} cannot be checked."
@@ -248,7 +246,6 @@ class Equivalence(Struct, frozen=True, kw_only=True):
     share: float
 
     def check(self, comparison: Comparison) -> list[str]:
-        """Return a sentence for each row for which it is not shown; none if it is shown for all."""
         sentences = [
             f"{name}: this run lacks a row of the baseline, so {self.text!r} is not shown."
             for name in comparison.only_before
@@ -350,7 +347,7 @@ def _between(interval: Interval | None) -> str:
 
 
 def _change(share: float) -> str:
-    """Format a change with more digits than `wording.change`: a gate may be missed narrowly."""
+    # more digits than `wording.change`: a gate may be missed narrowly
     return f"{share * 100:+.4g}%".replace("-", "−")
 
 

@@ -1,15 +1,13 @@
 """How a target changes with load: the drop of each figure, queueing, the knee and the sweet spot.
 
-From the lightest concurrency to each heavier one, TTFT p50 and TPS p50 change by a share. Consistency is TTFT p95 ÷
-p50: 1 is a target that always answers alike. If TTFT p95 grows and p50 does not, most requests are served as before and
-a few wait in a queue (General Compute, "LLM Token Generation Speed", June 2025). Here that is stated if the consistency
-grows to `QUEUEING` times its value at the lightest load, and the interval of p95 lies above its old interval; without
-intervals, it is only possible.
+Consistency is TTFT p95 ÷ p50. If TTFT p95 grows and p50 does not, most requests are served as before and a few wait in
+a queue (General Compute, "LLM Token Generation Speed", June 2025). That is stated if the consistency grows to
+`QUEUEING` times its value at the lightest load, and the interval of p95 lies above its old interval; without intervals,
+it is only possible.
 
-The knee is that of `capacity`: the lightest load for which every clearly heavier one has little more throughput. The
-sweet spot is the load with the highest power, system tokens/s ÷ E2E p50 (Kleinrock, "Power and deterministic rules of
-thumb for probabilistic problems in computer communications", 1979): beyond it, waiting grows faster than throughput. If
-that is the heaviest load, the run has not reached the sweet spot.
+The sweet spot is the load with the highest power, system tokens/s ÷ E2E p50 (Kleinrock, "Power and deterministic rules
+of thumb for probabilistic problems in computer communications", 1979): beyond it, waiting grows faster than throughput.
+If that is the heaviest load, the run has not reached it.
 
 Intervals of a change combine the ends of both intervals, so they are wider than 95%.
 """
@@ -25,11 +23,9 @@ from splitsecond.log.statistics.summary import Summary
 
 QUEUEING = 1.5
 MIN_LEVELS = 3
-"""Least number of loads for a knee and a sweet spot."""
 
 
 def load_shapes(rows: Sequence[ConditionFindings]) -> list[LoadShape]:
-    """Return the shape of each target that was measured at two concurrencies or more."""
     return [_shape(levels) for levels in rows_by_target(rows) if len(levels) > 1 and levels[0].concurrency is not None]
 
 
@@ -75,7 +71,6 @@ def _change(first: Summary, then: Summary, percentile: str) -> ShareOfChange | N
 
 
 def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
-    """Return whether the tail of TTFT grows more than its median: "yes", "unsure" or "no"."""
     before, after = (TOTALS["consistency"].value(each) for each in (first, row))
     if before is None or after is None or after < QUEUEING * before:
         return "no"
@@ -84,7 +79,6 @@ def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
 
 
 def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
-    """Return the drop of each target: to its heaviest load, where requests queue, knee and sweet spot."""
     return [Statement(" ".join(_sentences(each)), "\n".join(_sentences(each, short=True))) for each in found]
 
 

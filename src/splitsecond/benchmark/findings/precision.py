@@ -34,7 +34,6 @@ class Unmet(Struct, frozen=True, kw_only=True):
     wanted: float
 
     def rounds_needed(self, rounds: int) -> int | None:
-        """Return how many rounds would be enough, given that `rounds` were measured; None if that is unknown."""
         return None if math.isinf(self.reached) else math.ceil(rounds * (self.reached / self.wanted) ** 2)
 
 
@@ -67,7 +66,6 @@ def _wrong(text: str) -> CallerFault:
 
 
 def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
-    """Return the figures of `row` that are less precise than wanted. Figures without any value are left out."""
     found = []
     for name, wanted in precision.wanted.items():
         figure_name, _, percentile = name.partition(".")
@@ -86,7 +84,6 @@ def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
 
 
 def in_words(each: Unmet, rounds: int, requests: int) -> str:
-    """Return what was reached in `rounds` rounds with `requests` measured requests, and what would have been needed."""
     reached = "without an interval" if math.isinf(each.reached) else f"known to ±{percent(each.reached)}"
     words = f"{each.label} is {reached} after {counted_as(rounds, 'round')}, the goal was ±{percent(each.wanted)}"
     needed = each.rounds_needed(rounds)

@@ -31,11 +31,9 @@ class Quality(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     billions: dict[str, float] = {}
 
     def score(self, target: str) -> float | None:
-        """Return the score of a target; None if it has none."""
         return _known(self.scores, target)
 
     def size(self, target: str) -> float | None:
-        """Return the parameters of a target in billions: as given, otherwise by its name; None if unknown."""
         given = _known(self.billions, target)
         found = _BILLIONS.search(target.lower())
         if given is not None or found is None:
@@ -44,7 +42,6 @@ class Quality(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _known(figures: Mapping[str, float], target: str) -> float | None:
-    """Return the figure of a target, of its model, or of its model without the maker's name."""
     model = target.partition("/")[2]
     return next((figures[name] for name in (target, model, model.rpartition("/")[2]) if name in figures), None)
 

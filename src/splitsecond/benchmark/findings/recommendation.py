@@ -1,19 +1,17 @@
 """Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
 
-Each use has a limit and a figure that ranks (`core.timing.uses`). A target meets the limit if the whole 95% interval of
-its percentile does, and perhaps meets it if only the percentile itself does. A target whose percentile misses the
-limit does not meet it, even if a part of the interval does; the reason says so. A target with more than one failed
-request in twenty does not meet it either. Among the targets that meet the limit, or if none surely does, those that
-perhaps do, the best and the cheapest are named, with a policy that chooses among all of them by their current state.
+A target meets the limit of a use (`core.timing.uses`) if the whole 95% interval of its percentile does, and perhaps
+meets it if only the percentile itself does. A target with more than one failed request in twenty does not meet it.
+Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the cheapest are
+named, with a policy that chooses among all of them by their current state.
 
 A run has a target under several loads. It is judged and ranked at its lightest load, because the ranking figures are
-those of one request; `up_to` is the heaviest load up to which every load meets the limit. For a batch nobody waits:
-each target is ranked at the load at which a dollar buys most tokens; among loads at which it buys about as many, at
-the one with the highest throughput.
+those of one request. For a batch nobody waits: each target is ranked at the load at which a dollar buys most tokens;
+among loads at which it buys about as many, at the one with the highest throughput.
 
 In a log, targets have prompts and answers of different lengths, so their prices are compared at the mix of input and
-output of all of them. A log has no figure of an agent for each request. There it is computed from the medians of TTFT
-and TPS, and its interval from the ends of theirs, which is wider than 95%.
+output of all of them. A log has no figure of an agent for each request: it is computed from the medians of TTFT and
+TPS.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,9 +41,8 @@ _ORDER: dict[str, int] = {"yes": 0, "unsure": 1, "no": 2}
 class Evidence(Struct, frozen=True, kw_only=True):
     """What is known of one target under one load. `row`: the condition of a run; `load`: in words; "" for a log.
 
-    `figures` has a distribution by name of the figure. `tokens_per_s`: of the system, in a log the median total TPS.
-    `token_source`: how its tokens were counted, of a log how most were. `refused`: why the target cannot be used at
-    all, such as too small a context; "" if it can.
+    `tokens_per_s`: of the system, in a log the median total TPS. `token_source`: how its tokens were counted, of a log
+    how most were. `refused`: why the target cannot be used at all, such as too small a context; "" if it can.
     """
 
     target: str
@@ -64,7 +61,6 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 def evidence_of_run(rows: Sequence[ConditionFindings]) -> list[list[Evidence]]:
-    """Return the evidence of each target of a run, its lightest load first."""
     return [[_of_row(row) for row in loads] for loads in rows_by_target(rows)]
 
 
@@ -85,7 +81,6 @@ def _of_row(row: ConditionFindings) -> Evidence:
 
 
 def evidence_of_log(speeds: Sequence[ProductionSpeed]) -> list[list[Evidence]]:
-    """Return the evidence of each target of a log. `speeds` has one entry per target."""
     return [[_of_speed(speed)] for speed in speeds if speed.ttft_ms.n or speed.failed]
 
 
@@ -115,7 +110,6 @@ def _agent(ttft: Summary, tps: Summary) -> Summary:
 
 
 def recommend(evidence: Sequence[Sequence[Evidence]], uses: Sequence[str] = tuple(USES)) -> list[Recommendation]:
-    """Return a recommendation for each of `uses` (names of `USES`), from the evidence of each target."""
     return [_for_use(name, USES[name], evidence) for name in uses]
 
 
@@ -126,8 +120,8 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
     ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
     surest = next((r.keeps for r in ordered), "no")
     chosen = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
-    priced = [(r.usd_per_million, at, r.target) for at, r in enumerate(chosen) if r.usd_per_million is not None]
-    sized = [(r.billions, r.target) for r in chosen if r.billions is not None and r.quality is not None]
+    by_name = sorted((r for r in chosen if r.quality is not None), key=lambda r: r.target)
+    cheapest = _least(chosen, lambda r: r.usd_per_million)
     return Recommendation(
         use=name,
         limits=use.limits,
@@ -135,22 +129,23 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
         good_ms=use.good_ms,
         by=use.by,
         fastest=chosen[0].target if chosen else "",
-        cheapest=min(priced)[2] if priced else "",
-        smallest=min(sized)[1] if sized else "",
-        policy=_policy(name, use, [r.target for r in chosen], priced=bool(priced)),
+        cheapest=cheapest,
+        smallest=_least(by_name, lambda r: r.billions),
+        policy=_policy(name, use, [r.target for r in chosen], priced=bool(cheapest)),
         would_change=_would_change(use, chosen, [r for r in ordered[len(chosen) :] if r.target not in apart]),
         candidates=ordered,
     )
 
 
+def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float | None]) -> str:
+    """Return the target with the least value, the first of several; "" if none has a value."""
+    values = [(value, at, r.target) for at, r in enumerate(ratings) if (value := of(r)) is not None]
+    return min(values)[2] if values else ""
+
+
 def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
     verdicts = [_verdict(each, use) for each in loads]
-    at = 0
-    if use.limit is None:
-        able = [i for i, (keeps, _) in enumerate(verdicts) if keeps != "no"]
-        most = max((loads[i].tokens_per_usd or 0.0 for i in able), default=0.0)
-        equal = [i for i in able if (loads[i].tokens_per_usd or 0.0) >= SAME_VALUE * most]
-        at = max(equal, key=lambda i: loads[i].tokens_per_s or 0.0, default=0)
+    at = 0 if use.limit is not None else _cheapest_load(loads, verdicts)
     judged, (keeps, why) = loads[at], verdicts[at]
     reached = next((i for i, (each, _) in enumerate(verdicts) if each != keeps), len(loads))
     value, interval = _limited(judged, use)
@@ -175,6 +170,13 @@ def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
     )
 
 
+def _cheapest_load(loads: Sequence[Evidence], verdicts: Sequence[tuple[Keeps, str]]) -> int:
+    able = [i for i, (keeps, _) in enumerate(verdicts) if keeps != "no"]
+    most = max((loads[i].tokens_per_usd or 0.0 for i in able), default=0.0)
+    equal = [i for i in able if (loads[i].tokens_per_usd or 0.0) >= SAME_VALUE * most]
+    return max(equal, key=lambda i: loads[i].tokens_per_s or 0.0, default=0)
+
+
 def _counted_differently(
     rated: Sequence[TargetRating], evidence: Sequence[Sequence[Evidence]], use: Use
 ) -> dict[str, str]:
@@ -195,7 +197,6 @@ def _counted_differently(
 
 
 def _limited(found: Evidence, use: Use) -> tuple[float | None, Interval]:
-    """Return the percentile that the limit applies to, with its interval."""
     if use.limit is None:
         return None, (None, None)
     summary = found.figures[_figure(use)]
@@ -208,7 +209,6 @@ def _figure(use: Use) -> str:
 
 
 def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
-    """Return whether a target meets the limit of a use under one load, and why not, or why it is unsure."""
     if found.refused:
         return "no", found.refused
     if found.error_share > MISSES:
@@ -233,14 +233,12 @@ def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
 
 
 def figure_words(name: str, value: float) -> str:
-    """Format a figure by the name of its limit: "310 ms", "12.3 s" for an agent, "50 tokens/s"."""
     if name == "agent":
         return f"{number(value / 1000)} s"
     return f"{number(value)} {'tokens/s' if name == 'tps' else 'ms'}"
 
 
 def limit_words(use: str, *, brief: bool = False) -> str:
-    """Describe what a use needs: "TTFT p95 within 300 ms"; if `brief`, "TTFT p95 ≤ 300 ms"."""
     needs = USES[use]
     if needs.limit is None:
         return "tokens per dollar" if brief else "no user waits: tokens per dollar decide"
@@ -251,7 +249,6 @@ def limit_words(use: str, *, brief: bool = False) -> str:
 
 
 def _rank(r: TargetRating, use: Use) -> tuple[float, float]:
-    """Return the key that sorts targets for a use, the best first."""
     _, of, _ = _RANKED[use.by]
     value = of(r)
     if use.by in ("ttft_ms", "agent_ms"):
@@ -265,34 +262,37 @@ _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[
     "tps": ("TPS", lambda r: r.tps, lambda v: f"{number(v)} tokens/s"),
     "tokens_per_usd": ("tokens per dollar", lambda r: r.tokens_per_usd, number),
 }
-"""By ranking figure: its label, its value, and its format."""
 
 
 def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
-    """Return what would change the recommendation: the runner-up, uncertain targets, and the nearest miss."""
-    sentences: list[str] = []
-    label, of, words = _RANKED[use.by]
-    if use.by == "tokens_per_usd" and not any(map(of, chosen)):
-        label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
-    if len(chosen) > 1 and (best := of(chosen[0])) and (second := of(chosen[1])):
-        worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
-        sentences.append(
-            f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
-            f"{words(second)} ({change(second / best - 1)})."
-        )
+    sentences = _runner_up(use, chosen)
     unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
     if unsure:
         sentences.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
     if use.limit is not None:
         name, limit = use.limit
-        missed = [r for r in others if r.keeps == "no" and r.value is not None and not _within(use, r.value)]
+        missed = {
+            r.target: abs(r.value / limit - 1)
+            for r in others
+            if r.keeps == "no" and r.value is not None and not _within(use, r.value)
+        }
         if missed:
-            near = min(missed, key=lambda r: abs((r.value or 0.0) / limit - 1))
-            sentences.append(
-                f"{near.target} misses the limit of {figure_words(name, limit)} by "
-                f"{percent(abs((near.value or 0.0) / limit - 1))}."
-            )
+            near = min(missed, key=lambda target: missed[target])
+            sentences.append(f"{near} misses the limit of {figure_words(name, limit)} by {percent(missed[near])}.")
     return sentences
+
+
+def _runner_up(use: Use, chosen: Sequence[TargetRating]) -> list[str]:
+    label, of, words = _RANKED[use.by]
+    if use.by == "tokens_per_usd" and not any(map(of, chosen)):
+        label, of, words = "throughput", lambda r: r.tokens_per_s, lambda v: f"{number(v)} tokens/s"
+    if len(chosen) < 2 or not (best := of(chosen[0])) or not (second := of(chosen[1])):
+        return []
+    worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
+    return [
+        f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
+        f"{words(second)} ({change(second / best - 1)})."
+    ]
 
 
 def _within(use: Use, value: float) -> bool:
@@ -301,7 +301,6 @@ def _within(use: Use, value: float) -> bool:
 
 
 def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str:
-    """Return a policy that chooses among `targets`; for one target, that target. A policy is not quoted."""
     quoted = [target if "(" in target else f'"{target}"' for target in targets]
     if len(quoted) < 2:
         return "".join(quoted)
@@ -315,7 +314,6 @@ def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str
 
 
 def use_statements(found: Sequence[Recommendation], use: str) -> list[Statement]:
-    """Return the recommendation for `use` as statements; none for another use, or if no target qualifies."""
     for each in found:
         if each.use == use and each.fastest:
             label, of, words = _RANKED[each.by]

@@ -1,5 +1,3 @@
-"""Cost of a row: its total, its rates, and notes on what they contain, as in `cost`."""
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -12,8 +10,6 @@ from splitsecond.core.observation import LOAD_ROLES, Observation
 from splitsecond.core.wording import Statement, counted_as, in_a_line, level, listed, load, percent
 
 WORTH_SAYING = 0.01
-"""Least share of cached input for a note."""
-
 
 _UNKNOWN = "the cost is unknown: no response reports the tokens of its prompt."
 
@@ -26,45 +22,56 @@ def with_cost(
     `observations` are all of the row, `hours` is how long its load lasted.
     """
     price = prices.get(row.target)
-    found = bill(observations, prices)
+    total = bill(observations, prices)
     by_hour = price.per_hour_usd if price else None
-    if by_hour is None and found.unpriced == found.attempts:
-        uncounted = price is not None and price.by_token and found.attempts
+    if by_hour is None and total.unpriced == total.attempts:
+        uncounted = price is not None and price.by_token and total.attempts
         return replace(row, price=price, notes=[*row.notes, *([_UNKNOWN] if uncounted else [])])
     own = [o for o in observations if o.role in LOAD_ROLES]
     measured = {o.call for o in own if o.role == "measured" and o.outcome != "cancelled"}
     answers = [o for o in own if o.ok and o.call in measured]
-    tokens_in = sum(o.input_tokens or 0 for o in answers)
-    tokens_out = sum(o.output_tokens or 0 for o in answers)
-    rent = (by_hour or 0.0) * hours
-    if row.requests_per_s:
-        rent_per_request = (by_hour or 0.0) / S_PER_HOUR / row.requests_per_s
-    else:
-        rent_per_request = rent / max(len(answers), 1)
-    shared = bill([o for o in observations if o.call in measured], prices).usd
-    per_output = shared / tokens_out * MILLION if tokens_out else None
-    if by_hour is not None and per_output is not None:
-        speed = row.output_tokens_per_s
-        per_output = per_output + by_hour / S_PER_HOUR / speed * MILLION if speed else None
+    by_tokens = bill([o for o in observations if o.call in measured], prices).usd
     return replace(
         row,
         price=price,
-        cost_usd=found.usd + rent,
-        cost_estimated=found.estimated + (0 if by_hour is not None else found.unpriced),
-        usd_per_request=shared / len(answers) + rent_per_request if answers else None,
-        usd_per_million=None if per_output is None else per_output * tokens_out / (tokens_in + tokens_out),
-        usd_per_million_output=per_output,
+        cost_usd=total.usd + (by_hour or 0.0) * hours,
+        cost_estimated=total.estimated + (0 if by_hour is not None else total.unpriced),
+        usd_per_request=_usd_per_request(row, by_tokens, by_hour or 0.0, hours, len(answers)),
+        **_usd_per_million(row, by_tokens, by_hour, answers),
         notes=[
             *row.notes,
             *_cache_note(answers, price),
             *_tier_note(answers, prices),
-            *(_estimated_note(found) if by_hour is None else []),
+            *_estimated_note(total, by_hour),
         ],
     )
 
 
+def _usd_per_request(row: ConditionFindings, by_tokens: float, by_hour: float, hours: float, n: int) -> float | None:
+    if not n:
+        return None
+    return by_tokens / n + (by_hour / S_PER_HOUR / row.requests_per_s if row.requests_per_s else by_hour * hours / n)
+
+
+def _usd_per_million(
+    row: ConditionFindings, by_tokens: float, by_hour: float | None, answers: Sequence[Observation]
+) -> dict[str, float | None]:
+    """Return the cost of a million tokens, and of a million of the output alone, as fields of a row."""
+    tokens_in = sum(o.input_tokens or 0 for o in answers)
+    tokens_out = sum(o.output_tokens or 0 for o in answers)
+    speed = row.output_tokens_per_s
+    if not tokens_out or (by_hour is not None and not speed):
+        return {"usd_per_million": None, "usd_per_million_output": None}
+    per_output = by_tokens / tokens_out * MILLION
+    if by_hour is not None and speed:
+        per_output += by_hour / S_PER_HOUR / speed * MILLION
+    return {
+        "usd_per_million": per_output * tokens_out / (tokens_in + tokens_out),
+        "usd_per_million_output": per_output,
+    }
+
+
 def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
-    """Return a statement for each load with the target whose tokens cost least, if two or more have a cost."""
     loads = grouped((row for row in rows if row.usd_per_million is not None), level)
     places: dict[tuple[str, ...], list[ConditionFindings]] = {}
     for priced in loads.values():
@@ -82,7 +89,6 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
 
 
 def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str]:
-    """Return a note on the input from the provider's prompt cache, and its savings, the cost of filling it deducted."""
     total, cached = sum(o.input_tokens or 0 for o in answers), sum(o.cached_tokens or 0 for o in answers)
     if price is None or not total or cached < WORTH_SAYING * total:
         return []
@@ -94,7 +100,6 @@ def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str
 
 
 def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
-    """Return a note on the responses that another speed tier served."""
     others = [o.tier for o in answers if other_tier(o, prices.get(o.target))]
     if not others:
         return []
@@ -103,12 +108,14 @@ def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
     return [f"{served} came from another speed tier ({words}), at the price of that tier."]
 
 
-def _estimated_note(found: Bill) -> list[str]:
+def _estimated_note(total: Bill, by_hour: float | None) -> list[str]:
+    if by_hour is not None:
+        return []
     notes = []
-    if found.estimated:
-        attempts = counted_as(found.estimated, "attempt", "attempts")
+    if total.estimated:
+        attempts = counted_as(total.estimated, "attempt", "attempts")
         notes.append(f"the cost of {attempts} without token counts is an estimate, and may be higher.")
-    if found.unpriced:
-        attempts = counted_as(found.unpriced, "attempt without a known price is", "attempts without a known price are")
+    if total.unpriced:
+        attempts = counted_as(total.unpriced, "attempt without a known price is", "attempts without a known price are")
         notes.append(f"{attempts} not in the cost.")
     return notes

@@ -1,5 +1,3 @@
-"""Fields of a row of findings that are not in the table of figures."""
-
 from msgspec import Struct
 
 from splitsecond.core.catalog.price import Price
@@ -79,8 +77,6 @@ class NodeFindings(Struct, kw_only=True):
 
 
 class RowFields(Struct, kw_only=True):
-    """Fields of a row that are not in the table of figures; see `ConditionFindings`."""
-
     condition: str
     target: str
     concurrency: int | None = None

@@ -1,7 +1,7 @@
 """Service level objective: limits that every request should meet, ``ttft=300ms,tpot=20ms`` or the name of a use.
 
-A named use (`core.timing.uses`) sets one limit or none; a batch needs only a response. An open loop is judged from when
-a request was due: a user does not care why it waited.
+A named use sets one limit or none; a batch needs only a response. An open loop is judged from when a request was due: a
+user does not care why it waited.
 """
 
 import re
@@ -47,7 +47,6 @@ class Slo(Struct, frozen=True, kw_only=True):
         return observation.ok and not self.missed_by(observation, open_loop=open_loop)
 
     def missed_by(self, observation: Observation, *, open_loop: bool) -> list[str]:
-        """Return the names of the limits that a successful request missed."""
         return [name for name, limit in self.limits.items() if not self._within(name, limit, observation, open_loop)]
 
     def goodput(self, sent: Sequence[Observation], per_s: float | None, *, open_loop: bool) -> Goodput:
@@ -77,7 +76,6 @@ class Slo(Struct, frozen=True, kw_only=True):
 
 
 def limited(name: str, *, open_loop: bool) -> Figure:
-    """Return the figure to which the limit of that name applies."""
     return _LIMITED[name](open_loop)
 
 

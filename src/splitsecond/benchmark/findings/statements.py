@@ -1,14 +1,12 @@
 """Findings as plain sentences: which target is first on what under which load, and whether the difference is real.
 
-The first and the second target of each load are compared round by round (`sample_comparison`), by their medians and by
-their throughput. All comparisons of a run are corrected together, so at most one run in twenty reports any difference
-that is not real. Where a difference is not certain, the sentence says what this run could have seen, and what it takes
-to see 10%. INVALID rows take no part. The built-in engine is ranked only against itself: a toy model on this machine
-shows nothing about a provider. Targets whose tokens are counted differently are not compared on tokens per second.
+All comparisons of a run are corrected together, so at most one run in twenty reports any difference that is not real.
+Where a difference is not certain, the sentence says what this run could have seen, and what it takes to see 10%. The
+built-in engine is ranked only against itself: a toy model on this machine shows nothing about a provider. Targets whose
+tokens are counted differently are not compared on tokens per second.
 
-If the limits of the run are those of a named use, the first sentences state up to which load each target meets its
-limit on TTFT at p95: where the interval of the share of requests within the limit lies above 95%. A failed request
-misses the limit.
+With the limits of a named use, the first sentences state up to which load each target meets its limit on TTFT at p95:
+where the interval of the share of requests within the limit lies above 95%.
 """
 
 import math
@@ -52,22 +50,17 @@ from splitsecond.log.statistics.summary import PERCENTILES, Interval
 
 MEDIAN = {"p50": 0.5}
 MISSES = 1 - PERCENTILES["p95"]
-"""Share of requests that may miss a limit at p95."""
 WORTH_SEEING = 1.1
 """Difference for which a sentence states how many requests it takes to see it."""
 TOO_CLOSE_Z = 1.645
 """Normal value beyond which the autocorrelation of rounds is not chance (one-sided 5%)."""
 
 _OWN_UNIT = ("TPS", "total TPS")
-"""Labels that name the unit of their figure."""
-
 Row = ConditionFindings
 Observed = Mapping[str, Sequence[Observation]]
 
 
 class Lead(Struct, frozen=True):
-    """The first and the second row on one metric under one load, with their values; `found`: how much faster."""
-
     metric: Figure | Total
     best: Row
     next_best: Row
@@ -76,7 +69,6 @@ class Lead(Struct, frozen=True):
 
 
 def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Statement]:
-    """Return one statement for each finding: verdicts on a use, then comparisons, and last what spoils them."""
     valid = [c for c in conditions if not c.invalid]
     sentences = verdicts(valid)
     sentences += [_lead(each) for each in leads(conditions, observations)]
@@ -91,7 +83,6 @@ def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -
 
 
 def leads(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Lead]:
-    """Return the comparison of the first two rows on each metric under each load, all corrected together."""
     observed = grouped(ended(observations), lambda o: o.condition)
     valid = [c for c in conditions if not c.invalid]
     found = [each for rows in _comparable(valid) for each in _leads(rows, observed)]
@@ -104,7 +95,6 @@ def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each load, with those of the built-in engine separate."""
     return [
         group
         for under_one_load in _by_load(rows)
@@ -114,7 +104,6 @@ def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _leads(rows: Sequence[Row], observed: Observed) -> Iterator[Lead]:
-    """Yield what the rows of one load are compared on."""
     open_loop = rows[0].concurrency is None
     for figure in main_figures():
         for alike in _counted_alike(rows) if figure.counts_tokens else [rows]:
@@ -125,7 +114,6 @@ def _leads(rows: Sequence[Row], observed: Observed) -> Iterator[Lead]:
 
 
 def _counted_alike(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows by the source of their token counts."""
     return list(grouped((c for c in rows if c.token_source), lambda c: c.token_source).values())
 
 
@@ -187,7 +175,6 @@ def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
 
 
 def _lead(of: Lead) -> Statement:
-    """Return the sentence on one comparison."""
     found = of.found
     if found.real:
         verdict, doubt = "best ", ""
@@ -229,7 +216,6 @@ def _full_lead(of: Lead) -> str:
 
 
 def _could_see(found: SampleComparison, of: Row) -> str:
-    """Return the smallest difference that this run could have seen, and what it takes to see 10%."""
     if found.detectable is None or found.detectable <= 1:
         return ""
     seen = f"; this run could have seen {change(found.detectable - 1).removeprefix('+')}"
@@ -250,7 +236,6 @@ def _evidence(found: SampleComparison, *, short: bool = False) -> str:
 
 
 def _too_close(rows: Sequence[Row]) -> list[Statement]:
-    """Return a sentence if the rounds of the run resemble the rounds before them, over all rows together."""
     known = [(a, c.ttft_ms.rounds) for c in rows if (a := c.ttft_ms.autocorrelation) is not None]
     if not known:
         return []
@@ -340,10 +325,9 @@ def _between(interval: Interval, *, short: bool = False) -> str:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Statement]:
-    """Return a statement for each target that meets the limit of the use, and for all others.
+    """Return a statement for each target that meets the limit of the use, and for all others; none without a named use.
 
-    The levels of a target are checked from the lightest load on, up to the first that is not certain to meet it.
-    Without a named use there are no verdicts.
+    The loads of a target are checked from the lightest on, up to the first that is not certain to meet it.
     """
     judged = [c for c in rows if c.goodput and c.goodput.use and "ttft" in c.goodput.limits and c.requests]
     by_target = grouped(
@@ -359,7 +343,6 @@ def verdicts(rows: Sequence[Row]) -> list[Statement]:
 
 
 def _meets(levels: Sequence[Row]) -> list[Statement]:
-    """Return up to which load one target meets the limit; nothing if it does not at the lightest."""
     reached = next((i for i, c in enumerate(levels) if not _met(c)), len(levels))
     return [Statement(" ".join(_met_up_to(levels, reached)), "\n".join(_met_up_to(levels, reached, short=True)))] * (
         reached > 0
@@ -367,7 +350,6 @@ def _meets(levels: Sequence[Row]) -> list[Statement]:
 
 
 def _met_up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> list[str]:
-    """Return up to which load a target meets the limit, and up to which one it is good."""
     most, use = levels[reached - 1], _use(levels[0])
     beyond = "".join(
         f"{'not' if _misses(c) else 'undecided'} {level(c, short=short)} ({_share(c, short=short)})"
@@ -411,13 +393,11 @@ def _open(c: Row) -> bool:
 
 
 def _surely_within(c: Row, limit_ms: float) -> bool:
-    """Return whether the whole interval of the p95 of TTFT lies within `limit_ms`."""
     high = ttft_figure(open_loop=c.concurrency is None).summary(c).interval("p95")[1]
     return high is not None and high <= limit_ms
 
 
 def _share(c: Row, *, short: bool = False) -> str:
-    """Return the share of requests within the limit, with its interval."""
     if c.goodput is None:
         return ""
     low, high = c.goodput.ci95

@@ -1,7 +1,7 @@
 """What another workload changes: longer prompts, for example, which a model has to read before its first token.
 
-Each workload of a run is compared with the first one, for each target at the lightest load that both have. Intervals
-combine the ends of both intervals, so they are wider than 95%.
+Each workload is compared with the first one, for each target at the lightest load that both have. Intervals combine the
+ends of both intervals, so they are wider than 95%.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ Row = ConditionFindings
 
 
 def workload_changes(rows: Sequence[Row]) -> list[WorkloadChange]:
-    """Return the changes of each target from the first workload of the run to the others."""
     names = list(dict.fromkeys(row.workload for row in rows))
     if len(names) < 2:
         return []
@@ -58,7 +57,6 @@ def _change(first: Row, other: Row) -> WorkloadChange:
 
 
 def _difference(first: Summary, other: Summary) -> tuple[float | None, Interval]:
-    """Return other minus first at p50, with its interval."""
     if first.p50 is None or other.p50 is None:
         return None, (None, None)
     (low, high), (other_low, other_high) = (each.interval("p50") for each in (first, other))
@@ -69,7 +67,6 @@ def _difference(first: Summary, other: Summary) -> tuple[float | None, Interval]
 
 
 def workload_statements(found: Sequence[WorkloadChange]) -> list[Statement]:
-    """Return the changes as statements."""
     return [_sentence(each) for each in found if each.ttft_ms is not None]
 
 

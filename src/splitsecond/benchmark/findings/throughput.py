@@ -1,5 +1,3 @@
-"""Throughput of a batch: responses, tokens, cost and rates."""
-
 from collections import Counter
 
 from msgspec import Struct
@@ -15,11 +13,11 @@ SCHEMA = "splitsecond.batch/1"
 class BatchThroughput(Struct, kw_only=True):
     """Result of one batch. Rates cover the time from its start to its end.
 
-    Of the `requests` in the file, `earlier` had a response already, `answered` got one now, `refused` failed for good
-    and `left` were not sent. `again`: number of retries. `attempts` by target, those of a policy included. `widest`:
-    most requests in flight. `cuts`: how often a target refused load. `cost_usd` is the expected cost, between `low_usd`
-    and `high_usd`, because providers bill closed requests in different ways. `estimated` attempts were closed before
-    their tokens were counted, or reported counts that cannot be true; `unpriced` ones are in no sum.
+    Of the `requests` in the file, `earlier` had a response already, `refused` failed for good and `left` were not sent.
+    `again`: number of retries. `widest`: most requests in flight. `cuts`: how often a target refused load. `cost_usd`
+    is expected, between `low_usd` and `high_usd`, because providers bill closed requests in different ways. `estimated`
+    attempts were closed before their tokens were counted, or reported counts that cannot be true; `unpriced` ones are
+    in no sum.
     """
 
     requests: int
@@ -57,7 +55,6 @@ class TokenUsage:
         self.cost = CostRange()
 
     def add(self, o: Observation, cost: CostRange | None) -> None:
-        """Add one attempt and its cost."""
         self.attempts[o.target] += 1
         self.input += o.input_tokens or 0
         self.output += o.output_tokens or 0
@@ -76,5 +73,4 @@ class TokenUsage:
 
 
 def per_second(count: float, took_ns: int) -> float | None:
-    """Return `count` per second; None for no time."""
     return count * NS_PER_S / took_ns if took_ns > 0 else None

@@ -1,5 +1,3 @@
-"""Rows of a run: their names and places, and those that comparisons across targets rest on."""
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -10,20 +8,18 @@ Place = tuple[str, int | None, float | None, bool, str, int]
 
 
 def load_of(row: Loaded) -> float:
-    """Return the load of a row: its concurrency, or requests per second; 0 for a trace."""
     return row.concurrency or row.rate or 0.0
 
 
 def load_order(row: ConditionFindings) -> tuple[bool, float]:
-    """Return the key that sorts rows by their load, the lightest first; rates come after concurrencies."""
     return row.concurrency is None, load_of(row)
 
 
 def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFindings]]:
     """Return the usable rows of each target, its lightest load first.
 
-    INVALID rows are left out, rows with cache reuse or of another workload than the run's first, and requests/s where
-    the target was measured by concurrency. The built-in engine is left out beside other targets.
+    Left out are INVALID rows, rows with cache reuse or of another workload than the run's first, requests/s where the
+    target was measured by concurrency, and the built-in engine beside other targets.
     """
     workload = rows[0].workload if rows else ""
     usable = [
@@ -39,7 +35,6 @@ def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFind
 
 
 def lightest_rows(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
-    """Return the usable row of each target at the lightest load that the run has; targets without that load are out."""
     lightest = [loads[0] for loads in rows_by_target(rows)]
     if not lightest:
         return []
@@ -48,7 +43,6 @@ def lightest_rows(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
 
 
 def row(findings: ConditionFindings, *, short: bool = False) -> str:
-    """Return the name of a row: "groq/llama at concurrency 8"."""
     return f"{findings.target} {level(findings, short=short)}"
 
 

@@ -1,8 +1,8 @@
 """Validity of a row: reasons why it must not be trusted, and notes for its reader. Each check returns a sentence or "".
 
-The numbers of an INVALID row may say more about our client, or about a proxy, than about the target. A percentile is
-judged by its own error: it is computed again without the client's delays, and must stay the same up to `ERROR_SHARE` or
-`ERROR_MS`, whichever is more. Delays that change no figure do not matter, however long they are.
+The numbers of an INVALID row may say more about our client, or about a proxy, than about the target. A percentile
+without the client's delays must be the same up to `ERROR_SHARE` or `ERROR_MS`, whichever is more. Delays that change no
+figure do not matter, however long they are.
 """
 
 import math
@@ -42,13 +42,10 @@ ERROR_MS = 1.0
 """Error of a percentile that is always allowed, in ms."""
 
 SHOWN = ("p50", "p95")
-"""Percentiles that tables show however few values there are."""
-
 RUNQUEUE_SHARE = 0.2
 """Share of the time that our process may wait for a processor without a note."""
 
 NOT_STATIONARY = "not stationary"
-"""Begin of the reason that the figures depend on how long a round is."""
 TREND = 0.15
 """Largest change from the first half of a window to the second half in a steady state."""
 TREND_T = 4.6
@@ -59,8 +56,6 @@ BURST_SHARE = 0.02
 """A response was buffered if all of its tokens arrived in this last share of its time and in few reads."""
 BURST_EVENTS_PER_ARRIVAL = 4
 SEVERAL_TOKENS = 4
-"""Least number of tokens of a response that can show a burst."""
-
 LENGTH_SHARE = 0.05
 NOTHING_CACHED = (
     "no prompt came from the provider's cache, or the provider does not report it, although all share a beginning. "
@@ -85,24 +80,20 @@ Check = Callable[[CheckInputs], str]
 
 
 def invalid_reasons(inputs: CheckInputs) -> list[str]:
-    """Return the reasons why the numbers of this row must not be trusted."""
     if not inputs.measured:
         return ["nothing was measured."]
     return [reason for check in _INVALID if (reason := check(inputs))]
 
 
 def invalid_of_node(inputs: CheckInputs) -> list[str]:
-    """Return the reasons why the part of a node must not be trusted. `inputs` are those of its part."""
     return [reason for check in _INVALID_OF_NODE if (reason := check(inputs))]
 
 
 def notes(inputs: CheckInputs) -> list[str]:
-    """Return what a reader of this row should know."""
     return [note for check in _NOTES if (note := check(inputs))]
 
 
 def _read_lag_in_ttft(inputs: CheckInputs) -> str:
-    """Compare the percentiles of TTFT if every first token came as early, and as late, as possible."""
     figure = ttft_figure(open_loop=inputs.asked.open_loop)
     timed = [o for o in inputs.answered if figure.value(o) is not None]
     ranges = [first_token_range_ns(o) for o in timed]
@@ -139,10 +130,6 @@ def _dispatch_late(inputs: CheckInputs) -> str:
 
 
 def _first_error(values: Floats, low: Floats, high: Floats) -> tuple[str, float, float] | None:
-    """Return the first percentile of `values`, in ms, that may be wrong by too much, with its value and this error.
-
-    `low` and `high` are the least and the largest that each value may be. None if no percentile is wrong.
-    """
     values, low, high = (np.sort(each) for each in (values, low, high))
     for name, q in _judged(len(values)):
         value, error = percentile(values, q), percentile(high, q) - percentile(low, q)
@@ -152,7 +139,6 @@ def _first_error(values: Floats, low: Floats, high: Floats) -> tuple[str, float,
 
 
 def _judged(n: int) -> list[tuple[str, float]]:
-    """Return the percentiles that tables show, and those that `n` values suffice for."""
     return [(name, q) for name, q in PERCENTILES.items() if name in SHOWN or n >= needed(q)]
 
 
@@ -193,7 +179,6 @@ def _stood_still(inputs: CheckInputs) -> str:
 
 
 def _not_stationary(inputs: CheckInputs) -> str:
-    """Return that requests in flight, or the TTFT, changed alike within all windows; "" in a steady state."""
     windows, curve = inputs.load.steady, inputs.load.curve
     middle = (windows.begin + windows.end) // 2
     halves = [
@@ -226,7 +211,6 @@ def _not_stationary(inputs: CheckInputs) -> str:
 
 
 def _trend(logs: Sequence[float]) -> float:
-    """Return the mean relative change, given the logarithms of the changes in each round; 0 if it may be chance."""
     if len(logs) < MIN_ROUNDS:
         return 0.0
     mean, error = float(np.mean(logs)), float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
@@ -264,7 +248,6 @@ def _rate_not_reached(inputs: CheckInputs) -> str:
 
 
 def _clocks_of_nodes(inputs: CheckInputs) -> str:
-    """Return that the clocks of the nodes are not known well enough for the steady windows, which relate them."""
     readings = [reading for reading in inputs.readings if reading.node]
     windows = inputs.load.steady
     if len({reading.node for reading in readings}) < 2 or not windows.length_ns:
@@ -395,7 +378,6 @@ def _few_rounds(inputs: CheckInputs) -> str:
 
 
 def _load_fell(inputs: CheckInputs) -> str:
-    """Return how many requests ended after the load of a closed loop had begun to fall."""
     windows = inputs.load.steady
     if inputs.asked.open_loop or not windows.length_ns:
         return ""
@@ -458,7 +440,6 @@ _NOTES: tuple[Check, ...] = (
 
 
 def _held_back(inputs: CheckInputs) -> tuple[int, int]:
-    """Return the number of responses long enough to show a burst, and how many of them arrived in one."""
     long = [o for o in inputs.answered if (o.streamed_tokens or len(o.token_at)) >= SEVERAL_TOKENS and o.token_at]
     return len(long), sum(came_at_once(o) for o in long)
 
@@ -467,7 +448,7 @@ def came_at_once(o: Observation) -> bool:
     """Return whether the content of `o`, which must have some, arrived in one burst.
 
     That is: too fast for our lag to separate its tokens, or at the very end of a long wait in few reads. A fast model
-    behind a long queue is late too, but arrives in many reads.
+    behind a long queue arrives in many reads.
     """
     span, e2e = _span_ns(o), o.e2e_ns or 0
     arrivals = len(set(o.token_at))

@@ -1,8 +1,7 @@
 """Watch: rounds of one small benchmark, hours or days apart, with what is usual, unusual or has drifted.
 
-A round is a run. For each of its rows, the medians of TTFT and TPS and the share of errors are added to a control chart
-(`control_chart`) of the same row in earlier rounds. INVALID rows and interrupted rounds are shown, but neither judged
-nor used to judge others.
+A round is a run. Each figure of its rows is added to a control chart of the same row in earlier rounds. INVALID rows
+and interrupted rounds are shown, but neither judged nor used to judge others.
 """
 
 from collections import defaultdict, deque
@@ -47,7 +46,6 @@ class WatchedFigure(Struct, frozen=True, kw_only=True):
     share: bool = False
 
     def formatted(self, value: float) -> str:
-        """Format a value with its unit."""
         return percent(value) if self.share else f"{number(value)} {self.unit}"
 
 
@@ -73,8 +71,6 @@ WATCHED = (TTFT, TPS, ERRORS)
 
 
 class WatchRound(Struct, frozen=True, kw_only=True):
-    """One round: when it began (RFC 3339), its rows, and why it failed as a whole ("" if it did not)."""
-
     at: str
     rows: list[ConditionFindings]
     failed: str = ""
@@ -82,7 +78,6 @@ class WatchRound(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, run: Run) -> "WatchRound":
-        """Return a run as a round."""
         failed = " ".join(run.invalid) if not any(c.requests for c in run.conditions) else ""
         return cls(at=run.began, rows=run.conditions, failed=failed, finished=run.finished)
 
@@ -118,8 +113,6 @@ class DriftPeriod(Struct, frozen=True, kw_only=True):
 
 
 class WatchedSeries(Struct, frozen=True, kw_only=True):
-    """One figure of one row over all rounds. `name` is the row's name, `figure` a key of run.json."""
-
     name: str
     target: str
     concurrency: int | None
@@ -134,7 +127,6 @@ class WatchedSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def drifting(self) -> DriftPeriod | None:
-        """The current drift, if any."""
         return self.drifts[-1] if self.drifts and self.drifts[-1].until is None else None
 
 
@@ -142,9 +134,8 @@ class WatchFindings(Struct, frozen=True, kw_only=True):
     """Findings of a watch, for its page and its JSON. `statements`: the drifts as sentences.
 
     `failed` maps each round that failed as a whole to the reason; `left_out` does the same for the rounds of a row that
-    were not judged because they were INVALID, interrupted or not measured. `skipped`: how many rounds in a row did not
-    take place, by the moment at which the first was due at the present interval. Rounds are identified by the moment at
-    which they began (RFC 3339, UTC).
+    were not judged. `skipped`: how many rounds in a row did not take place, by the moment at which the first was due at
+    the present interval. Rounds are identified by the moment at which they began (RFC 3339, UTC).
     """
 
     every_s: float
@@ -160,15 +151,11 @@ class WatchFindings(Struct, frozen=True, kw_only=True):
 
 
 class RoundNews(Struct, frozen=True, kw_only=True):
-    """News of the last round for one row. `good`: an improvement (True), a deterioration (False), or neither."""
-
     text: str
     good: bool | None = None
 
 
 class _Track:
-    """One figure of one row: its control chart and its points."""
-
     def __init__(self, watched: WatchedFigure, first: ConditionFindings) -> None:
         self.watched = watched
         self._first = first
@@ -176,7 +163,6 @@ class _Track:
         self._chart: ControlChart[Any] = ControlChart(ErrorShareModel() if watched.share else TimesModel())
 
     def add(self, at: str, found: ConditionFindings) -> RoundNews | None:
-        """Add the next round; return its news, or None."""
         value = self.watched.of(found)
         if value is None or (value <= 0 and not self.watched.share):
             return None
@@ -222,7 +208,6 @@ class _Track:
         )
 
     def line(self) -> WatchedSeries:
-        """Return the whole series."""
         first = self._first
         return WatchedSeries(
             name=row(first),
@@ -239,18 +224,14 @@ class _Track:
 
     @property
     def early(self) -> bool:
-        """Whether the last round was judged before the pattern of the day was known."""
         return bool(self._points) and self._points[-1].early
 
     @property
     def rounds(self) -> int:
-        """Number of rounds with a point."""
         return len(self._points)
 
 
 class WatchHistory:
-    """Rounds in order, judged as they are added."""
-
     def __init__(self) -> None:
         self._moments: list[str] = []
         self._failed: dict[str, str] = {}
@@ -259,7 +240,6 @@ class WatchHistory:
         self._past: defaultdict[Place, deque[ConditionFindings]] = defaultdict(lambda: deque(maxlen=WINDOW))
 
     def add(self, one: WatchRound) -> dict[str, list[RoundNews]]:
-        """Add a round; return the news of each of its rows against the rounds before, by condition."""
         self._moments.append(one.at)
         if one.failed:
             self._failed[one.at] = one.failed
@@ -290,7 +270,6 @@ class WatchHistory:
         return news or [RoundNews(text="as usual, by the wide limits of the first days." if early else "as usual.")]
 
     def findings(self, every_s: float) -> WatchFindings:
-        """Return all findings. Rows are in the order in which they first appeared."""
         lines = [track.line() for tracks in self._tracks.values() for track in tracks if track.rounds]
         return WatchFindings(
             every_s=every_s,
@@ -313,7 +292,6 @@ class WatchHistory:
 
 
 def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
-    """Return how many rounds in a row did not take place, by the moment at which the first of them was due."""
     found: dict[str, int] = {}
     for before, after in pairwise(map(datetime.fromisoformat, moments)):
         missing = round((after - before).total_seconds() / every_s) - 1 if every_s else 0
@@ -323,7 +301,6 @@ def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
 
 
 def drift_words(found: DriftPeriod, watched: WatchedFigure) -> str:
-    """Describe a drift: "TTFT p50 has drifted since 2026-11-21 19:00, from 182 ms to 245 ms (+35%)"."""
     moved = "" if found.change is None or watched.share else f" ({change(found.change)})"
     what = f"from {watched.formatted(found.before)} to {watched.formatted(found.after)}{moved}"
     if found.until is None:
@@ -333,12 +310,10 @@ def drift_words(found: DriftPeriod, watched: WatchedFigure) -> str:
 
 
 def minute(at: str) -> str:
-    """Format a moment of RFC 3339 for people: "2026-11-21 19:00"."""
     return at[:16].replace("T", " ")
 
 
 def drift_statements(lines: Iterable[WatchedSeries]) -> list[str]:
-    """Return the drifts as sentences: current ones first, then the latest."""
     drifts = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
     drifts.sort(key=lambda one: one[1], reverse=True)
     drifts.sort(key=lambda one: one[0])

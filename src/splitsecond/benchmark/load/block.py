@@ -1,20 +1,16 @@
 """Sends one block of requests on its schedule: the core of a benchmark.
 
-Every measured request runs under the complete load. Warm-up requests build it up before the first measured request is
-sent; cool-down requests keep it up until the last measured one has ended, and are then closed. Where several processes
-send a block, each keeps its part of the load up until the last measured request of all of them has ended.
+Every measured request runs under the complete load. Warm-up requests build it up; cool-down requests keep it up until
+the last measured one has ended, in all processes that send a part of the block.
 
-A closed loop keeps `concurrency` requests in flight: each slot sends its next request when its last one has ended.
-Starting all slots at once would measure a stampede, so the first request goes alone, and the other slots start spread
-over the time that its first token took. Responses of equal length would keep the slots in step, all of them waiting for
-a first token at the same time. So the warm-ups, one for each slot, have uniformly random lengths: their ends are spread
-evenly over the time of one response, as in a loop that has run for long. A slot whose warm-up ends before most
-others have their first token sends another one. Measured requests follow without a gap.
+Starting all slots of a closed loop at once would measure a stampede, so the first request goes alone, and the other
+slots start spread over the time that its first token took. Responses of equal length would keep the slots in step, all
+of them waiting for a first token at the same time. So the warm-ups, one for each slot, have uniformly random lengths:
+their ends are spread evenly over the time of one response, as in a loop that has run for long. A slot whose warm-up
+ends before most others have their first token sends another one.
 
-An open loop sends at given times, whatever the target does. Only a cap on the requests in flight guards this process.
-A request beyond the cap is not delayed, which would falsify the schedule, but counted as a failure of the client.
-
-Each request knows when it was due: at its scheduled time, or when its slot became free.
+An open loop sends at given times, whatever the target does. Only a cap on the requests in flight guards this process. A
+request beyond the cap is not delayed, which would falsify the schedule, but counted as a failure of the client.
 """
 
 import asyncio
@@ -45,13 +41,11 @@ UNANSWERED = 10
 class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Requests to one target under one condition: `warmups`, `requests` that are measured, at most `cooldowns`.
 
-    A closed loop has a `concurrency`; an open loop has `due`, an offset in ns from the start for each request.
-    `round` is the round of the run, from 1. `begin_ns` is the start time for slices that start together; 0 means at
-    once. Requests are numbered `first`, `first + stride`, … within their condition, over all its blocks and slices, or
-    as in `numbers`.
-    `opening` marks the condition's first block. With `cache_reuse` all prompts of the condition begin alike, and the
-    first warm-up fills the provider's cache for the others. After `most_failures` failed measured requests the rest is
-    not sent; 0 means no limit.
+    An open loop has `due`, an offset in ns from the start for each request. `round` counts from 1. `begin_ns` is the
+    start time for slices that start together; 0 means at once. Requests are numbered `first`, `first + stride`, …
+    within their condition, over all its blocks and slices, or as in `numbers`. `opening` marks the condition's first
+    block. With `cache_reuse` the first warm-up fills the provider's cache for the others. After `most_failures` failed
+    measured requests the rest is not sent; 0 means no limit.
     """
 
     condition: str
@@ -80,14 +74,11 @@ class Hold:
         self.released = False
 
     def release(self) -> None:
-        """Let the cool-downs be closed, because the measured requests of all parts have ended."""
         self.released = True
         self.on_release()
 
 
 class Pacing(Protocol):
-    """Waits for an absolute time, as `pacing.Pacer` does."""
-
     async def sleep_until(self, due_ns: int) -> None: ...
 
 
@@ -103,11 +94,11 @@ async def run_block(
     most_in_flight: int = MAX_IN_FLIGHT,
     hold: Hold | None = None,
 ) -> str:
-    """Send the block and return when its last attempt has ended.
+    """Send the block and return when its last attempt has ended. Cancelling it cancels the requests in flight.
 
-    Cancelling it cancels the requests in flight. `on_observation` gets each observation, and `on_reading` the
-    instrument's reading, also after a cancellation. With `hold`, cool-downs go on until it is released. Returns the
-    reason why the rest of the condition should not be sent, or "".
+    `on_observation` gets each observation, and `on_reading` the instrument's reading, also after a cancellation. With
+    `hold`, cool-downs go on until it is released. Returns the reason why the rest of the condition should not be sent,
+    or "".
     """
 
     def emit(observation: Observation) -> None:
@@ -127,8 +118,6 @@ async def run_block(
 
 
 class _Run:
-    """The state of one block while it is sent."""
-
     def __init__(
         self,
         block: RequestBlock,
@@ -152,11 +141,9 @@ class _Run:
         self._most_in_flight = most_in_flight
         self._hold = hold
         self._left = {"warmup": block.warmups, "measured": block.requests, "cooldown": block.cooldowns}
-        """Requests that may still be sent, by role."""
         self._numbers = iter(block.numbers) if block.numbers else count(block.first, block.stride)
         self._unfinished = block.requests  # measured requests that have not ended
         self._unmeasured: set[asyncio.Task[None]] = set()
-        """Tasks that are cancelled when the last measured request has ended."""
         self._unanswered: int | None = 0 if block.opening else None  # None: the target has answered
         self._failures = 0
         if hold is not None:
@@ -171,7 +158,6 @@ class _Run:
     # Closed loop.
 
     async def closed_loop(self, concurrency: int) -> None:
-        """Keep `concurrency` requests in flight until all are sent."""
         block = self._block
         slots = min(concurrency, sum(self._left.values()))
         if fills := block.warmups >= slots:
@@ -224,7 +210,6 @@ class _Run:
     # Open loop.
 
     async def open_loop(self) -> None:
-        """Send each request when it is due."""
         begin_ns = await self._begin()
         async with asyncio.TaskGroup() as group:
             self._unmeasured.add(group.create_task(self._send_when_due(begin_ns, group)))
@@ -248,7 +233,6 @@ class _Run:
             await asyncio.sleep(0)  # lets the requests leave while the schedule is behind
 
     def _refuse(self, role: Role, due_ns: int) -> None:
-        """Count a request beyond the cap as failed, without sending it."""
         held = counted_as(self._monitor.in_flight, "request is", "requests are")
         fault = Overloaded(
             f"{held} in flight; the maximum is {self._most_in_flight:,}",
@@ -263,16 +247,13 @@ class _Run:
 
     @property
     def _complete(self) -> bool:
-        """Whether all measured requests have ended."""
         return bool(self._block.requests) and not self._unfinished
 
     @property
     def _over(self) -> bool:
-        """Whether the load need not be kept up any longer."""
         return self._complete and (self._hold is None or self._hold.released)
 
     def _finished(self, role: Role) -> None:
-        """Count a measured request that has ended. After the last one, close everything that only kept the load up."""
         if role != "measured":
             return
         self._unfinished -= 1
@@ -333,7 +314,6 @@ class _Run:
             self._finished(role)
 
     def _start_ramp(self, due_ns: int) -> None:
-        """Let the other slots start, once the first request, due at `due_ns`, has its first token or has failed."""
         if not self._first_done.is_set():
             self._first_ttft_ns = clock.now_ns() - due_ns
             self._first_done.set()

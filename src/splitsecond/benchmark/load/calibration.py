@@ -1,19 +1,14 @@
 """Calibration: the first requests to each target, which test whether it can be measured and fit the prompts' length.
 
-No tokenizer is needed to send 512 input tokens, because the endpoint reports in its usage how many it counted. The
-number of tokens is nearly linear in the number of plain words: a fixed part for the template and the instructions, then
-about one token for each word. Two short requests of different length give the line, and a third one of the wanted
-length checks it. If its length is off, it is corrected along the line, which is drawn again through the last two if
-they lie far enough apart: words differ in their number of tokens.
+The endpoint reports how many input tokens it counted, so no tokenizer is needed. The number of tokens is nearly linear
+in the number of plain words. Two short requests of different length give the line, and a third one of the required
+length checks it. If it is off, it is corrected along the line, which is drawn again through the last two if they lie
+far enough apart: words differ in their number of tokens. The line of a trace is drawn through its shortest request and
+one of the median length.
 
-The prompts of a trace have different lengths. Their line is drawn through the shortest request and one of the median
-length.
-
-As the first requests to a target, they also find faults that every other request would meet (a wrong key, model, host
-name or certificate); such a fault ends the run before anything is measured. If a target cannot be reached, or has
-another API, the fault is reported: if that holds for every target, there is nothing to measure. After any other failure
-(a busy server, a broken response) the request is sent again, at most `RETRIES` times in all, because without it the
-length of every prompt of the run would be an estimate.
+A fault that every other request would meet ends the run before anything is measured. A target that cannot be reached,
+or has another API, ends the run only if that holds for every target. After any other failure the request is sent again,
+because without it the length of every prompt of the run would be an estimate.
 
 The last request is a pilot: it asks for a response of full length. Its duration tells how long the warm-up of an open
 loop must last, and about how long the run takes.
@@ -44,11 +39,9 @@ TOLERANCE = 0.02
 SPAN = 32
 """Minimum words between two prompts that a line is drawn through; nearer ones may differ by chance alone."""
 RETRIES = 2
-"""Maximum retries in the calibration of one target."""
 PAUSE_S = 0.5
-"""Pause before the first retry, doubled before the next one."""
 CHECKS = 3
-"""Maximum requests of the wanted length: one to check the line and two to correct it."""
+"""One request checks the line, two can correct it."""
 CHARACTERS_PER_TOKEN = sum(map(len, WORDS)) / len(WORDS) + 1
 """Estimate for our words without a usage report: most of them are one token together with the space before."""
 
@@ -60,25 +53,21 @@ WHAT_TO_CHECK: Mapping[str, str] = {
     "dns": "Check the host name in the base URL, and the network.",
     "certificate": "Check the base URL; for a private authority set SSL_CERT_FILE.",
 }
-"""Faults that every other request would meet, too, so that they end the run; with hints."""
-
 NO_ANSWER: Mapping[str, str] = {
     "timeout_connect": "Check the host and the port; a firewall may stand between.",
     "timeout_head": "Check that it is the right server and its model is loaded; a longer timeout may help.",
     "timeout_first_token": "The server responds, but slowly or not at all; a longer timeout may help.",
 }
-"""Hints for targets that do not respond."""
-
 PASSING_STATUS = (408, 409, 425, 429)
 PASSING_KINDS = ("in_band_error", "truncated", "empty_answer")
 """Failures of one request at a provider that works; the next one may succeed, as it may after any 5xx."""
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
-    """A target's workload, ready to send, with the `input_tokens` that the endpoint counted (None: no usage).
+    """A target's workload, ready to send. `input_tokens`: as the endpoint counts (None: it does not).
 
-    `ttft_ns` and `response_ns` are the times of the pilot, to its first token and to its end (None: no pilot, or it
-    failed). `fault` is set if the target did not answer the first request, or not as this API does.
+    `ttft_ns` and `response_ns` are those of the pilot (None: no pilot, or it failed). `fault` is set if the target did
+    not answer the first request, or not as this API does.
     """
 
     workload: Workload
@@ -94,9 +83,9 @@ async def calibrate(
 ) -> Calibrated:
     """Send the first requests to a target; return its workload with synthetic prompts of `input_tokens`.
 
-    Prompts from a file are sent unchanged, so they take one request; the prompts of a trace get their scale. With
-    `pilot`, a request of full length is sent, too. `name` begins the ids of the calls. Raises the `Fault` if the target
-    cannot be measured: one of `WHAT_TO_CHECK`, or a request that cannot be sent to it.
+    The prompts of a trace get their scale. With `pilot`, a request of full length is sent, too. `name` begins the ids
+    of the calls. Raises the `Fault` if the target cannot be measured: one of `WHAT_TO_CHECK`, or a request that cannot
+    be sent to it.
     """
     trials = _Trials(service, name)
     calibrated = await _calibrate(trials, workload, input_tokens)
@@ -134,7 +123,6 @@ def _is_fatal(fault: Fault) -> bool:
 
 
 def fault_note(fault: Fault) -> str:
-    """Return what happened and what to try, for a note that names the target already."""
     return f"{fault.message}. {fault.hint}".rstrip()
 
 
@@ -146,8 +134,6 @@ def _may_pass(fault: Fault) -> bool:
 
 
 class _Fit(msgspec.Struct, frozen=True):
-    """The trials of a fit, as words and tokens, and why they do not suffice ("": they do)."""
-
     trials: list[tuple[int, int]]
     reason: str = ""
 
@@ -179,7 +165,6 @@ async def _fit(count: Callable[[int], Coroutine[Any, Any, int | None]], wanted: 
 
 
 async def _sized(trials: "_Trials", workload: Workload, wanted: int) -> Calibrated:
-    """Return `workload` with prompts of `wanted` tokens."""
     fit = await _fit(lambda words: trials.count(_of_length(workload, words, wanted)), wanted)
     if fit.reason:
         return _estimate(workload, wanted, fit.reason)
@@ -192,7 +177,6 @@ async def _sized(trials: "_Trials", workload: Workload, wanted: int) -> Calibrat
 
 
 async def _scaled(trials: "_Trials", workload: Workload) -> Calibrated:
-    """Return the workload of a trace with the scale of its prompts: the line through the first and the last trial."""
     wanted = round(median(each.input_tokens or 0 for each in workload.traced))
     has_blocks = any(each.hash_ids for each in workload.traced)
 
@@ -214,7 +198,6 @@ async def _scaled(trials: "_Trials", workload: Workload) -> Calibrated:
 
 
 def _with_scale(workload: Workload, scale: PromptScale | None) -> Workload:
-    """Return the workload of a trace with its scale; None: by the characters of the instruction."""
     words = len(INSTRUCTION.split())
     estimate = PromptScale(len(INSTRUCTION) / CHARACTERS_PER_TOKEN - words)
     return msgspec.structs.replace(workload, scale=scale or estimate)
@@ -227,10 +210,7 @@ def _unverified(reason: str) -> str:
 
 
 def _of_length(workload: Workload, words: int, wanted: int) -> Workload:
-    """Return `workload` with that many words, shared out to the system prompt and the user message.
-
-    With questions all words are in the system prompt.
-    """
+    """Share words out to the system prompt and the user message; with questions all are in the system prompt."""
     share = 1 if workload.questions else min(0.5, SYSTEM_TOKENS / max(wanted, 1))
     system_words = round(words * share)
     return msgspec.structs.replace(workload, system_words=system_words, user_words=words - system_words)
@@ -251,13 +231,9 @@ class _Trials:
         self._sent = 0
         self._retries = 0
         self.answered = 0
-        """The number of complete responses."""
 
     async def count(self, workload: Workload) -> int | None:
-        """Return the endpoint's count for a prompt of this workload; None if it does not report one.
-
-        Retries failures that may pass. Raises the `Fault` of the last attempt.
-        """
+        """Return the endpoint's count. Retries failures that may pass; raises the `Fault` of the last attempt."""
         while True:
             try:
                 return await self._send(workload)
@@ -269,7 +245,7 @@ class _Trials:
             self._retries += 1
 
     async def pilot(self, workload: Workload) -> tuple[int | None, int | None]:
-        """Return how long a response of full length takes, to its first token and to its end; None if it fails."""
+        """Return the ns of a response of full length to its first token and to its end; None if it fails."""
         identity, body = self._request(workload)
         began_ns, first_ns = clock.now_ns(), 0
         try:
@@ -283,7 +259,6 @@ class _Trials:
         return first_ns - began_ns, clock.now_ns() - began_ns
 
     def _request(self, workload: Workload) -> tuple[str, dict[str, Any]]:
-        """Return the id and the body of the next request."""
         identity = f"{self._name}-{self._sent}"
         self._sent += 1
         return identity, Composer(workload).body(identity, 0)

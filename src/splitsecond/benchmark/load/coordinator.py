@@ -1,11 +1,9 @@
-"""The parent's side of a benchmark: prepares the targets, sends the plan's blocks to worker processes, and passes on
-their reports.
+"""The parent's side of a benchmark: it calibrates the targets, sends the plan's blocks to worker processes, and passes
+on their reports.
 
-Each lane has its own worker processes, which are started before they are needed and between blocks, never inside one.
-First every lane calibrates its targets; if a node is lost meanwhile, the next one calibrates them again. If one of them
-cannot be measured, or if none of them answers, the run ends before any load is sent; if only some answer, the run
-continues. Then the lanes run at the same time, and each sends its blocks one after another. A block with more streams
-than one process should carry is sliced over several; with nodes, each block is split over all of them.
+If a target cannot be measured, or if none answers, the run ends before any load is sent. Then the lanes run at the same
+time, and each sends its blocks one after another. Workers are started between blocks, never inside one. A block with
+more streams than one process should carry is sliced over several; with nodes, over all of them.
 
 No report is lost when a worker dies: its block is interrupted, and the next block gets a new worker, or if it ran on a
 node, is split over the other nodes. Nor is one lost when `run_plan` is cancelled, which stops all workers within two
@@ -49,12 +47,9 @@ from splitsecond.routing.construction.expression import targets as targets_of
 from splitsecond.routing.construction.user_policies import PolicyFile
 
 MAX_CRASHES = 3
-"""After so many lost workers the rest of a lane is not sent."""
 
 
 class RunNote(msgspec.Struct, frozen=True, kw_only=True):
-    """A remark for the reader of a run, on a target or on one of its conditions."""
-
     text: str
     target: str
     condition: str = ""
@@ -63,8 +58,7 @@ class RunNote(msgspec.Struct, frozen=True, kw_only=True):
 class PlanResult(msgspec.Struct, kw_only=True):
     """The result of a plan that ran to its end.
 
-    `calibrated` has an entry per target. `abandoned` and `interrupted` map a condition to the reason why not all of its
-    requests were sent.
+    `abandoned` and `interrupted` map a condition to the reason why not all of its requests were sent.
     """
 
     calibrated: dict[str, Calibrated] = {}
@@ -72,78 +66,114 @@ class PlanResult(msgspec.Struct, kw_only=True):
     interrupted: dict[str, str] = {}
 
 
+class PlanListener(msgspec.Struct, frozen=True, kw_only=True):
+    """Callbacks of a run, in its event loop and in the order of the reports.
+
+    An exception from one of them stops the workers and is raised.
+    """
+
+    on_observation: Callable[[Observation], None]
+    on_reading: Callable[[InstrumentReading], None]
+    on_note: Callable[[RunNote], None]
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """Synthetic prompts of `workload` are made `input_tokens` long. `pilot`: also send a request of full length."""
+
+    workload: Workload
+    input_tokens: int
+    pilot: bool = False
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the worker processes that `command` starts, on `nodes` one on each for each lane.
+
+    `arrival_clock` is the best clock for arrival times; with `exact_itl` no stream is read so seldom that its ITL is
+    not exact. A block uses at most `most_processes`, by default the number of processors. `policy_file` has the
+    policies of the user.
+    """
+
+    command: Sequence[str] = WORKER_COMMAND
+    arrival_clock: ArrivalClock = "packets"
+    exact_itl: bool = False
+    most_processes: int | None = None
+    policy_file: PolicyFile | None = None
+    nodes: Sequence[Node] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        return [self.arrival_clock, *(["exact"] if self.exact_itl else [])]
+
+
+DEFAULT_WORKERS = WorkerSettings()
+
+
 async def run_plan(
     plan: RunPlan,
     specs: Mapping[str, TargetSpec],
-    workload: Workload,
+    calibration: Calibration,
+    listener: PlanListener,
+    workers: WorkerSettings = DEFAULT_WORKERS,
     *,
-    input_tokens: int,
-    on_observation: Callable[[Observation], None],
-    on_reading: Callable[[InstrumentReading], None],
-    on_note: Callable[[RunNote], None],
     blocks: Callable[[Mapping[str, Calibrated]], Sequence[Iterable[RequestBlock]]] | None = None,
-    pilot: bool = False,
-    command: Sequence[str] = WORKER_COMMAND,
-    arrival_clock: ArrivalClock = "packets",
-    exact_itl: bool = False,
-    most_processes: int | None = None,
-    policy_file: PolicyFile | None = None,
-    nodes: Sequence[Node] = (),
 ) -> PlanResult:
-    """Run the plan. Synthetic prompts of `workload` are made `input_tokens` long.
+    """Run the plan.
 
-    `specs` maps names to targets. A target of the plan without a spec is a policy, named by its expression; `specs`
-    has the targets in it, and `policy_file` the policies of the user that it names.
+    `specs` maps names to targets. A target of the plan without a spec is a policy, named by its expression; `specs` has
+    the targets in it.
 
-    `blocks` decides about the blocks later than `plan`. It is called once, when all targets are calibrated, and returns
-    the blocks of each lane. These are asked for the next block when the last one has ended and all of its reports were
-    passed on. A plan without lanes has one lane, with the targets of its conditions. With `pilot`, calibration includes
-    a request of full length to each target.
-
-    The callbacks run in this event loop, in the order of the reports. An exception from one of them stops the workers
-    and is raised. `arrival_clock` is the best clock for arrival times; with `exact_itl` no stream is read so seldom
-    that its ITL is not exact. A block uses at most `most_processes`, by default the number of processors. With `nodes`,
-    the workers run there, one on each for each lane. Raises the `Fault` of the first target that cannot be measured, or
-    of the first target if none answers; the faults of the others are noted first.
+    `blocks` decides about the blocks later than `plan`: it is called once, when all targets are calibrated, and returns
+    the blocks of each lane, which are asked for the next one when all reports of the last one were passed on. A plan
+    without lanes has one lane. Raises the `Fault` of the first target that cannot be measured, or of the first target
+    if none answers; the faults of the others are noted first.
     """
-    result = PlanResult()
-    refused: dict[str, Fault] = {}
-
-    def on_report(report: Report) -> None:
-        match report:
-            case ObservationReport(observation):
-                on_observation(observation)
-            case ReadingReport(reading):
-                on_reading(reading)
-            case CalibrationDone(target, calibrated):
-                result.calibrated[target] = calibrated
-            case CalibrationFailed(target, fault):
-                refused[target] = fault_from_record(fault, target)
-
-    most = most_processes or os.cpu_count() or 1
-    arguments = [arrival_clock, *(["exact"] if exact_itl else [])]
-    async with WorkerPool((*command, *arguments), on_report) as pool:
+    reports = _Reports(listener)
+    most = workers.most_processes or os.cpu_count() or 1
+    async with WorkerPool((*workers.command, *workers.arguments), reports.take) as pool:
         asked = dict.fromkeys(condition.target for condition in plan.conditions)
         targets = [dict.fromkeys(block.target for block in lane) for lane in plan.lanes] or [asked]
-        kind = partial(_NodeLane, nodes=nodes, arguments=arguments) if nodes else _Lane
-        lanes = [kind(names, specs, pool, result, on_note, most, policy_file) for names in targets]
-        await _together([lane.prepare(workload, input_tokens, pilot) for lane in lanes])
-        if faults := _fatal_faults(asked, refused, result.calibrated):
-            for fault in faults[1:]:
-                on_note(RunNote(text=fault_note(fault), target=fault.target))
-            raise faults[0]
-        for target, calibrated in result.calibrated.items():
-            if calibrated.note:
-                on_note(RunNote(text=calibrated.note, target=target))
-        sent = plan.lanes if blocks is None else blocks(result.calibrated)
+        kind = partial(_NodeLane, nodes=workers.nodes, arguments=workers.arguments) if workers.nodes else _Lane
+        lanes = [
+            kind(names, specs, pool, reports.result, listener.on_note, most, workers.policy_file) for names in targets
+        ]
+        await _together([lane.prepare(calibration) for lane in lanes])
+        reports.check(asked)
+        sent = plan.lanes if blocks is None else blocks(reports.result.calibrated)
         await _together([lane.run(each) for lane, each in zip(lanes, sent, strict=True)])
-    return result
+    return reports.result
+
+
+class _Reports:
+    def __init__(self, listener: PlanListener) -> None:
+        self._listener = listener
+        self.result = PlanResult()
+        self._refused: dict[str, Fault] = {}
+
+    def take(self, report: Report) -> None:
+        match report:
+            case ObservationReport(observation):
+                self._listener.on_observation(observation)
+            case ReadingReport(reading):
+                self._listener.on_reading(reading)
+            case CalibrationDone(target, calibrated):
+                self.result.calibrated[target] = calibrated
+            case CalibrationFailed(target, fault):
+                self._refused[target] = fault_from_record(fault, target)
+
+    def check(self, targets: Iterable[str]) -> None:
+        """Note the results of calibration. Raises the first `Fault` that keeps the plan from running."""
+        if faults := _fatal_faults(targets, self._refused, self.result.calibrated):
+            for fault in faults[1:]:
+                self._listener.on_note(RunNote(text=fault_note(fault), target=fault.target))
+            raise faults[0]
+        for target, calibrated in self.result.calibrated.items():
+            if calibrated.note:
+                self._listener.on_note(RunNote(text=calibrated.note, target=target))
 
 
 def _fatal_faults(
     targets: Iterable[str], refused: Mapping[str, Fault], calibrated: Mapping[str, Calibrated]
 ) -> list[Fault]:
-    """Return the faults that keep the plan from running, in the order of `targets`; empty if it can run."""
     silent = {
         target: fault_from_record(found.fault, target)
         for target, found in calibrated.items()
@@ -154,8 +184,6 @@ def _fatal_faults(
 
 
 class _Lane:
-    """Blocks that are sent one after another, with the workers that send them."""
-
     def __init__(
         self,
         targets: Iterable[str],
@@ -176,12 +204,11 @@ class _Lane:
         self._workers: dict[int, WorkerHandle] = {}
         self._crashes = 0
 
-    async def prepare(self, workload: Workload, input_tokens: int, pilot: bool) -> None:
+    async def prepare(self, task: Calibration) -> None:
         """Calibrate the lane's targets. Raises `WorkerLost`."""
-        await self._calibrate(Calibrate(self._targets, workload, input_tokens, pilot))
+        await self._calibrate(Calibrate(self._targets, task.workload, task.input_tokens, task.pilot))
 
     async def run(self, blocks: Iterable[RequestBlock]) -> None:
-        """Send the blocks."""
         for block in blocks:
             if block.condition in self._result.abandoned:
                 continue
@@ -200,7 +227,7 @@ class _Lane:
         await self._send_workloads(worker)
 
     async def _send_parts(self, parts: Mapping[int, RequestBlock]) -> None:
-        """Send the parts of a block. All keep their load up until the last measured request of all has ended."""
+        """Send the parts of a block; all keep their load up until the last measured request of all has ended."""
         measuring = set(parts)
         measured = asyncio.Event()
 
@@ -218,7 +245,6 @@ class _Lane:
         await _together([*sending, release()] if held else sending)
 
     async def _parts(self, block: RequestBlock) -> dict[int, RequestBlock]:
-        """Return the part of the block that each worker sends, by the worker's place; nothing if none can."""
         if self._crashes >= MAX_CRASHES:
             self._lost(
                 block, f"not sent: {counted_as(self._crashes, 'worker process has', 'worker processes have')} died"
@@ -259,7 +285,6 @@ class _Lane:
         return await self._pool.start()
 
     async def _ready(self, place: int) -> None:
-        """Start a worker that can send blocks."""
         await self._send_workloads(await self._start(place))
 
     async def _send_workloads(self, worker: WorkerHandle) -> None:
@@ -286,7 +311,7 @@ class _NodeLane(_Lane):
         self._left = list(range(len(nodes)))
 
     async def _calibrate(self, task: Calibrate) -> None:
-        """Calibrate from the first node, or if it is lost, from the next one. Raises `WorkerLost` if none is left."""
+        """Calibrate from the first node, or if it is lost, from the next one. Raises `WorkerLost`."""
         while True:
             place = self._left[0]
             try:
@@ -328,7 +353,7 @@ class _NodeLane(_Lane):
 
 
 async def _together(doing: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all at the same time. The first error cancels the others and is raised, without an exception group."""
+    """Run all at once. The first error cancels the others and is raised, without an exception group."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in doing:

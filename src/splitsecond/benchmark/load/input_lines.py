@@ -7,7 +7,7 @@ from splitsecond.core.errors import CallerFault, file_faults
 
 
 def numbered_lines(path: Path, longest: int, kind: str, hint: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a UTF-8 file that are not blank, with their numbers from 1 and without surrounding spaces.
+    """Yield the lines of a UTF-8 file that are not blank, stripped, with their numbers from 1.
 
     Raises `CallerFault` of `kind` with the line, and `hint`, for text that is not UTF-8 and for a line of more than
     `longest` bytes.
@@ -17,7 +17,6 @@ def numbered_lines(path: Path, longest: int, kind: str, hint: str) -> Iterator[t
 
 
 def numbered(lines: Iterable[bytes], name: str, longest: int, kind: str, hint: str) -> Iterator[tuple[int, str]]:
-    """Yield `lines` of the file `name` as `numbered_lines` does."""
     for number, line in enumerate(lines, 1):
         if len(line) > longest:
             raise CallerFault(f"{name}:{number}: the line is longer than {longest:,} bytes", kind=kind, hint=hint)

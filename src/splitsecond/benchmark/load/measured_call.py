@@ -1,12 +1,11 @@
 """One request of a benchmark, and the observations that it leaves.
 
-The `Notes` of a call carry its condition, its role and its observer, so each attempt's observation is made with the
-right condition and role and comes straight to the `MeasuredCall` of its request. Every request leaves at least one
-observation, also if it never became an attempt: a failure that is not counted flatters the target.
+Every request leaves at least one observation, also if it never became an attempt: a failure that is not counted
+flatters the target.
 
-A call to a policy can take several attempts, at targets other than the one that the block names. They are kept until
-all of them have ended, because only then is it known which one answered. The call then gets an observation of its own,
-and the attempts are reported beside it as its winner and losers.
+A call to a policy can take several attempts. They are kept until all of them have ended, because only then is it known
+which one answered. The call then gets an observation of its own, and the attempts are reported beside it as its winner
+and losers.
 """
 
 import asyncio
@@ -39,11 +38,9 @@ class MeasuredCall:
         self._fault: Fault | None = None
 
     def notes(self) -> Notes:
-        """Return the notes for the call."""
         return Notes(condition=self._condition, role=self._role, observer=self._observed)
 
     def ended(self, call: Call, fault: Fault | None = None) -> None:
-        """Record the end of the call. A call that failed with `fault` before any attempt gets its observation here."""
         self._fault = fault
         self._expected = call.notes.attempts
         if fault is not None and not self._expected:

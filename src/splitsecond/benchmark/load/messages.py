@@ -1,10 +1,9 @@
 """Messages between the parent and a worker process: one JSON object a line, tagged with its type.
 
 The parent starts with `Configure`, then gives one task at a time (`Calibrate`, `SendBlock`). The worker answers each
-task with any number of `ObservationReport`, `ReadingReport`, `CalibrationDone` and `CalibrationFailed`, and then one
-`TaskEnded`. A held block has a `MeasuredEnded` among them, which waits for `Release`. Between two tasks the worker
-answers `ReadClock` with a `ClockReport`. `Stop`, the end of the input or SIGTERM
-cancel the current task: its requests in flight are observed as cancelled, and the worker exits.
+with any number of reports, and then one `TaskEnded`. A held block has a `MeasuredEnded` among them, which waits for
+`Release`. Between two tasks the worker answers `ReadClock` with a `ClockReport`. `Stop`, the end of the input or
+SIGTERM cancel the current task: its requests in flight are observed as cancelled, and the worker exits.
 """
 
 from typing import cast
@@ -22,11 +21,6 @@ from splitsecond.routing.construction.user_policies import PolicyFile
 
 
 class Configure(Struct, frozen=True, tag=True):
-    """Command: connect to these targets. `worker` is the process's number; `policies` are expressions over targets.
-
-    `policy_file` has the policies of the user that they name.
-    """
-
     targets: list[TargetSpec]
     worker: int
     policies: list[str] = []
@@ -34,11 +28,6 @@ class Configure(Struct, frozen=True, tag=True):
 
 
 class Calibrate(Struct, frozen=True, tag=True):
-    """Task: send the first requests to these targets and fit their workloads to prompts of `input_tokens`.
-
-    With `pilot`, each target also gets a request of full length.
-    """
-
     targets: list[str]
     workload: Workload
     input_tokens: int
@@ -46,8 +35,6 @@ class Calibrate(Struct, frozen=True, tag=True):
 
 
 class SetWorkload(Struct, frozen=True, tag=True):
-    """Command: use this workload for a target."""
-
     target: str
     workload: Workload
 
@@ -125,7 +112,6 @@ _FAULTS = {fault.__name__: fault for fault in (CallerFault, ProviderFault, Netwo
 
 
 def fault_from_record(record: FaultRecord, target: str) -> Fault:
-    """Return the fault of which `record` was made in another process."""
     kind_of_fault = _FAULTS.get(record.type, ProviderFault)
     phase = cast(Phase, record.phase)
     fault = kind_of_fault(record.message, kind=record.kind, phase=phase, target=target, hint=record.hint)

@@ -1,13 +1,10 @@
 """Load from several machines: nodes, each with a worker process and a clock of its own.
 
-A node starts workers like those of this machine and relays their pipe. This module does not know what carries the
-bytes: anything with the methods of `Node` and `Pipe` will do.
-
-Each latency is the difference of two times of one node. Only the start of a block and the steady window of a condition
-relate the times of several nodes. So the offset of each node's clock from ours is measured before and after each block,
-and the times of the block are shifted by it. The shortest of several round trips through the pipe counts: the node read
-its clock at some moment of it, so the offset is known to half its length (F. Cristian, "Probabilistic clock
-synchronization", Distributed Computing 3, 1989). This bound grows with the age of the measurement, by `MAX_DRIFT_PPM`.
+Only the start of a block and the steady window of a condition relate the times of several nodes. So the offset of each
+node's clock from ours is measured before and after each block, and the times of the block are shifted by it. The
+shortest of several round trips through the pipe counts: the node read its clock at some moment of it, so the offset is
+known to half its length (F. Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989). This bound
+grows with the age of the measurement, by `MAX_DRIFT_PPM`.
 
 A closed loop is split: each node keeps its share of the requests in flight. In an open loop each arrival of the
 schedule goes to a random node. This splits a Poisson process at rate λ into N independent ones at λ/N (J. Kingman,
@@ -39,7 +36,6 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 
 PROBES = 10
-"""Round trips that measure the offset of a clock."""
 MAX_DRIFT_PPM = 500
 """Largest difference of the rates of two clocks: the most by which NTP slews a clock (RFC 5905, MAXFREQ)."""
 START_AFTER_NS = 500 * clock.NS_PER_MS
@@ -79,7 +75,6 @@ class ClockOffset(msgspec.Struct, frozen=True):
     at_ns: int = 0
 
     def error_at(self, moment_ns: int) -> int:
-        """Return to what the offset is still known at a later moment."""
         return self.error_ns + abs(moment_ns - self.at_ns) * MAX_DRIFT_PPM // 1_000_000
 
 
@@ -96,11 +91,9 @@ class NodeWorker(WorkerHandle):
         self.clock = _UNKNOWN
         self._report_on = on_report
         self._readings: list[InstrumentReading] = []
-        """Readings of the current block, which wait until the clock was read after it."""
 
     @property
     def starts_in_ns(self) -> int:
-        """Return in how many nanoseconds this worker can start a block that it is sent now."""
         return max(START_AFTER_NS, START_AFTER_ROUND_TRIPS * 2 * self.clock.error_ns)
 
     async def read_clock(self) -> ClockOffset:
@@ -122,7 +115,7 @@ class NodeWorker(WorkerHandle):
         return best
 
     async def do(self, task: Calibrate | SendBlock, on_measured: Callable[[], object] = lambda: None) -> TaskEnded:
-        """Do as `WorkerHandle.do`. The loss of a worker in a block leaves a reading that says so."""
+        """As `WorkerHandle.do`. The loss of a worker in a block leaves a reading that says so."""
         if not isinstance(task, SendBlock):
             return await super().do(task, on_measured)
         block, before, begin_ns = task.block, self.clock, clock.now_ns()
@@ -152,7 +145,6 @@ class NodeWorker(WorkerHandle):
         return ended
 
     async def stop(self) -> None:
-        """Stop the worker as `WorkerHandle.stop` does."""
         await super().stop()
         self._pass_on(self.clock.error_at(clock.now_ns()))
 
@@ -175,21 +167,20 @@ class NodeWorker(WorkerHandle):
                 self._report_on(report)
 
     def _pass_on(self, error_ns: int) -> None:
-        """Pass the readings on, with the error of their clock."""
         readings, self._readings = self._readings, []
         for reading in readings:
             self._report_on(ReadingReport(msgspec.structs.replace(reading, clock_error_ns=error_ns)))
 
 
 def on_our_clock(observation: Observation, node: str, offset_ns: int) -> Observation:
-    """Return an observation of `node` with all of its times shifted by `offset_ns`, its clock minus ours."""
+    """Return an observation of `node` with its times shifted by `offset_ns`, its clock minus ours."""
     moments = {name: at - offset_ns for name in _MOMENTS if (at := getattr(observation, name))}
     token_at = [at - offset_ns for at in observation.token_at]
     return msgspec.structs.replace(observation, node=node, token_at=token_at, **moments)
 
 
 def shares(block: RequestBlock, nodes: int) -> list[RequestBlock]:
-    """Split `block` over at most so many `nodes`: the share of each. A share without requests is left out."""
+    """Split `block` over at most `nodes`. A share without requests is left out."""
     if not block.due:
         return sliced(block, max(1, min(nodes, block.concurrency or 1, block.requests)))
     random = Random(f"{block.condition}/{block.round}/{nodes}")

@@ -2,21 +2,17 @@
 
 Networks and providers have slow minutes. Targets that are measured one after another would each meet different ones,
 and requests that are sent together meet the same one. So each condition is measured in rounds that are spread over the
-whole run: a round has one block of each condition, in an order drawn for that round. Targets at different endpoints can
-also run side by side, each in its own lane; targets at the same endpoint share a lane, as they share its capacity.
+whole run: a round has one block of each condition, in an order drawn for that round. Targets at the same endpoint share
+a lane, as they share its capacity; lanes can run side by side.
 
-The saving of a provider's prompt cache is the difference between two conditions of one target: prompts that begin
-differently, and prompts that begin alike. Their blocks alternate like those of two targets, so that a slow minute
-affects both.
-
-Each block keeps its load complete around the measured requests, with warm-up and cool-down requests (`block`). In an
-open loop the requests in flight grow towards their steady number over several response times. So its warm-up lasts
-`WARMUP_RESPONSES` times as long as one response, and its blocks together measure at least `WINDOW_RESPONSES` times as
-long; the duration of a response comes from a pilot request.
+In an open loop the requests in flight grow towards their steady number over several response times. So its warm-up
+lasts `WARMUP_RESPONSES` times as long as one response, and its blocks together measure at least `WINDOW_RESPONSES`
+times as long.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import product
 from random import Random
 from urllib.parse import urlsplit
 
@@ -27,6 +23,7 @@ from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.grouping import grouped
 
 ROUNDS, MAX_ROUNDS = 6, 8
 """Fewest and most blocks of one condition by default. More rounds see smaller differences, but each has its own
@@ -35,15 +32,12 @@ or slow for whole rounds, five see only one state in one of 11 rows, six in one 
 MIN_BLOCK = 5
 """Least measured requests of a block in more than `ROUNDS` blocks."""
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
-"""Durations of an open loop, in response times: the warm-up of a block, the measured time of all blocks together, and
-the longest cool-down of a block."""
+"""In response times: the warm-up of a block, the measured time of all blocks, and the longest cool-down of a block."""
 LIMIT_ROUNDS = 1000
-"""Most rounds of a run whose number of rounds is not fixed."""
 COOLDOWNS_PER_SLOT = 4
 """Most cool-down requests of a closed loop, per slot. About one is sent, unless a measured response takes long."""
 STREAMS_PER_PROCESS = 256
 EXPECTED_S = 5
-"""Assumed duration of a response, where no pilot has measured it."""
 
 
 class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,18 +51,12 @@ class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def label(self) -> str:
-        """The load's part of a condition's name: "c8", "r2.5" or "trace"."""
         if self.concurrency is not None:
             return f"c{self.concurrency}"
         return f"r{self.rate:g}" if self.rate is not None else "trace"
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the results: a target under a load. With `cache_reuse` its prompts begin alike.
-
-    `requests`, `warmups` and `cooldowns` are those of all planned rounds; of the cool-downs, the most.
-    """
-
     condition: str
     target: str
     load: PlannedLoad
@@ -86,7 +74,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def next_round(self, blocks: Sequence[RequestBlock], number: int) -> list[RequestBlock]:
-        """Return the blocks of a further round, like `blocks`, those of the round before."""
         loads = {each.condition: each.load for each in self.conditions}
         following = [
             msgspec.structs.replace(
@@ -121,67 +108,59 @@ def make_plan(
     of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
     stay longer than their warm-up. `response_s` is the duration of the slowest target's response; if it is known, an
     open loop gets as many requests as its measured time needs, at least `requests`, or without `extend` exactly
-    `requests`. With `duration_s`, as many requests are planned as fit into this time, instead of `requests`.
+    `requests`. With `duration_s`, as many are planned as fit into this time.
 
-    With `cache_reuse` each target has two conditions under each load, the second with prompts that begin alike; each
-    block then has at least one warm-up, which fills the cache. A trace is sent unchanged, in one block. Raises
-    `CallerFault` for impossible numbers.
+    With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent unchanged, in one
+    block. Raises `CallerFault` for impossible numbers.
     """
     _check(targets, loads, requests=requests, warmups=warmups, blocks=blocks)
     reuses = (False, True) if cache_reuse else (False,)
     if cache_reuse and warmups == 0:
         warmups = 1
-    endpoints: dict[str, list[str]] = {}
-    for name, base_url in targets.items():
-        endpoints.setdefault(urlsplit(base_url).netloc if side_by_side else "", []).append(name)
-    planned: dict[str, list[RequestBlock]] = {}
+    endpoints = grouped(targets, lambda name: urlsplit(targets[name]).netloc if side_by_side else "").values()
+    extend = extend and duration_s is None and response_s is not None
+    planned: list[tuple[PlannedLoad, list[RequestBlock]]] = []
     for load in loads:
         if duration_s is not None:
             blocks = blocks or MAX_ROUNDS
-            turns = blocks * len(loads) * max(map(len, endpoints.values())) * len(reuses)
+            turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
             requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
-        planned[load.label] = _blocks(
-            load,
-            requests,
-            warmups,
-            blocks,
-            seed,
-            response_s,
-            extend=extend and duration_s is None and response_s is not None,
-        )
-    lanes: list[list[RequestBlock]] = []
-    for names in endpoints.values():
-        lane: list[RequestBlock] = []
-        for number in range(max(map(len, planned.values()))):
-            turn = [
-                msgspec.structs.replace(
-                    planned[load.label][number],
-                    condition=_condition(name, load, reuse),
-                    target=name,
-                    cache_reuse=reuse,
-                )
-                for load in loads
-                if number < len(planned[load.label])
-                for name in names
-                for reuse in reuses
-            ]
-            lane += _shuffled(turn, seed, number + 1)
-        lanes.append(lane)
-    conditions = [
-        Condition(
-            condition=_condition(name, load, reuse),
-            target=name,
-            load=load,
-            requests=sum(block.requests for block in planned[load.label]),
-            warmups=sum(block.warmups for block in planned[load.label]),
-            cooldowns=sum(block.cooldowns for block in planned[load.label]),
-            cache_reuse=reuse,
-        )
-        for load in loads
-        for name in targets
-        for reuse in reuses
-    ]
-    return RunPlan(conditions=conditions, lanes=lanes, seed=seed)
+        planned.append((load, _blocks(load, requests, warmups, blocks, seed, response_s, extend=extend)))
+    return RunPlan(
+        conditions=[
+            Condition(
+                condition=_condition(name, load, reuse),
+                target=name,
+                load=load,
+                requests=sum(block.requests for block in own),
+                warmups=sum(block.warmups for block in own),
+                cooldowns=sum(block.cooldowns for block in own),
+                cache_reuse=reuse,
+            )
+            for load, own in planned
+            for name, reuse in product(targets, reuses)
+        ],
+        lanes=[_lane(planned, [*product(names, reuses)], seed) for names in endpoints],
+        seed=seed,
+    )
+
+
+def _lane(
+    planned: Sequence[tuple[PlannedLoad, list[RequestBlock]]], conditions: Sequence[tuple[str, bool]], seed: int
+) -> list[RequestBlock]:
+    """Return the rounds of all loads. `conditions`: a target, and whether it has cache reuse."""
+    lane: list[RequestBlock] = []
+    for number in range(max(len(own) for _, own in planned)):
+        turn = [
+            msgspec.structs.replace(
+                own[number], condition=_condition(name, load, reuse), target=name, cache_reuse=reuse
+            )
+            for load, own in planned
+            if number < len(own)
+            for name, reuse in conditions
+        ]
+        lane += _shuffled(turn, seed, number + 1)
+    return lane
 
 
 def rounds_until(
@@ -189,9 +168,8 @@ def rounds_until(
 ) -> Iterator[RequestBlock]:
     """Yield the blocks of `lane`, and of further rounds like its last one, until a goal is reached.
 
-    From round `ROUNDS` on, `is_precise` tells whether the figures of a condition are precise enough (None: that is no
-    goal); such a condition takes no part in further rounds. `duration_ns` counts from now. A round begins only if it is
-    likely to end in time, as long as the longest one before.
+    A condition for which `is_precise` (asked from round `ROUNDS` on; None: no goal) takes no part in further rounds. A
+    round begins only if it is likely to end within `duration_ns` from now, as long as the longest one before.
     """
     begun_ns = clock.now_ns()
     longest_ns, precise = 0, set[str]()
@@ -247,10 +225,6 @@ def _blocks(
     *,
     extend: bool,
 ) -> list[RequestBlock]:
-    """Return the blocks of one load. Every target gets the same blocks and the same arrivals.
-
-    With `extend`, an open loop gets as many requests as its measured time needs.
-    """
     cooldowns = 0
     if load.trace:
         requests, warmups, blocks = min(requests, len(load.trace)), 0, 1
@@ -290,7 +264,6 @@ def _blocks(
 
 
 def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
-    """Return when the requests of the block in round `number` are due."""
     if load.concurrency is not None:
         return []
     if load.rate is None:
@@ -300,14 +273,12 @@ def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
 
 
 def _requests_within(load: PlannedLoad, block_s: float, response_s: float) -> int:
-    """Return how many measured requests a block of `block_s` seconds has, at least one."""
     if load.concurrency is not None:
         return max(1, 1 + math.floor(load.concurrency * (block_s / response_s - 1) - 0.5))
     return max(1, math.floor((load.rate or 0) * (block_s - (WARMUP_RESPONSES + 1) * response_s)))
 
 
 def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> float:
-    """Return about how long a block takes, if a response takes `response_s` as it does alone."""
     if block.due:
         return block.due[min(block.warmups + block.requests, len(block.due)) - 1] / NS_PER_S + response_s
     slots = block.concurrency or 1
@@ -316,13 +287,12 @@ def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> floa
 
 
 def without(plan: RunPlan, targets: Collection[str]) -> RunPlan:
-    """Return `plan` without the blocks of these targets. Their conditions stay, and get empty rows."""
     lanes = [[block for block in lane if block.target not in targets] for lane in plan.lanes]
     return msgspec.structs.replace(plan, lanes=[lane for lane in lanes if lane])
 
 
 def slices(block: RequestBlock, most: int) -> list[RequestBlock]:
-    """Slice `block` over the processes it needs, at most `most`. Each gets every k-th request and slot."""
+    """Slice `block` over the processes it needs, at most `most`."""
     if block.due:
         span_s = max((block.due[-1] - block.due[0]) / NS_PER_S, EXPECTED_S)
         streams = math.ceil(len(block.due) * EXPECTED_S / span_s)
@@ -332,7 +302,6 @@ def slices(block: RequestBlock, most: int) -> list[RequestBlock]:
 
 
 def sliced(block: RequestBlock, k: int) -> list[RequestBlock]:
-    """Slice `block` into `k` parts. Each gets every k-th request and slot."""
     bounds = block.warmups, block.warmups + block.requests, block.warmups + block.requests + block.cooldowns
     warm, measured, all_of_them = ([len(range(i, bound, k)) for i in range(k)] for bound in bounds)
     return [

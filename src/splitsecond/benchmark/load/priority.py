@@ -1,9 +1,8 @@
 """Scheduling priority of a worker: a real-time class where the system allows it, else the best priority that it allows.
 
 Beside a server that keeps all cores busy, a normal process waits for a processor for tens of milliseconds; a real-time
-one runs at once. A worker needs a few percent of a core, so it takes nothing from the server. If it ever ran for
-`LONGEST_RUN_US` without sleeping, which only an overload or a bug can cause, the kernel sends SIGXCPU and the worker
-returns to the normal class, so that it cannot starve the machine.
+one runs at once. If it ever ran for `LONGEST_RUN_US` without sleeping, which only an overload or a bug can cause, the
+kernel sends SIGXCPU and the worker returns to the normal class, so that it cannot starve the machine.
 
 The real-time class needs CAP_SYS_NICE or a limit RLIMIT_RTPRIO of at least 1, a better priority the same capability or
 RLIMIT_NICE (sched(7), getrlimit(2)).
@@ -25,11 +24,10 @@ sessions (sched(7), "The autogroup feature")."""
 
 
 def raise_priority() -> str:
-    """Give this process the best priority that it may have. Return `priority()`.
+    """Give this process, in all threads, the best priority that it may have. Return `priority()`.
 
-    It holds for all threads. One at a normal priority could be interrupted while it holds the interpreter's lock, and
-    the measuring thread would wait for it. Call it again before each block, as the process may have returned to the
-    normal class.
+    A thread at a normal priority could be interrupted while it holds the interpreter's lock, and the measuring thread
+    would wait for it. Call it again before each block, as the process may have returned to the normal class.
     """
     if sys.platform != "linux":
         return priority()
@@ -44,7 +42,6 @@ def raise_priority() -> str:
 
 
 def priority() -> str:
-    """Return the current priority in words: "real time", "nice -20" or "normal"."""
     if sys.platform == "linux" and os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO):
         return REAL_TIME
     nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -52,7 +49,6 @@ def priority() -> str:
 
 
 def _raise_niceness() -> None:
-    """Take the best nice value that the system allows."""
     best = 20 - resource.getrlimit(resource.RLIMIT_NICE)[0]
     for nice in (BEST_NICE, best):
         if nice < os.getpriority(os.PRIO_PROCESS, 0):

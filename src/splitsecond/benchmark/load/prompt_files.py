@@ -1,17 +1,8 @@
-"""Prompts from a file: the request bodies of a benchmark.
-
-The format is recognised by the content:
-
-- JSON lines: one request a line, as a list of OpenAI messages, or an object with `messages`, `prompt` or
-  `conversations`
-- a JSON array of such requests, as in the files of ShareGPT
-- plain text: one prompt a line
+"""Prompts from a file, whose format is recognised by the content.
 
 A conversation of ShareGPT gives its first question, after its system message if it has one. Fields beside `messages`
 are fields of the request. Of those beside `prompt` only the length of the response is kept, because data sets have
-fields of their own there.
-
-A file may be larger than memory: it is read piece by piece, up to `MAX_PROMPTS` or `MAX_BYTES`.
+fields of their own there. A file may be larger than memory: it is read piece by piece.
 """
 
 import io
@@ -35,8 +26,6 @@ MAX_PROMPTS = 10_000
 MAX_BYTES = 1 << 25
 """Most bytes of all prompts together, because every worker process holds them."""
 LONGEST = 1 << 24
-"""Most bytes of one line or one element of an array."""
-
 FORMATS = (
     'Known are JSON lines ({"prompt": "..."} or {"messages": [...]}), the JSON files of ShareGPT, and plain text with '
     "one prompt a line."
@@ -54,15 +43,12 @@ class PromptFile(Struct, frozen=True, kw_only=True):
     skipped: int = 0
 
     def in_words(self, name: str) -> str:
-        """Return what was read from the file `name`, for the user."""
         count = counted_as(len(self.prompts), "prompt")
         left_out = f"; {counted_as(self.skipped, 'conversation')} without a question left out" if self.skipped else ""
         return f"{name} ({self.format}): {'' if self.complete else 'the first '}{count}{left_out}."
 
 
 class _Turn(Struct):
-    """One turn of a conversation of ShareGPT."""
-
     speaker: str = msgspec.field(name="from")
     value: str | None = None
 
@@ -93,7 +79,6 @@ def parse_prompts(file: BinaryIO, name: str) -> PromptFile:
 def _collected(
     name: str, kind: str, items: Iterable[tuple[int, Any]], request: Callable[[Any], dict[str, Any] | None]
 ) -> PromptFile:
-    """Return the prompts that `request` makes of `items`, which have the number of their line, up to the limits."""
     prompts: list[dict[str, Any]] = []
     skipped = size = 0
     for number, item in items:
@@ -128,7 +113,6 @@ def _question(text: str) -> dict[str, Any]:
 
 
 def _request(decoded: Any) -> dict[str, Any] | None:
-    """Return the body of a request; None for a conversation without a question. Raises `msgspec.ValidationError`."""
     fields = {"messages": decoded} if isinstance(decoded, list) else decoded
     if not isinstance(fields, dict) or not fields.keys() & {"messages", "prompt", "conversations"}:
         raise msgspec.ValidationError(
@@ -145,7 +129,6 @@ def _request(decoded: Any) -> dict[str, Any] | None:
 
 
 def _opening(turns: list[_Turn]) -> dict[str, Any] | None:
-    """Return the first question of a conversation, with a system message before it; None if there is no question."""
     question = next((turn.value for turn in turns if turn.speaker in ("human", "user") and turn.value), None)
     if question is None:
         return None
@@ -154,7 +137,6 @@ def _opening(turns: list[_Turn]) -> dict[str, Any] | None:
 
 
 def _elements(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:
-    """Yield the elements of a JSON array in a file, each with the number of its line. Raises `CallerFault`."""
     try:
         for line, element in ArrayElements(io.TextIOWrapper(file, "utf-8-sig"), LONGEST):
             if not isinstance(element, dict | list):

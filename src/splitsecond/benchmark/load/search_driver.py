@@ -1,15 +1,14 @@
 """The driver of a capacity search: it chooses each block of requests by the results of the blocks before.
 
-A step of the search is one load, and a condition like any other. It is measured in rounds: each is a block with its own
-warm-ups, and with cool-downs that keep the load up until its last measured request has ended. After each block the step
-is judged. The first try ends when the load fails or is promising, after at most `FIRST_ROUNDS` rounds; then
-`benchmark.statistics.search` chooses the next load. A promising load that turns out to be the heaviest is tried again,
-for up to `ROUNDS` rounds more, until it is certain. Observations are read between two blocks, when nothing is in
-flight, so a decision does not disturb the measurement.
+A step of the search is one load, and a condition like any other. It is judged after each of its blocks. The first try
+ends when the load fails or is promising, after at most `FIRST_ROUNDS` rounds; then `benchmark.statistics.search`
+chooses the next load. A promising load that turns out to be the heaviest is tried again, for up to `ROUNDS` rounds
+more. Observations are read between two blocks, when nothing is in flight, so a decision does not disturb the
+measurement.
 
 A block must be long against a response, or it shows the start of a queue instead of the queue. In an open loop its
-warm-up and its measured time are those of `plan`, by the mean duration of the responses at the heaviest lighter load,
-or before there is one, of the pilot. In a closed loop it has at least `PER_SLOT` measured requests for each slot.
+times are those of `plan`, by the mean duration of the responses at the heaviest lighter load, or before there is one,
+of the pilot.
 """
 
 import math
@@ -34,25 +33,17 @@ from splitsecond.core.wording import counted_as, limits, percent
 from splitsecond.log.statistics.proportion import fatal, fewest
 
 ROUNDS = 12
-"""Most rounds that confirm a load."""
 FIRST_ROUNDS = 4
-"""Most rounds of the first try of a load."""
 MIN_REQUESTS = 20
-"""Least measured requests of a round."""
 PER_SLOT = 3
-"""Measured requests of a round for each slot of a closed loop."""
-
 OnVerdict = Callable[[ConditionFindings, Verdict], None]
 
 
 class LoadSearchDriver:
     """The steps of a search for the highest load at which at least `share` of the requests meet `slo`.
 
-    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in `make_plan`. Raises
-    `CallerFault` if so few requests can never decide a step.
-
-    Attributes:
-        pilot_s: The duration of a response alone, in seconds, if it is known before the first block.
+    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in `make_plan`. `pilot_s`: the
+    duration of a response alone, if it is known. Raises `CallerFault` if so few requests can never decide a step.
     """
 
     def __init__(
@@ -87,16 +78,13 @@ class LoadSearchDriver:
         self._took_ns = 0
         self._round_ns = 0
         self._confirmed = 0
-        """Rounds of the last load that is tried again."""
 
     @property
     def conditions(self) -> list[Condition]:
-        """The conditions of all steps that have a verdict, in order. A step that was cut short is left out."""
         return list(self._done.values())
 
     @property
     def status(self) -> str:
-        """What is searched, the range of loads that remains, and about how long it takes, by the rounds so far."""
         low, high = self._search.remaining
         unit = "requests/s" if self.open_loop else "concurrency"
         between = f"{low:g} to {high:g}" if low < high else f"{low:g}"
@@ -105,10 +93,7 @@ class LoadSearchDriver:
 
     @property
     def seconds_left(self) -> int:
-        """About how long the search will still take: the loads left at the pace so far, then the confirmation.
-
-        0 before the first verdict. During the confirmation, its rounds left at the pace of its last one.
-        """
+        """About how long the search will still take, at the pace so far; 0 before the first verdict."""
         if self._confirmed:
             return round(self._round_ns * (ROUNDS - self._confirmed) / NS_PER_S)
         rounds = sum(self._rounds.values())
@@ -132,10 +117,6 @@ class LoadSearchDriver:
         readings: Sequence[InstrumentReading],
         on_verdict: OnVerdict,
     ) -> Iterator[RequestBlock]:
-        """Yield the blocks. Each is decided when it is asked for, by the `observations` and `readings` so far.
-
-        `on_verdict` is called after each step.
-        """
         began_ns = clock.now_ns()
         while (load := self._search.next()) is not None:
             confirms = self._search.confirms(load)
@@ -163,7 +144,6 @@ class LoadSearchDriver:
             on_verdict(row, verdict)
 
     def _next(self, load: float, again: str, response_s: float | None) -> tuple[Condition, RequestBlock]:
-        """Return the step with one more block, and that block."""
         before = self._begun.get((load, again))
         requests, warmups, cooldowns = (before.requests, before.warmups, before.cooldowns) if before else (0, 0, 0)
         rounds = self._rounds.get((load, again), 0) + 1
@@ -185,7 +165,6 @@ class LoadSearchDriver:
         )
 
     def _part(self, load: float, response_s: float | None, seed: int) -> RunPlan:
-        """Return a plan of one block."""
         least = MIN_REQUESTS if self.open_loop else max(MIN_REQUESTS, PER_SLOT * round(load))
         return make_plan(
             {self._target: self._base_url},
@@ -199,7 +178,6 @@ class LoadSearchDriver:
         )
 
     def _response_s(self, load: float, observations: Sequence[Observation]) -> float | None:
-        """Return about how long a response takes at `load`, in seconds; None if nothing is known yet."""
         lighter = [step for step in self._done.values() if (step.load.rate or 0) < load]
         if not self.open_loop or not lighter:
             return self.pilot_s

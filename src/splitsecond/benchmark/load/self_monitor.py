@@ -1,8 +1,7 @@
 """Self-monitoring of a worker process: the CPU time it used and the delays it had during one block.
 
-Garbage collection would stop the process in the middle of a measurement, so it does not run inside a block: objects
-that exist at the start are collected and frozen, and the collector is off until the end. A collection that runs
-anyway is counted.
+Garbage collection would stop the process in the middle of a measurement, so the collector is off inside a block. A
+collection that runs anyway is counted.
 
 A timer beats ten times a second. If no beat came for `FREEZE_NS`, the process or the whole machine stood still (it was
 paused, or migrated to another host), and requests that were in flight then show the machine, not the target.
@@ -26,8 +25,6 @@ FREEZE_NS = clock.NS_PER_S
 
 
 class SelfMonitor:
-    """Monitors this process, with the garbage collector off, while its context is open."""
-
     def __init__(self) -> None:
         self.in_flight = 0
         self._peak_in_flight = 0
@@ -56,20 +53,16 @@ class SelfMonitor:
             gc.enable()
 
     def began(self) -> None:
-        """Count a request that was started."""
         self.in_flight += 1
         self._peak_in_flight = max(self._peak_in_flight, self.in_flight)
 
     def ended(self) -> None:
-        """Count a request that has ended, well or not."""
         self.in_flight -= 1
 
     def dispatched(self, due_ns: int) -> None:
-        """Record how late a request leaves that was due at `due_ns`."""
         self._late_max_ns = max(self._late_max_ns, clock.now_ns() - due_ns)
 
     def reading(self, condition: str, worker: int) -> InstrumentReading:
-        """Return the reading up to now."""
         self._listen()
         wait_ns = _runqueue_wait_ns()
         waited_ns = None if wait_ns is None or self._wait_before_ns is None else wait_ns - self._wait_before_ns
@@ -93,7 +86,6 @@ class SelfMonitor:
         self._listen()
 
     def _listen(self) -> None:
-        """Record the time since the last beat if it is a standstill."""
         before_ns, self._beat_ns = self._beat_ns, clock.now_ns()
         if self._beat_ns - before_ns >= FREEZE_NS:
             self._frozen.append((before_ns, self._beat_ns))
@@ -108,7 +100,6 @@ def _cpu_ns() -> int:
 
 
 def _runqueue_wait_ns() -> int | None:
-    """Return how long the main thread was runnable but not running; None if the system does not report it."""
     try:
         return int(_SCHEDSTAT.read_text().split()[1])
     except (OSError, ValueError, IndexError):

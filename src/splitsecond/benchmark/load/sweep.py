@@ -64,18 +64,15 @@ def _bad(message: str) -> CallerFault:
 
 
 def swept(target: str, workload: str) -> str:
-    """Return the name of a target under one of several workloads."""
     return f"{target}{SEPARATOR}{workload}"
 
 
 def plain(target: str, workload: Workload) -> tuple[str, str]:
-    """Return the target itself and the name of its workload, "" for the only one."""
     name, _, label = target.rpartition(SEPARATOR)
     return (name, label) if label in workload.variants else (target, "")
 
 
 def merged(plans: Sequence[RunPlan]) -> RunPlan:
-    """Return one plan whose blocks alternate between those of `plans`, which have the same endpoints."""
     if len(plans) == 1:
         return plans[0]
     lanes = []

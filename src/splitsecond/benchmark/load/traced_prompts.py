@@ -1,13 +1,11 @@
 """The texts of the prompts of a trace: each of its own length, with the shared beginnings that the trace records.
 
-A prompt is one user message of plain words, so that its length in tokens is a line: `fixed` tokens of the chat
-template and `per_word` tokens for each word, both found by calibration. The ends of blocks are rounded to whole words
-one by one, so errors do not add up over a long prompt.
+The length of a prompt of plain words in tokens is a line, known by calibration. The ends of blocks are rounded to whole
+words one by one, so errors do not add up over a long prompt.
 
-A block begins with words picked by a hash of its id, so equal ids give equal text and different ids differ from their
-first words on. As an id stands for its block and all those before it, two prompts are equal exactly as far as their ids
-are. The first words of a prompt without ids are picked by its call. All of them also depend on the run and its
-condition, so that no cache filled before can serve them.
+A block begins with words picked by a hash of its id. As an id stands for its block and all those before it, two prompts
+are equal exactly as far as their ids are. The first words of a prompt without ids are picked by its call. All of them
+also depend on the run and its condition, so that no cache filled before can serve them.
 """
 
 import msgspec
@@ -19,28 +17,22 @@ INSTRUCTION = "Write a very long and detailed story, as long as you can. Use man
 
 
 class PromptScale(msgspec.Struct, frozen=True):
-    """Number of tokens of a target's prompts by their words: `fixed`, and `per_word` for each word."""
-
     fixed: float = 0.0
     per_word: float = 1.0
 
     def words(self, tokens: float) -> int:
-        """Return the number of words of a prompt of this many tokens, at least those that make it unique."""
         return max(round((tokens - self.fixed) / self.per_word), NONCE_WORDS)
 
 
 class TracedPrompts:
-    """Makes the prompts of a trace. `name`: that of the run and the condition."""
-
     def __init__(self, name: str, seed: int, scale: PromptScale, longest: int) -> None:
-        """`longest`: tokens of the longest prompt."""
         self._name = name
         self._scale = scale
         self._filler = Filler(seed, scale.words(longest))
         self._instruction = len(INSTRUCTION.split())
 
     def text(self, call: str, request: TracedRequest) -> str:
-        """Return the prompt of a request. `call` is its id, which makes it unique from its last block with an id on."""
+        """Return the prompt of a request. `call` makes it unique from its last block with an id on."""
         end = self._scale.words(request.input_tokens or 0)
         names = [f"block {each}" for each in request.hash_ids]
         bounds = [0, *(min(self._scale.words(BLOCK_TOKENS * (at + 1)), end) for at in range(len(names)))]
@@ -54,7 +46,6 @@ class TracedPrompts:
         )
 
     def _words(self, name: str, count: int, *, opening: bool) -> str:
-        """Return `count` words that depend on `name`. The opening ones hold the instruction."""
         words = picked(f"{self._name}/{name}", NONCE_WORDS)
         rest = count - NONCE_WORDS
         if opening and rest >= self._instruction:

@@ -1,16 +1,8 @@
 """Traces: recorded arrivals in a file, with the lengths of prompts and answers.
 
-The format is recognised by the content:
-
-- Mooncake: JSON lines with `timestamp` in milliseconds, `input_length`, `output_length`, and `hash_ids`, one for each
-  block of 512 tokens of the prompt; equal ids are equal blocks
-- Azure LLM inference: CSV with the columns TIMESTAMP (a date), ContextTokens and GeneratedTokens
-- BurstGPT: CSV with the columns Timestamp (seconds), "Request tokens" and "Response tokens"
-- ours: JSON lines with `timestamp` in seconds, and perhaps `input_tokens`, `output_tokens` and `hash_ids`; or one
-  number of seconds a line
-
-Lines are read one after another, only as many as are sent, and must be in order of time. Requests without a response in
-the recording have failed there and are left out.
+The format is recognised by the content. Mooncake's times are milliseconds, the others are seconds or dates. Lines are
+read one after another, only as many as are sent, and must be in order of time. Requests without a response have failed
+in the recording and are left out.
 """
 
 import csv
@@ -32,7 +24,6 @@ from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.core.wording import counted_as
 
 BLOCK_TOKENS = 512
-"""Tokens of a block with an id, as in Mooncake."""
 MAX_REQUESTS = 200_000
 MAX_BLOCKS = 4_000_000
 """Most ids of blocks of a trace; Mooncake's hour of conversations has 288,500."""
@@ -67,11 +58,9 @@ class Trace(Struct, frozen=True, kw_only=True):
 
     @property
     def has_lengths(self) -> bool:
-        """Whether it has the lengths of prompts and answers."""
         return self.requests[0].input_tokens is not None
 
     def in_words(self, name: str) -> str:
-        """Return what was read from the file `name`, for the user."""
         count, span_s = len(self.requests), self.requests[-1].due_ns / NS_PER_S
         words = f"{name} ({self.format}): {counted_as(count, 'request')} within {span_s:,.1f} s"
         if self.has_lengths:
@@ -91,8 +80,7 @@ def read_trace(
 ) -> Trace:
     """Read a trace: at most its first `most` requests, and those of its first `duration_s` seconds.
 
-    All times are multiplied by `time_scale`. Raises `CallerFault` with the line for a file that is not understood, and
-    for more than `MAX_REQUESTS`.
+    Raises `CallerFault` with the line for a file that is not understood, and for more than `MAX_REQUESTS`.
     """
     requests: list[TracedRequest] = []
     times_ns: list[int] = []
@@ -144,8 +132,6 @@ FORMATS = (
 
 
 class _Format(Struct, frozen=True):
-    """A format: its name, and a function from a line and its place to a request."""
-
     name: str
     request: Callable[[str, str], TracedRequest]
 
@@ -159,7 +145,6 @@ def _wrong(place: str, line: str, expected: str) -> NoReturn:
 
 
 def _recognised(line: str, place: str) -> tuple[_Format, bool]:
-    """Return the format of a trace by its first line, and whether this is a header. Raises `CallerFault`."""
     if line.startswith("{"):
         return (_MOONCAKE if '"input_length"' in line else _OURS), False
     columns = [column.strip() for column in _cells(line)]
@@ -211,8 +196,6 @@ def _plain(line: str, place: str) -> TracedRequest:
 def _csv_format(
     name: str, columns: Sequence[str], places: Sequence[int], time_ns: Callable[[str], int | None]
 ) -> _Format:
-    """Return the format of a CSV file whose columns for time, prompt and answer are at `places`."""
-
     def request(line: str, place: str) -> TracedRequest:
         cells = _cells(line)
         try:
@@ -276,7 +259,6 @@ _MOONCAKE = _Format("Mooncake", _mooncake)
 
 
 def _grid(times_ns: Iterable[int]) -> str:
-    """Return a warning if requests share timestamps that lie on a coarse grid; "" if not."""
     counts = Counter(times_ns)
     sharing = sum(count for count in counts.values() if count > 1)
     gaps = [later - earlier for earlier, later in pairwise(counts)]

@@ -1,16 +1,11 @@
-"""The words of synthetic prompts: plain, frequent English words of three letters and more.
-
-Each is one token for nearly every tokenizer, so that the length of a prompt in tokens is linear in its length in words.
-There are 256, so that one byte picks one.
-"""
+"""Plain, frequent English words of three letters and more, each one token for nearly every tokenizer, so that the
+length of a prompt in tokens is linear in its length in words. There are 256, so that one byte picks one."""
 
 from hashlib import blake2b
 from itertools import accumulate
 from random import Random
 
 NONCE_WORDS = 7
-"""Words at the beginning of a prompt that make it differ from all others."""
-
 _WORD_LIST = """
 about above across act add after again age air all also always among and animal answer any appear apple area arm art
 ask autumn baby back bad bag ball band bank base basket bath bay beach bear beat beauty bed before begin behind bell
@@ -30,18 +25,14 @@ WORDS: tuple[str, ...] = tuple(_WORD_LIST.split())
 
 
 def picked(name: str, count: int) -> str:
-    """Return `count` words picked by a hash of `name`."""
     return " ".join(WORDS[pick] for pick in blake2b(name.encode(), digest_size=count).digest())
 
 
 class Filler:
-    """A fixed sequence of words, drawn from a seed."""
-
     def __init__(self, seed: int, most: int) -> None:
         words = Random(seed).choices(WORDS, k=most)
         self._text = " ".join(words)
         self._ends = [0, *accumulate(len(word) + 1 for word in words)]
 
     def words(self, count: int) -> str:
-        """Return the first `count` words, at most all of them."""
         return self._text[: max(self._ends[min(count, len(self._ends) - 1)] - 1, 0)]

@@ -4,9 +4,8 @@
 CLOCK is the best clock for arrival times ("packets", "kernel" or "process"), by default packets. With "exact", no
 stream is read so seldom that its ITL is not exact.
 
-Nothing else runs here: no screen, no disk, no statistics. Commands come as lines on standard input, reports go as lines
-to standard output (`messages`). A separate thread encodes and writes them, so that the event loop never waits for the
-parent or for a full pipe. Its queue holds at most the observations of one run.
+Nothing else runs here: no screen, no disk, no statistics. A separate thread encodes and writes the reports, so that the
+event loop never waits for the parent or for a full pipe.
 
 Ctrl-C at the terminal reaches every process of the group. It is ignored here, because the parent decides what it means.
 """
@@ -78,7 +77,7 @@ class ConnectTarget(Protocol):
 
 
 class ReportWriter:
-    """Writes reports to a file descriptor in a thread. Leaving its context waits until all are written."""
+    """Writes reports in a thread. Leaving its context waits until all are written."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "wb")
@@ -94,7 +93,6 @@ class ReportWriter:
         self._thread.join()
 
     def put(self, report: Report) -> None:
-        """Queue a report and return at once."""
         self._queue.put(report)
 
     def _write(self) -> None:
@@ -132,10 +130,8 @@ class LoadWorker:
         self._services: dict[str, Service] = {}
         self._states = TargetStates(_facts)
         self._hold = Hold(lambda: None)
-        """That of the current block, or of the last one."""
 
     async def run(self, commands: AsyncIterator[Command]) -> None:
-        """Follow the commands until `Stop` or their end; then cancel the current task."""
         tasks: asyncio.Queue[Command] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             doing = group.create_task(self._do_each(tasks))
@@ -198,8 +194,6 @@ class LoadWorker:
             self._put(CalibrationDone(target, calibrated))
 
     def _calibrating(self, service: Service, condition: str) -> Service:
-        """Return `service`, whose attempts are reported as calibration."""
-
         async def calibrating(call: Call) -> Reply:
             notes = Notes(condition=condition, role="calibration", observer=self._report)
             return await service(msgspec.structs.replace(call, notes=notes))
@@ -210,7 +204,6 @@ class LoadWorker:
         self._put(ObservationReport(observation))
 
     def _report_reading(self, before: PacketCounts | None, reading: InstrumentReading) -> None:
-        """Report the reading of a block, with the packets since `before`."""
         now = self._packet_counts()
         if now is not None:
             reading = msgspec.structs.replace(reading, packets=now.since(before or PacketCounts()))
@@ -227,7 +220,7 @@ class LoadWorker:
 
 
 def _facts(target: str) -> TargetInfo:
-    """Return what a worker knows of `target`: only its provider. Prices and regions matter in the gateway."""
+    """Return the provider of `target`: prices and regions matter in the gateway only."""
     return TargetInfo(provider=target.partition("/")[0])
 
 
@@ -248,7 +241,6 @@ async def _serve(client: Client, connect: ConnectTarget, put: Callable[[Report],
 
 
 def main(connect_fake: ConnectTarget | None = None) -> None:
-    """Run a worker on standard input and output until its input says `Stop` or ends."""
     arrival_clock = msgspec.convert(sys.argv[1] if len(sys.argv) > 1 else "packets", ArrivalClock)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise_file_limit(2 * MAX_IN_FLIGHT)

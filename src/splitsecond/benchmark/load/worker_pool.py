@@ -1,8 +1,7 @@
 """Worker processes, from the parent's side.
 
-Reports are passed on as they come, so a worker that dies loses only what it had not reported. Leaving the pool's
-context stops all processes at the same time: each is asked to stop, has `PATIENCE_S` to cancel its requests in flight
-and report them, and is then killed.
+Reports are passed on as they come, so a worker that dies loses only what it had not reported. When the pool is left,
+each process has `PATIENCE_S` to cancel its requests in flight and report them, and is then killed.
 """
 
 import asyncio
@@ -69,15 +68,12 @@ class WorkerHandle:
 
     @property
     def starts_in_ns(self) -> int:
-        """Return in how many nanoseconds this worker can start a block that it is sent now."""
         return START_AFTER_NS
 
     async def configure(self, command: Configure | SetWorkload) -> None:
-        """Send a command that the worker does not answer."""
         await self._write(command)
 
     async def release(self) -> None:
-        """Let the worker close the cool-downs of a held block."""
         await self._write(Release())
 
     async def do(self, task: Calibrate | SendBlock, on_measured: Callable[[], object] = lambda: None) -> TaskEnded:
@@ -128,8 +124,6 @@ Worker = TypeVar("Worker", bound=WorkerHandle)
 
 
 class WorkerPool:
-    """The worker processes of a run, as an asynchronous context. Leaving it stops all of them."""
-
     def __init__(self, command: Sequence[str], on_report: OnReport) -> None:
         self.on_report = on_report
         self._command = command
@@ -142,12 +136,10 @@ class WorkerPool:
         return self.add(WorkerHandle(process, self.on_report, self.next_number()))
 
     def add(self, worker: Worker) -> Worker:
-        """Add a worker that was started elsewhere."""
         self._workers.append(worker)
         return worker
 
     def next_number(self) -> int:
-        """Return the number of the next worker."""
         return next(self._numbers)
 
     async def __aenter__(self) -> Self:

@@ -1,18 +1,12 @@
-"""The content of requests: synthetic prompts of a wanted length, prompts from a file, or those of a trace.
+"""The content of requests: synthetic prompts of a chosen length, prompts from a file, or those of a trace.
 
-A `Workload` is plain data that is sent to the worker processes; a `Composer` makes request bodies from it.
+All synthetic requests of a seed have the same words, so that all inputs have the same length. Only the nonce differs:
+the beginning, picked by a hash of run and call, so that no prefix cache that an earlier request has filled (in this run
+or another) can serve a part of it.
 
-A synthetic prompt is a system prompt and a user message, each an instruction followed by plain words. All requests of
-a seed have the same words, so that all inputs have the same length. Only the nonce differs.
-
-The nonce is the beginning of each prompt, so that no prefix cache that an earlier request has filled (in this run or
-another) can serve a part of it. It is seven words from the same list, picked by a hash of run and call, so its length
-in tokens stays the same.
-
-A run that measures a prompt cache sends prompts that profit from it: a long system prompt, and a short user message
-that differs each time, so that no cache of whole answers applies. One condition uses a nonce per request, the other
-one nonce for all of its requests. In the latter only the user message differs, and the first request finds an empty
-cache, whatever earlier runs have sent.
+A run that measures a prompt cache sends a long system prompt, and a short user message that differs each time, so that
+no cache of whole answers applies. One condition uses a nonce per request, the other one nonce for all of its requests,
+so its first request finds an empty cache, whatever earlier runs have sent.
 """
 
 from collections.abc import Mapping
@@ -35,8 +29,6 @@ SEPARATOR = "#"
 
 
 class WorkloadVariant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Lengths in tokens of one of several workloads of a run."""
-
     input_tokens: int
     output_tokens: int | None = None
 
@@ -44,12 +36,11 @@ class WorkloadVariant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of the requests to one target.
 
-    `prompts` holds request bodies from a file, which are used in turn. `traced` holds the requests of a trace, whose
-    prompts have their own lengths by the `scale` of the target. If both are empty, prompts are synthetic, with
-    `system_words` and `user_words` of filler drawn from `seed`. With `questions` all filler is in the system prompt,
-    and the user message differs each time. `output_tokens` None leaves the length to the provider. `extra` holds
-    further body fields, which override all others. `variants` has the workloads of a sweep by name (`sweep`). `run` is
-    the id of the run, which determines the nonces.
+    `prompts` holds request bodies from a file, which are used in turn; `traced` the requests of a trace, whose prompts
+    have their own lengths by the `scale` of the target. If both are empty, prompts are synthetic, with `system_words`
+    and `user_words` of filler drawn from `seed`. With `questions` all filler is in the system prompt, and the user
+    message differs each time. `output_tokens` None leaves the length to the provider. `extra` overrides all other body
+    fields. `run` determines the nonces.
     """
 
     run: str
@@ -65,7 +56,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scale: PromptScale = PromptScale()
 
     def of_target(self, target: str, input_tokens: int) -> "tuple[Workload, int]":
-        """Return the workload of a target and the length of its prompts: a variant, where its name ends with one."""
         variant = self.variants.get(target.rpartition(SEPARATOR)[2])
         if variant is None:
             return self, input_tokens
@@ -74,7 +64,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def synthetic(self) -> bool:
-        """Whether the prompts are synthetic, so that their length can be chosen."""
         return not self.prompts and not self.traced
 
 
@@ -92,7 +81,6 @@ class Composer:
         self._system = " ".join([SYSTEM, *words[: workload.system_words]])
         self._user = " ".join([USER, *words[workload.system_words :]])
         self.hints: Mapping[str, str] = {"prompt_cache": "mark"} if alike else {}
-        """Hints for each request: some providers cache a prompt only on request."""
 
     def body(self, call: str, number: int, *, shortened: bool = False) -> dict[str, Any]:
         """Return the body of the request with the id `call`, the `number`th of its target.
@@ -130,7 +118,6 @@ class Composer:
         return f"{QUESTION} {self._picked(call, QUESTION_WORDS)}"
 
     def _picked(self, name: str, count: int) -> str:
-        """Return `count` words picked by a hash of the run and `name`."""
         return picked(f"{self._workload.run}/{name}", count)
 
 

@@ -1,11 +1,10 @@
 """Break-even of a machine paid by the hour, rented or owned, against an API paid by the token.
 
-A machine costs the same whether it works or not: its price per hour times the hours of a month. The API costs its price
-per million tokens in the run's own mix of input and output, times the tokens. They are equal at the break-even volume,
-which does not depend on how fast the machine is. Its speed decides whether one machine can do that much: the
-`utilisation` is the break-even volume divided by the tokens of a month at the highest throughput that the run measured,
-at which the machine would have to work day and night. Above 1 there is no break-even: at full load, a token of the
-machine costs more than one of the API, and a second machine costs as much as the first.
+A machine costs the same whether it works or not. The API costs its price per million tokens in the run's own mix of
+input and output. They are equal at the break-even volume, which does not depend on how fast the machine is. Its speed
+decides whether one machine can do that much: the `utilisation` is the break-even volume divided by the tokens of a
+month at the highest throughput that the run measured, day and night. Above 1 there is no break-even: a second machine
+costs as much as the first.
 
 Not included: the work of running the machine, a second one for when it fails, and the difference in quality.
 """
@@ -16,7 +15,7 @@ from math import ceil
 from splitsecond.benchmark.findings.findings import BreakEven, ConditionFindings
 from splitsecond.benchmark.findings.usable_rows import lightest_rows
 from splitsecond.core.catalog.ownership import HOURS_PER_YEAR
-from splitsecond.core.catalog.price import MILLION
+from splitsecond.core.catalog.price import MILLION, Price
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import S_PER_HOUR, usd
 from splitsecond.core.wording import Statement, in_a_line, listed, number, percent
@@ -41,42 +40,38 @@ def break_evens(rows: Sequence[ConditionFindings]) -> list[BreakEven]:
     for row in usable:
         if row.price and row.price.per_hour_usd and _tokens_per_s(row) > _tokens_per_s(fastest.get(row.target)):
             fastest[row.target] = row
-    found = []
-    for machine in fastest.values():
-        per_hour = machine.price.per_hour_usd or 0.0 if machine.price else 0.0
-        for api in apis:
-            tokens, utilisation = break_even(per_hour, api.usd_per_million or 0.0, _tokens_per_s(machine))
-            found.append(
-                BreakEven(
-                    machine=machine.target,
-                    api=api.target,
-                    rows=[machine.condition, api.condition],
-                    owned=machine.price is not None and machine.price.owned is not None,
-                    usd_per_month=per_hour * HOURS_PER_MONTH,
-                    usd_per_million=api.usd_per_million or 0.0,
-                    machine_tokens_per_month=_tokens_per_s(machine) * S_PER_HOUR * HOURS_PER_MONTH,
-                    tokens_per_month=tokens if utilisation <= 1 else None,
-                    utilisation=utilisation,
-                )
-            )
-    return found
+    return [_break_even(machine, machine.price, api) for machine in fastest.values() if machine.price for api in apis]
+
+
+def _break_even(machine: ConditionFindings, price: Price, api: ConditionFindings) -> BreakEven:
+    per_hour, per_million = price.per_hour_usd or 0.0, api.usd_per_million or 0.0
+    tokens, utilisation = break_even(per_hour, per_million, _tokens_per_s(machine))
+    return BreakEven(
+        machine=machine.target,
+        api=api.target,
+        rows=[machine.condition, api.condition],
+        owned=price.owned is not None,
+        usd_per_month=per_hour * HOURS_PER_MONTH,
+        usd_per_million=per_million,
+        machine_tokens_per_month=_tokens_per_s(machine) * S_PER_HOUR * HOURS_PER_MONTH,
+        tokens_per_month=tokens if utilisation <= 1 else None,
+        utilisation=utilisation,
+    )
 
 
 def _tokens_per_s(row: ConditionFindings | None) -> float:
-    """Return the input and output tokens per second of a row, at its system throughput; 0 if unknown."""
     if row is None or not row.output_tokens_per_s or not row.output_tokens:
         return 0.0
     return row.output_tokens_per_s * (1 + (row.input_tokens or 0.0) / row.output_tokens)
 
 
 def monthly_usd(found: BreakEven, tokens: float) -> tuple[float, float]:
-    """Return what that many tokens a month cost on as many machines as it takes, and at the API."""
+    """Return the cost of that many tokens a month on as many machines as it takes, and at the API."""
     machines = max(ceil(tokens / found.machine_tokens_per_month), 1)
     return machines * found.usd_per_month, tokens / MILLION * found.usd_per_million
 
 
 def tokens_words(tokens: float) -> str:
-    """Format a volume: "480 million", "1.2 billion"."""
     for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if tokens >= size * 0.9995:
             return f"{number(tokens / size)} {word}"

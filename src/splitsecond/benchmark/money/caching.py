@@ -1,13 +1,12 @@
 """Savings by a provider's prompt cache: two rows of one target, compared with each other.
 
-Under each load a target got two kinds of prompts in turn (`load.plan`): prompts that begin differently, which no cache
-can hold, and prompts that share all but their last words. The difference between the rows is the effect of the cache:
-in time by `sample_comparison`, round by round, in money by the input tokens billed at each price.
+Under each load a target got prompts that begin differently, which no cache can hold, and prompts that share all but
+their last words (`load.plan`). The difference between the rows is the effect of the cache: in time round by round, in
+money by the input tokens billed at each price.
 
 Money covers the input alone. The output costs the same both ways, and responses that are longer by chance must not look
-like a difference. All requests are included, warm-ups too, so that filling the cache is paid for; spread over more
-requests than here, that weighs less. A machine paid by the hour has no price for its input: the time of a request
-counts instead.
+like a difference. Warm-ups are included, so that filling the cache is paid for; spread over more requests than here,
+that weighs less. A machine paid by the hour has no price for its input: the time of a request counts instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,6 @@ Observed = tuple[Row, Sequence[Observation]]
 
 
 def cache_savings(rows: Sequence[Row], observations: Sequence[Observation], prices: Prices) -> list[CacheSaving]:
-    """Return the savings for each row of cache reuse that has a matching row of fresh prompts."""
     observed = grouped(observations, lambda o: o.condition)
     fresh = {(c.target, c.concurrency, c.rate): c for c in rows if not c.cache_reuse}
     pairs = [
@@ -86,7 +84,6 @@ def _usd_per_request(row: Row, observations: Sequence[Observation], prices: Pric
 
 
 def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
-    """Return the savings in time and money, with the evidence, as a statement."""
     name, short = row(fresh), row(fresh, short=True)
     if spoilt := [c for c in (fresh, reuse) if c.invalid]:
         return Statement(
@@ -105,7 +102,6 @@ def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
 
 
 def _in_short(name: str, saving: CacheSaving, n: int) -> str:
-    """Return the savings in time on one line, and those in money on another."""
     median, dollars = saving.ttft[0], _moved_usd(saving)
     if _faster(median):
         bounds = median.ci95 and (percent(-median.ci95[1]), percent(-median.ci95[0]))
@@ -172,7 +168,7 @@ def _no_time_saved(median: FigureChange, n: int, *, short: bool = False) -> str:
 
 
 def _moved_usd(saving: CacheSaving) -> float:
-    """Return the US dollars that the cache saves per request, negative for a loss; 0 if unknown or negligible."""
+    """Return the US dollars saved per request, negative for a loss; 0 if unknown or negligible."""
     fresh, reuse = saving.usd_per_request_fresh, saving.usd_per_request_reuse
     if not fresh or reuse is None or abs(fresh - reuse) < WORTH_SAYING * fresh:
         return 0.0

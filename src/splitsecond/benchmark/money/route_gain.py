@@ -1,9 +1,8 @@
 """What a policy gains over each of its single targets: one figure for speed, one for money.
 
 A run that measures a policy beside its targets has both under the same load. Speed is the median of total TPS, which
-contains every wait. Money is the cost of a successful request, with losers, hedges and retries. Both are ratios of the
-policy to the target: 1.5 is half as fast again, or half as expensive again. A target that the policy names but did not
-ask is compared, too: leaving it out may be the gain.
+contains every wait. Money is the cost of a successful request, with losers, hedges and retries. A target that the
+policy names but did not ask is compared, too: leaving it out may be the gain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from splitsecond.log.statistics.resampling import interval, median_draws, resamp
 
 
 def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[RouteGain]:
-    """Return the gains of each policy of a run over those of its targets that were measured under the same load."""
     if not any("(" in row.target for row in rows):
         return []
     answered = grouped((o for o in successful(observations) if o.total_tps is not None), lambda o: o.condition)
@@ -63,7 +61,6 @@ def _gain(
 
 
 def route_gain_statements(found: Sequence[RouteGain]) -> list[Statement]:
-    """Return a statement for each policy and load, its short form with a line for each target."""
     return [
         Statement(
             f"{load.capitalize()}, by total TPS, {policy} is {listed([_in_full(each) for each in gains])}.",

@@ -1,5 +1,3 @@
-"""The steps of a capacity search as rows of a table, one for each load from the lightest to the heaviest."""
-
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -19,18 +17,13 @@ VERDICTS: Mapping[str, str] = {
     "breaks": "broke",
     "invalid": "INVALID",
 }
-"""The words for each verdict of a step."""
 BAD = ("fails", "breaks", "invalid")
 
 
 class StepRow(Struct, frozen=True, kw_only=True):
-    """One step of a search.
+    """One step of a search: a cell for each of `HEADINGS` and of `limit_headings`; `verdict` is a key of `VERDICTS`.
 
-    Attributes:
-        load: The load as it stands in a narrow column.
-        cells: A cell for each of `HEADINGS` and of `limit_headings`.
-        verdict: A key of `VERDICTS`.
-        heaviest: Whether this is the heaviest load within the limits: the capacity.
+    `heaviest`: this is the heaviest load within the limits: the capacity.
     """
 
     load: str
@@ -40,7 +33,6 @@ class StepRow(Struct, frozen=True, kw_only=True):
 
 
 def limit_headings(found: Capacity) -> list[str]:
-    """Return the headings after `HEADINGS`: the figure of each limit other than TTFT."""
     return [f"{limited(name, open_loop=found.open_loop).label} p95" for name in _other_limits(found)]
 
 
@@ -49,7 +41,6 @@ def _other_limits(found: Capacity) -> list[str]:
 
 
 def step_rows(run: Run, found: Capacity) -> list[StepRow]:
-    """Return a row for each step, the lightest load first."""
     by_name = {condition.condition: condition for condition in run.conditions}
     return [
         StepRow(
@@ -79,7 +70,6 @@ def _cells(found: Capacity, step: CapacityStep, row: ConditionFindings) -> list[
 
 
 def remarks(run: Run) -> list[Remark]:
-    """Return the remarks below the table, each once with the loads that it applies to in `who`."""
     found: dict[tuple[str, str], list[str]] = {}
     levels = rows.levels(run)
     for level in levels:

@@ -1,5 +1,3 @@
-"""The plots of a capacity search: each limited figure against the load, with its limit, and the throughput."""
-
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
 from splitsecond.benchmark.findings.slo import limited
 from splitsecond.benchmark.findings.usable_rows import load_of
@@ -9,9 +7,7 @@ from splitsecond.core.pages.chart import Chart, LegendEntry, Plot, picture, targ
 from splitsecond.core.pages.figure_cells import number
 
 Steps = list[tuple[ConditionFindings, str]]
-"""The row of each step with its verdict in words."""
 Values = list[tuple[float, float, str]]
-"""A load, the value of a figure there, and the verdict in words."""
 
 
 def capacity_plots(run: Run, found: Capacity) -> list[Plot]:
@@ -26,7 +22,6 @@ def capacity_plots(run: Run, found: Capacity) -> list[Plot]:
 
 
 def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
-    """Draw p50 and p95 of a figure against the load, with the limit as a line."""
     figure = limited(name, open_loop=found.open_loop)
     values: dict[str, Values] = {
         percentile: [
@@ -70,7 +65,6 @@ def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
 
 
 def _chart(found: Capacity, steps: Steps, y: Axis) -> Chart:
-    """Return a chart over the loads, with the capacity as a line across it."""
     chart = Chart(load_axis({load_of(row) for row, _ in steps}, open_loop=found.open_loop), y)
     if found.holds is not None:
         chart.add(None, chart.upright_rule(found.holds, f"capacity: {found.holds:g}"))

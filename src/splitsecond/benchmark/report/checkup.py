@@ -1,6 +1,4 @@
-"""Output of `splitsecond doctor`: the instrument's error at each level, and the phases of a request to each target."""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -22,10 +20,9 @@ _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
 
 
 class TargetCheck(Struct, frozen=True):
-    """The check of one target.
+    """The check of one target: why it does not work, "" if it does.
 
-    `fault`: why it does not work, "" if it does. `first_token`: by each clock, the nanoseconds from sending the last
-    request to its first token.
+    `first_token`: by each clock, the nanoseconds from sending the last request to its first token.
     """
 
     name: str
@@ -35,7 +32,6 @@ class TargetCheck(Struct, frozen=True):
 
 
 def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
-    """Print the instrument's error at each level, and the highest load to trust."""
     console.print(fitting(console, partial(_levels, levels), _FEWER_OF_LEVELS))
     for level in levels:
         if not level.trusted:
@@ -56,30 +52,29 @@ def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
 
 
 def _levels(levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool, _name_width: int) -> Table:
-    columns = {
-        "streams": [str(level.streams) for level in levels],
-        "TTFT\np50": [_error(level.ttft_error_ms.p50) for level in levels],
-        "TTFT\np99": [_error(level.ttft_error_ms.p99) for level in levels],
-        "TTFT\nmax": [_error(level.ttft_error_ms.max) for level in levels],
-        "send\np99": [_error(level.send_error_ms.p99) for level in levels],
-        "receive\np99": [_error(level.receive_error_ms.p99) for level in levels],
-        "token\np99": [_error(level.token_error_ms.p99) for level in levels],
-        "TPOT\np99": [share(level.tpot_error_share.p99) for level in levels],
-        "lag\np99": [number(level.read_lag_ms.p99) for level in levels],
-        "CPU": [number(level.cpu_ms_per_1000_tokens) for level in levels],
-        "trust": [Text("yes", "green") if level.trusted else Text("no", "bold red") for level in levels],
+    cells: dict[str, Callable[[Accuracy], str | Text]] = {
+        "streams": lambda level: str(level.streams),
+        "TTFT\np50": lambda level: _error(level.ttft_error_ms.p50),
+        "TTFT\np99": lambda level: _error(level.ttft_error_ms.p99),
+        "TTFT\nmax": lambda level: _error(level.ttft_error_ms.max),
+        "send\np99": lambda level: _error(level.send_error_ms.p99),
+        "receive\np99": lambda level: _error(level.receive_error_ms.p99),
+        "token\np99": lambda level: _error(level.token_error_ms.p99),
+        "TPOT\np99": lambda level: share(level.tpot_error_share.p99),
+        "lag\np99": lambda level: number(level.read_lag_ms.p99),
+        "CPU": lambda level: number(level.cpu_ms_per_1000_tokens),
+        "trust": lambda level: Text("yes", "green") if level.trusted else Text("no", "bold red"),
     }
-    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    shown = {heading: cell for heading, cell in cells.items() if heading not in left_out}
     table = titled_table("The instrument's own error in ms, against the server's own times")
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in zip(*shown.values(), strict=True):
-        table.add_row(*row)
+    for level in levels:
+        table.add_row(*(cell(level) for cell in shown.values()))
     return table
 
 
 def _highest(levels: Sequence[Accuracy]) -> str:
-    """Return a sentence with the highest load up to which every level can be trusted."""
     trusted = 0
     for level in sorted(levels, key=lambda each: each.streams):
         if not level.trusted:
@@ -93,7 +88,6 @@ def _highest(levels: Sequence[Accuracy]) -> str:
 
 
 def packet_clock_advice(refusal: str) -> str:
-    """Return whether the packet clock is available, and how to allow it; `refusal` is the reason why it is not."""
     if not refusal:
         return "The packet clock is available: each token gets the time of the packet that brought it."
     return (
@@ -103,7 +97,6 @@ def packet_clock_advice(refusal: str) -> str:
 
 
 def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
-    """Print the phases of a first and a second request to each target, and its first token by each clock."""
     console.print(fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS))
     for check in checks:
         name, fault = check.name, check.fault
@@ -130,7 +123,6 @@ def _targets(checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: b
 
 
 def _times(check: TargetCheck) -> list[str]:
-    """Return the times of the first request and of the second one, and what counted their tokens."""
     cold, warm = (*check.observations, None, None)[:2]
     if cold is None:
         return [MISSING] * 7

@@ -1,5 +1,3 @@
-"""The HTML report of a comparison of two runs: each change with its interval, as plots and as tables."""
-
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, Comparison, ConditionChange
@@ -21,7 +19,6 @@ LEGEND = {label: entry for label, entry in _GRADES.items() if label}
 
 
 def render_comparison(found: Comparison) -> str:
-    """Render the page."""
     levels: dict[str, list[ConditionChange]] = {}
     for changed in found.conditions:
         levels.setdefault(rows.level_title(changed), []).append(changed)
@@ -44,12 +41,13 @@ def render_comparison(found: Comparison) -> str:
 
 
 def _stated(changed: ConditionChange) -> list[FigureChange]:
-    """Return the changes of a row that the page shows: main percentiles of the compared figures, and the throughput."""
     figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES]
     return figures + [total for total in changed.totals if total.change is not None and total.figure != "errors"]
 
 
 def _headline(found: Comparison) -> Headline:
+    if not found.conditions:
+        return Headline(sentence="The runs have no row in common.", badge=Badge(text="nothing compared", look="warn"))
     real = [(c, f) for c in found.conditions for f in _stated(c) if f.real]
     worse, better = (sum(f.better is side for _, f in real) for side in (False, True))
     parts = [
@@ -58,16 +56,17 @@ def _headline(found: Comparison) -> Headline:
         if count
     ]
     sentence = f"The second run is {' and '.join(parts)}, beyond chance." if parts else "No change beyond chance."
-    if not found.conditions:
-        return Headline(sentence="The runs have no row in common.", badge=Badge(text="nothing compared", look="warn"))
-    invalid = any("INVALID" in note for c in found.conditions for note in c.notes)
-    badge = Badge(text="worse", look="bad") if worse else Badge(text="better" if better else "no change", look="good")
-    if invalid:
-        badge = Badge(text="INVALID rows", look="warn")
     largest = sorted(real, key=lambda pair: -abs(pair[1].change or 0)) or [
         (c, f) for c in found.conditions[:1] for f in _stated(c) if f.percentile != "p95"
     ]
-    return Headline(sentence=sentence, tiles=[_tile(c, f) for c, f in largest[:3]], badge=badge)
+    tiles = [_tile(c, f) for c, f in largest[:3]]
+    return Headline(sentence=sentence, tiles=tiles, badge=_badge(found, worse > 0, better > 0))
+
+
+def _badge(found: Comparison, worse: bool, better: bool) -> Badge:
+    if any("INVALID" in note for c in found.conditions for note in c.notes):
+        return Badge(text="INVALID rows", look="warn")
+    return Badge(text="worse", look="bad") if worse else Badge(text="better" if better else "no change", look="good")
 
 
 def _tile(changed: ConditionChange, f: FigureChange) -> Tile:
@@ -91,19 +90,19 @@ def _kind(f: FigureChange) -> str:
 
 
 def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[Plot]:
-    """Draw each change as a mark with its interval."""
-    shown = [(c, [f for f in _stated(c) if f.change is not None]) for c in changes]
-    shown = [(c, own) for c, own in shown if own]
-    if not shown:
+    rows_of_figures = [(c, [f for f in _stated(c) if f.change is not None]) for c in changes]
+    shown = [(c.name, own) for c, own in rows_of_figures if own]
+    figures = [f for _, own in shown for f in own]
+    if not figures:
         return []
-    ends = [abs(end) for _, own in shown for f in own for end in (f.change or 0.0, *(f.ci95 or ()))]
+    ends = [abs(end) for f in figures for end in (f.change or 0.0, *(f.ci95 or ()))]
     reach = min(max(ends), MAX) * ROOM or 0.1
     axis = linear("change from the first run to the second", -reach, reach, percent=True)
-    height = sum((len(own) + 1) * ROW + GAP for _, own in shown)
+    height = (len(figures) + len(shown)) * ROW + len(shown) * GAP
     chart, y = Chart(axis, None, height=height, left=LEFT), 0.0
     chart.add(None, chart.upright_rule(0))
-    for changed, own in shown:
-        chart.add(None, chart.text(0, chart.top + y + 16, changed.name, look="title"))
+    for row_name, own in shown:
+        chart.add(None, chart.text(0, chart.top + y + 16, row_name, look="title"))
         y += ROW
         for f in own:
             y += ROW
@@ -117,7 +116,7 @@ def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[
             title=title,
             legend="changes",
             description=f"The change of each figure from the first run to the second, with its interval. "
-            f"{sum(f.real for _, own in shown for f in own)} of {sum(len(own) for _, own in shown)} are beyond chance.",
+            f"{sum(f.real for f in figures)} of {len(figures)} are beyond chance.",
         )
     ]
 
@@ -136,7 +135,6 @@ def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:
 
 
 def _table(title: str, changes: Sequence[ConditionChange]) -> HtmlTable:
-    """Return the figures of the second run, each with its change."""
     open_loop = rows.open_loop(changes[0])
     columns = [
         column

@@ -1,8 +1,3 @@
-"""The page of `splitsecond cost`: what calls cost, and speed against price.
-
-This module turns spending into texts, a table and a plot; `templates/cost.html` has the layout.
-"""
-
 from collections.abc import Sequence
 
 from splitsecond.benchmark.report.production import spending_columns, spending_remarks
@@ -18,11 +13,9 @@ from splitsecond.log.production.spending import Spending
 from splitsecond.log.report.price_plot import speed_against_price
 
 SOLD = ("target", "model", "provider")
-"""Kinds of rows that have a price."""
 
 
 def price_entries(found: SpeedAndPrice | None) -> dict[str, LegendEntry]:
-    """Return the colour and shape of each target that has a speed and a price."""
     return target_entries([point.target for point in found.targets] if found else [])
 
 
@@ -44,7 +37,6 @@ def render_cost(
     period: str,
     outlook: str,
 ) -> str:
-    """Render the page. `period`: the log's part, in words; `outlook`: a sentence with the cost of a month, or ""."""
     entries = price_entries(found)
     every = [*rows, *([total] if len(rows) > 1 else [])]
     columns = spending_columns(every, total)
@@ -68,7 +60,6 @@ def render_cost(
 
 
 def _headline(rows: Sequence[Spending], total: Spending, by: str) -> Headline:
-    """Return the cheapest or the largest row, and the cost of all, of a call, and of a million tokens."""
     spent = total.usd + total.rented_usd
     tiles = [
         Tile(label="cost of all calls", value=usd(spent), note=counted_as(total.calls, "call")),
@@ -89,7 +80,6 @@ def _headline(rows: Sequence[Spending], total: Spending, by: str) -> Headline:
 
 
 def _main_finding(rows: Sequence[Spending], total: Spending, by: str) -> str:
-    """Return which of the targets, models or providers is the cheapest; of other rows, which costs the most."""
     spent = total.usd + total.rented_usd
     if not spent:
         return "" if total.attempts > total.unpriced else "No price is known."

@@ -1,5 +1,3 @@
-"""Definitions of metrics and terms, for the report and for docs/reference/figures.md."""
-
 from collections.abc import Iterable
 
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total
@@ -45,12 +43,8 @@ CONCEPTS = {
         "are taken at the read, not where they are the kernel's."
     ),
 }
-"""Terms that are not metrics."""
-
 METRICS: tuple[Figure | Total, ...] = (*FIGURES.values(), *TOTALS.values())
 DEFINITIONS = {metric.label[:1].upper() + metric.label[1:]: metric.definition for metric in METRICS} | CONCEPTS
-"""By label: what each metric and term means."""
-
 
 _OPENING = """\
 # Figures
@@ -72,7 +66,6 @@ One number for each target and load. A gate names it alone: `errors > 0`.
 
 
 def figures_page() -> str:
-    """Return docs/reference/figures.md."""
     terms = "".join(f"\n**{term}.** {text}\n" for term, text in CONCEPTS.items())
     return f"{_OPENING}{_table(FIGURES.values())}{_TOTALS}{_table(TOTALS.values())}\n## Terms\n{terms}"
 

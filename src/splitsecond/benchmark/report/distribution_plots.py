@@ -1,5 +1,3 @@
-"""Plots of the times of requests: how TTFT and the gaps between tokens are distributed, and TTFT over the run."""
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -8,7 +6,8 @@ from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report import rows, series
 from splitsecond.benchmark.report.plot_frame import level_slug, on_axis, target_entries_of
 from splitsecond.benchmark.report.rows import LoadLevel
-from splitsecond.benchmark.report.series import Samples
+from splitsecond.benchmark.report.series import LoadOverTime, Samples
+from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.axis import Axis, fitted, linear, shares
 from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, picture
@@ -23,7 +22,6 @@ MIN_ITL_PERCENTILE = 2
 
 
 def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each level, which share of the requests had their first token by when: one curve per target."""
     decides = on_axis(run)
     values = {c.condition: series.ttft_values(c, samples[c.condition]) for c in run.conditions}
     everything = [ms for c in run.conditions if decides(c.target) for ms in values[c.condition].tolist() if ms > 0]
@@ -38,7 +36,6 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
 
 
 def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each level, the distribution of the gaps between events: one curve per target."""
     decides = on_axis(run)
     values = {c.condition: series.itl_values(samples[c.condition]).clip(MIN_ITL_MS) for c in run.conditions}
     shown = [values[c.condition] for c in run.conditions if decides(c.target) and len(values[c.condition])]
@@ -103,18 +100,13 @@ def _distribution(
 
 
 def _percentile_marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
-    """Return the marks on a curve, from the findings, so that they equal the tables to the last digit."""
     ttft = rows.ttft(condition)
     return [(name, ms, at) for name, ms, at in (("p50", ttft.p50, 0.5), ("p95", ttft.p95, 0.95)) if ms is not None]
 
 
 def over_time(run: Run, observations: Sequence[Observation]) -> list[Plot]:
-    """Draw, for each level, the TTFT of each request and the number in flight, over the time under this load."""
     decides = on_axis(run)
-    by_condition: dict[str, list[Observation]] = {}
-    for o in observations:
-        by_condition.setdefault(o.condition, []).append(o)
-    drawn = []
+    by_condition = grouped(observations, lambda o: o.condition)
     courses = {
         c.condition: course
         for c in run.conditions
@@ -122,39 +114,42 @@ def over_time(run: Run, observations: Sequence[Observation]) -> list[Plot]:
     }
     deciding = [courses[c.condition] for c in run.conditions if c.condition in courses and decides(c.target)]
     values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
+    if not values:
+        return []
+    drawn = []
     for level in rows.levels(run):
-        found = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
-        shown = [course for target, course in found.items() if decides(target)] or [*found.values()]
-        if not found or not values:
-            continue
-        end = max(course.in_flight[-1][0] for course in shown)
-        x = linear("", 0, end or 1, grid=False)
-        upper = Chart(x, fitted("TTFT, ms", values, zero=True), height=AREA_HEIGHT)
-        most = max(count for course in shown for _, count in course.in_flight)
-        below = linear("in flight", 0, max(most * 1.1, 1), grid=False)
-        lower = Chart(
-            linear("seconds under this load, its rounds joined", 0, end or 1, grid=False),
-            Axis(title=below.title, low=0, high=below.high, ticks=[(0, "0"), (most, f"{most:,.0f}")]),
-            height=IN_FLIGHT_HEIGHT,
-            left=upper.left,
-        )
-        entries = target_entries_of(run)
-        for target, course in found.items():
-            upper.add(entries[target], upper.dots(course.ttft))
-            lower.add(entries[target], lower.line(course.in_flight, steps=True, tip=target), look="thin")
-        if len(found) == 1:
-            (course,) = found.values()
-            upper.add(None, *(upper.upright_rule(at) for at in course.rounds[1:]), look="weak")
-        drawn.append(
-            picture(
-                upper,
-                lower,
-                name=f"time-{level_slug(level)}",
-                section="time",
-                title=level.title,
-                description="Above, the TTFT of each request at the moment it was sent; below, the number of requests "
-                "in flight. The time between rounds is left out.",
-                heading=f"TTFT and requests in flight · {level.title}",
-            )
-        )
+        own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
+        if own:
+            drawn.append(_course_plot(run, level, own, fitted("TTFT, ms", values, zero=True)))
     return drawn
+
+
+def _course_plot(run: Run, level: LoadLevel, courses: Mapping[str, LoadOverTime], ttft: Axis) -> Plot:
+    decides, entries = on_axis(run), target_entries_of(run)
+    deciding = [course for target, course in courses.items() if decides(target)] or [*courses.values()]
+    end = max(course.in_flight[-1][0] for course in deciding)
+    most = max(count for course in deciding for _, count in course.in_flight)
+    upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
+    below = linear("in flight", 0, max(most * 1.1, 1), grid=False)
+    lower = Chart(
+        linear("seconds under this load, its rounds joined", 0, end or 1, grid=False),
+        Axis(title=below.title, low=0, high=below.high, ticks=[(0, "0"), (most, f"{most:,.0f}")]),
+        height=IN_FLIGHT_HEIGHT,
+        left=upper.left,
+    )
+    for target, course in courses.items():
+        upper.add(entries[target], upper.dots(course.ttft))
+        lower.add(entries[target], lower.line(course.in_flight, steps=True, tip=target), look="thin")
+    if len(courses) == 1:
+        (course,) = courses.values()
+        upper.add(None, *(upper.upright_rule(at) for at in course.rounds[1:]), look="weak")
+    return picture(
+        upper,
+        lower,
+        name=f"time-{level_slug(level)}",
+        section="time",
+        title=level.title,
+        description="Above, the TTFT of each request at the moment it was sent; below, the number of requests "
+        "in flight. The time between rounds is left out.",
+        heading=f"TTFT and requests in flight · {level.title}",
+    )

@@ -25,7 +25,6 @@ _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 
 
 def run_records(run: Run) -> list[dict[str, Any]]:
-    """Return a record for each row of a run. The keys are those of run.json and of gates: "ttft_ms.p95"."""
     return [_row(condition) for condition in run.conditions]
 
 
@@ -47,7 +46,6 @@ def _row(condition: ConditionFindings) -> dict[str, Any]:
 
 
 def change_records(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a record for each changed figure of each row of a comparison."""
     return [
         {"target": changed.name, "load": load_words(changed), **msgspec.to_builtins(figure)}
         for changed in comparison.conditions
@@ -58,9 +56,8 @@ def change_records(comparison: Comparison) -> list[dict[str, Any]]:
 def csv_text(records: Iterable[object]) -> str:
     """Return structs or mappings as CSV with a heading.
 
-    Nested values have keys with dots. A pair of numbers (an interval) becomes two columns, `.low` and `.high`, and the
-    interval of a percentile stands beside it: `tps.p50.low`. A text that a spreadsheet would take for a formula begins
-    with an apostrophe.
+    Nested values have keys with dots. An interval becomes two columns, and that of a percentile stands beside it:
+    `tps.p50.low`. A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     flat = [{_inert(key): _inert(value) for key, value in _flat(msgspec.to_builtins(record))} for record in records]
     text = io.StringIO()
@@ -83,7 +80,7 @@ def _flat(value: Any, key: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def _inert(value: Any) -> Any:
-    """Return a text with an apostrophe before it if a spreadsheet would take it for a formula; numbers unchanged.
+    """Return a text with an apostrophe before it if a spreadsheet would take it for a formula.
 
     A carriage return becomes a line feed, because the writer of CSV does not quote it, so that it would begin a row.
     """
@@ -94,21 +91,17 @@ def _inert(value: Any) -> Any:
 
 
 def markdown_text(show: Callable[[Console], None]) -> str:
-    """Return as Markdown what `show` prints."""
     console = _MarkdownConsole()
     show(console)
     return "\n".join(console.lines).strip() + "\n"
 
 
 class _MarkdownConsole(Console):
-    """A console that keeps what is printed as lines of Markdown."""
-
     def __init__(self) -> None:
         super().__init__(file=io.StringIO(), width=WIDER_THAN_ANY_TABLE)
         self.lines: list[str] = []
 
     def print(self, *objects: Any, **_: Any) -> None:
-        """Keep a table, or a line of text as a paragraph or an item of a list."""
         if not objects:
             self.lines.append("")
         for shown in objects:
@@ -133,7 +126,6 @@ def _row_line(cells: Sequence[Any]) -> str:
 
 
 def _cell(cell: Any) -> str:
-    """Return the text of a cell on one line. An interval, below its figure in a terminal, is in brackets."""
     words = (cell.plain if isinstance(cell, Text) else str(cell)).split()
     if len(words) == 2 and "–" in words[1][1:-1]:
         words[1] = f"({words[1]})"
@@ -141,5 +133,4 @@ def _cell(cell: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape what Markdown would read as markup in a table or a paragraph."""
     return "".join(f"\\{char}" if char in r"\|*<" else char for char in text)

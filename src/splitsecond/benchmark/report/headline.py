@@ -1,5 +1,3 @@
-"""The headline of a run's page: the main finding as a sentence, up to three numbers, and whether to rely on them."""
-
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.figures import FIGURES, Figure
@@ -17,7 +15,6 @@ TTFT, TPS = "ttft_ms", "tps"
 
 
 def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
-    """Return the headline of a benchmark or of a capacity search."""
     badge = _badge(run)
     if run.capacity is not None:
         sentence = run.statements[0] if run.statements else ""
@@ -51,19 +48,16 @@ def _badge(run: Run) -> Badge | None:
 
 
 def _by_metric(found: Sequence[Lead], level_rows: Sequence[ConditionFindings]) -> dict[str, Lead]:
-    """Return the leads on TTFT and TPS between these rows."""
     at = {row.condition for row in level_rows}
     return {_plain(each): each for each in found if each.best.condition in at and isinstance(each.metric, Figure)}
 
 
 def _winner(by_metric: dict[str, Lead]) -> str:
-    """Return the target that is certainly first on TTFT and on TPS; "" if there is none."""
     winners = {each.best.target if each.found.real else "" for each in by_metric.values()}
     return winners.pop() if by_metric.keys() == {TTFT, TPS} and len(winners) == 1 else ""
 
 
 def _leads_everywhere(run: Run, found: Sequence[Lead]) -> bool:
-    """Return whether there are several loads, and one target is the fastest under all of them."""
     loads: dict[tuple[int | None, float | None], list[ConditionFindings]] = {}
     for row in (row for own in rows_by_target(run.conditions) for row in own):
         loads.setdefault((row.concurrency, row.rate), []).append(row)
@@ -72,7 +66,6 @@ def _leads_everywhere(run: Run, found: Sequence[Lead]) -> bool:
 
 
 def _plain(of: Lead) -> str:
-    """Return the name of a lead's figure; those from due stand for the plain ones."""
     return next((name for name in (TTFT, TPS) if of.metric.name in (name, FIGURES[name].from_due)), of.metric.name)
 
 
@@ -80,11 +73,10 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
     where = level(lightest[0])
     if len(lightest) == 1:
         return _alone(lightest[0])
-    real = {name: each for name, each in by_metric.items() if each.found.real and each.found.ratio}
     words = {TTFT: "to the first token", TPS: "in tokens per second"}
-    clear = {name: real[name] for name in words if name in real}
-    margins = [f"{ratio(each.found.ratio or 1)} times as fast {words[name]}" for name, each in clear.items()]
+    clear = {name: of for name in words if (of := by_metric.get(name)) and of.found.real and of.found.ratio}
     if winner := _winner(by_metric):
+        margins = [f"{ratio(each.found.ratio or 1)} times as fast {words[name]}" for name, each in clear.items()]
         lead = f"at every load; {where} it is " if everywhere else f"{where}: "
         return f"{winner} is the fastest {lead}{' and '.join(margins)} as the next target."
     if by_metric and all(each.found.p_value is None for each in by_metric.values()):
@@ -92,13 +84,12 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
     if not clear:
         return f"No target is clearly the fastest {where}."
     parts = [f"{each.best.target} is first {words[name]}" for name, each in clear.items()]
-    open_ones = [words[name] for name in words if name not in clear]
-    rest = f"; no target is clearly first {open_ones[0]}" if open_ones else ""
+    unclear = [words[name] for name in words if name not in clear]
+    rest = f"; no target is clearly first {unclear[0]}" if unclear else ""
     return f"{where.capitalize()}, {' and '.join(parts)}{rest}."
 
 
 def _alone(row: ConditionFindings) -> str:
-    """Describe the speed of a single target."""
     ttft, tps = figure_cells.cell(rows.ttft(row), "p50").figure, figure_cells.cell(row.tps, "p50").figure
     if MISSING in (ttft, tps):
         return ""
@@ -106,7 +97,6 @@ def _alone(row: ConditionFindings) -> str:
 
 
 def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings]) -> Tile | None:
-    """Return the best median of a figure at the lightest load, with its margin."""
     figure = FIGURES[name].under(open_loop=rows.open_loop(lightest[0]))
     known = [(value, row) for row in lightest if (value := figure.summary(row).p50) is not None]
     if not known:
@@ -132,7 +122,6 @@ def _interval(cell: figure_cells.FigureCell) -> str:
 
 
 def _throughput(run: Run) -> Tile | None:
-    """Return the highest system throughput of a valid row."""
     found = [(c.output_tokens_per_s, c) for c in run.conditions if c.output_tokens_per_s and not c.invalid]
     if not found:
         return None

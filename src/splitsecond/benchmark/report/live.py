@@ -2,8 +2,6 @@
 
 There is no thread and no timer: a frame is drawn when an observation arrives and the last frame is `REFRESH_NS` old. A
 frame takes some milliseconds in which no socket is read; kernel timestamps are not affected, and frames are rare.
-In a Jupyter notebook the table is an output of the cell and gets replaced. On a console that is no terminal (a pipe, a
-file), a line is printed every ten seconds.
 """
 
 from bisect import insort
@@ -29,19 +27,13 @@ from splitsecond.core.pages.figure_cells import number, safe_text
 
 REFRESH_NS = NS_PER_S // 4
 LINE_NS = 10 * NS_PER_S
-"""Time between two lines on a console that is no terminal."""
 SPARE_LINES = 5
-"""Lines of the screen reserved for the headings and the prompt."""
 BARS = (10, 20)
-"""Length of a bar on a console with fewer than `NARROW` columns, and on a wider one."""
 NARROW = 100
 KNOWN_SHARE = 0.05
-"""Least share of finished requests for an estimate of the time left."""
 
 
 class _ConditionProgress:
-    """Progress of one condition."""
-
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
@@ -61,10 +53,7 @@ class _ConditionProgress:
 
 
 class LiveProgress:
-    """Progress display of a run. Call `start`, then `observed` for each observation, and `stop` in any case.
-
-    `spent_usd` returns the cost so far.
-    """
+    """Progress display of a run, as `Progress`. `spent_usd` returns the cost so far."""
 
     def __init__(self, console: Console, spent_usd: Callable[[], float] = float) -> None:
         self._console = console
@@ -78,7 +67,6 @@ class LiveProgress:
         self._stage = ""
 
     def start(self, totals: Mapping[str, int]) -> None:
-        """Begin. `totals`: measured requests of each condition; empty if unknown (see `expect`)."""
         self._rows = {condition: _ConditionProgress(total) for condition, total in totals.items()}
         self._open_ended = not totals
         self._began = self._drawn = clock.now_ns()
@@ -91,17 +79,15 @@ class LiveProgress:
             self._cell = self._show(self._table(), display_id=True)
 
     def expect(self, condition: str, requests: int) -> None:
-        """Add expected requests to a condition, which may be new, in a run whose total is unknown."""
         self._rows.setdefault(condition, _ConditionProgress(0)).total += requests
 
     def stage(self, text: str) -> None:
-        """Show what is done now: in the heading of the bars, and in each line of a console that is no terminal."""
         self._stage = text
         if self._live or self._cell:
             self._draw()
 
     def observed(self, observation: Observation) -> None:
-        """Count a finished request. Requests that are not measured (warm-up, calibration) are ignored."""
+        """Count a finished request. Warm-ups and calibration are ignored."""
         row = self._rows.get(observation.condition)
         if row is None or observation.role != "measured":
             return
@@ -110,7 +96,6 @@ class LiveProgress:
             self._draw()
 
     def note(self, text: str) -> None:
-        """Print a line that stays above the bars."""
         if self._live:
             self._live.console.print(Text(safe_text(text), "dim"))
         elif self._cell:
@@ -166,14 +151,12 @@ class LiveProgress:
         return table
 
     def _visible_rows(self) -> list[tuple[str, _ConditionProgress]]:
-        """Return the rows that fit on the screen: running ones first, then those to come, finished ones last."""
         room = max(self._console.height - SPARE_LINES, 1)
         if len(self._rows) <= room:
             return list(self._rows.items())
         return sorted(self._rows.items(), key=lambda item: (item[1].done >= item[1].total, not item[1].done))[:room]
 
     def _time_left(self, done: int, total: int) -> str:
-        """Estimate the time left from the pace so far; "" if it is not yet known."""
         if self._open_ended or done < total * KNOWN_SHARE or done >= total:
             return ""
         seconds = round((clock.now_ns() - self._began) * (total - done) / done / NS_PER_S)
@@ -181,8 +164,6 @@ class LiveProgress:
 
 
 class BatchProgress:
-    """Progress display of a batch, on a terminal only: a bar, a count, the time left, and a short status."""
-
     def __init__(self, console: Console) -> None:
         self._bar = BarProgress(
             TextColumn("{task.description}"),
@@ -196,11 +177,9 @@ class BatchProgress:
 
     @contextmanager
     def shown(self, total: int) -> Iterator[None]:
-        """Show the progress of `total` requests."""
         self._task = self._bar.add_task("", total=total)
         with self._bar:
             yield
 
     def update(self, ended: int, status: str) -> None:
-        """Show how many requests have ended, and the status."""
         self._bar.update(self._task, completed=ended, description=status)

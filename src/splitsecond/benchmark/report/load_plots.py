@@ -1,5 +1,3 @@
-"""Plots against the load: TTFT and TPS of one request, and the throughput of the system."""
-
 from collections.abc import Sequence
 from itertools import product
 
@@ -14,11 +12,9 @@ from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
 MARK, HEAVIEST_MARK = 4.0, 8.0
-"""Half the width of a mark, at the lightest load and at the heaviest."""
 
 
 def by_load(run: Run, samples: Samples) -> list[Plot]:
-    """Draw TTFT and TPS against the load: the median as a line, 90% of the requests as a bar at each load."""
     drawn = []
     for open_loop, (reuse, workload) in product((False, True), rows.kinds(run)):
         ttft: list[_Range] = []
@@ -44,11 +40,9 @@ def by_load(run: Run, samples: Samples) -> list[Plot]:
 
 
 _Range = tuple[str, float, float, float, float]
-"""A target, a load, the median, and p5 and p95 of the requests."""
 
 
 def _range(condition: ConditionFindings, median: float | None, values: Floats) -> list[_Range]:
-    """Return the median and the range from p5 to p95; nothing without a median."""
     load = load_of(condition)
     if median is None or not load:
         return []
@@ -108,8 +102,11 @@ def _ranges(run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float],
     return chart
 
 
+_Place = tuple[ConditionFindings, float, float]
+"""A row, the figure of one request there, and the throughput of the system."""
+
+
 def throughput(run: Run) -> list[Plot]:
-    """Draw system throughput against the speed and the duration of one request: one line per target."""
     return [drawn for reuse, workload in rows.kinds(run) for drawn in _throughput(run, reuse, workload)]
 
 
@@ -140,28 +137,14 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
     return drawn
 
 
-def _front(
-    run: Run, axis: str, found: Sequence[tuple[ConditionFindings, float, float]], faster_is: int
-) -> tuple[Chart, list[ConditionFindings]]:
-    """Return the chart, and the rows that no other beats on both axes. INVALID rows are hollow and beat no other."""
+def _front(run: Run, axis: str, found: Sequence[_Place], faster_is: int) -> tuple[Chart, list[ConditionFindings]]:
     decides = on_axis(run)
     shown = [one for one in found if decides(one[0].target)] or found
     chart = Chart(
         fitted(axis, [one for _, one, _ in shown], zero=False),
         fitted("tokens per second of the system", [system for *_, system in shown]),
     )
-    valid = [(c, one, system) for c, one, system in found if not c.invalid]
-    best = [
-        (c, one, system)
-        for c, one, system in valid
-        if not any(
-            (other * faster_is, all_of) != (one * faster_is, system)
-            and other * faster_is >= one * faster_is
-            and all_of >= system
-            for _, other, all_of in valid
-        )
-    ]
-    best.sort(key=lambda each: each[1])
+    best = _pareto([place for place in found if not place[0].invalid], faster_is)
     chart.add(None, chart.line([(one, system) for _, one, system in best], dash=True))
     loads = [load_of(c) for c, *_ in found]
     for target, entry in target_entries_of(run).items():
@@ -175,3 +158,14 @@ def _front(
             mark = chart.mark(entry, one, system, tip, size=MARK + (HEAVIEST_MARK - MARK) * grown**0.5)
             chart.add(entry, mark, look="hollow" if c.invalid else "")
     return chart, [c for c, *_ in best]
+
+
+def _pareto(places: Sequence[_Place], faster_is: int) -> list[_Place]:
+    """Return the places that no other beats on both axes, from left to right."""
+
+    def beats(other: _Place, place: _Place) -> bool:
+        speed, other_speed = place[1] * faster_is, other[1] * faster_is
+        return (other_speed, other[2]) != (speed, place[2]) and other_speed >= speed and other[2] >= place[2]
+
+    best = [place for place in places if not any(beats(other, place) for other in places)]
+    return sorted(best, key=lambda place: place[1])

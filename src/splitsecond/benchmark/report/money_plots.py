@@ -15,21 +15,32 @@ from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.report.price_plot import speed_against_price
 
 POINTS = 60
-"""Points of a curve."""
 
 
 def choosing_plots(run: Run) -> list[Plot]:
-    """Return the plots that the run has data for."""
     entries = target_entries(rows.targets(run))
     return [*speed_against_price(run.speed_and_price, entries), *break_even(run), *length(run)]
 
 
 def break_even(run: Run) -> list[Plot]:
-    """Draw the cost of a month against its tokens, for each machine beside the targets paid by the token."""
     machines: dict[str, list[BreakEven]] = {}
     for each in run.break_even:
         machines.setdefault(each.machine, []).append(each)
     return [_break_even(run, machine, found) for machine, found in machines.items()]
+
+
+def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
+    room = chart.left
+    for each in sorted(found, key=lambda each: each.utilisation):
+        if each.tokens_per_month:
+            words = tokens_words(each.tokens_per_month)
+            tip = f"{each.api}: break-even at {words} tokens a month"
+            mark = chart.mark(None, each.tokens_per_month, each.usd_per_month, tip)
+            # The label stands on the left, where there is room: the axis begins at a twentieth of the first volume.
+            x, y = chart.across(each.tokens_per_month) - 8, chart.down(each.usd_per_month) + 16
+            fits = x - NARROW * len(words) > room
+            chart.add(None, mark, chart.text(x, y, words, anchor="end") if fits else "")
+            room = x if fits else room
 
 
 def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
@@ -44,17 +55,7 @@ def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
     entries = target_entries(rows.targets(run))
     for target, curve in curves.items():
         chart.add(entries[target], chart.line(curve, tip=target))
-    room = chart.left
-    for each in sorted(found, key=lambda each: each.utilisation):
-        if each.tokens_per_month:
-            words = tokens_words(each.tokens_per_month)
-            tip = f"{each.api}: break-even at {words} tokens a month"
-            mark = chart.mark(None, each.tokens_per_month, each.usd_per_month, tip)
-            # The label stands on the left, where there is room: the axis begins at a twentieth of the first volume.
-            x, y = chart.across(each.tokens_per_month) - 8, chart.down(each.usd_per_month) + 16
-            fits = x - NARROW * len(words) > room
-            chart.add(None, mark, chart.text(x, y, words, anchor="end") if fits else "")
-            room = x if fits else room
+    _mark_break_evens(chart, found)
     pays = "; ".join(f"{e.api} {tokens_words(e.tokens_per_month)}" for e in found if e.tokens_per_month)
     return picture(
         chart,
@@ -68,7 +69,6 @@ def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
 
 
 def length(run: Run) -> list[Plot]:
-    """Draw the time of a response against its length, TTFT + n ÷ TPS, where two targets cross."""
     if not run.crossings:
         return []
     lines = [row for row in lightest_rows(run.conditions) if row.ttft_ms.p50 is not None and row.tps.p50]

@@ -35,17 +35,15 @@ def on_axis(run: Run) -> Callable[[str], bool]:
 
 
 def target_entries_of(run: Run) -> dict[str, LegendEntry]:
-    """Return the legend entry of each target of the run."""
     return target_entries(rows.targets(run))
 
 
 def level_slug(level: LoadLevel) -> str:
-    """Return the end of the name of a level's plot: "concurrency-8"."""
     kind = "open" if level.open_loop else "concurrency"
     load = kind if level.load is None else f"{kind}-{level.load:g}".replace(".", "_")
     return load + kind_suffix(level.cache_reuse, level.workload)
 
 
 def kind_suffix(reuse: bool, workload: str) -> str:
-    """Return the end of a plot's name; characters that cannot stand in the name of a file become hyphens."""
+    """Return the end of a plot's name; characters that no file name can have become hyphens."""
     return ("-reuse" if reuse else "") + (f"-{re.sub(r'[^a-z0-9]+', '-', workload.lower())}" if workload else "")

@@ -1,8 +1,7 @@
 """The plots of a run, from its findings and from thinned samples.
 
-Each module draws one kind. Where a run has nothing to draw (only errors, or never two tokens), a function returns
-no plot and the page says so. The built-in engine does not stretch an axis that it shares with providers: its marks
-outside are left out, as the tables have its figures.
+Where a run has nothing to draw, a function returns no plot and the page says so. The built-in engine does not stretch
+an axis that it shares with providers: its marks outside are left out.
 """
 
 from collections.abc import Iterable
@@ -17,7 +16,6 @@ from splitsecond.core.pages.chart import Plot
 
 
 def plots_of(run: Run, observations: Iterable[Observation]) -> list[Plot]:
-    """Return every plot that the run has data for, in the order of the report."""
     if run.capacity:
         return [*capacity_plots.capacity_plots(run, run.capacity), *throughput(run), *stages(run)]
     everything = list(observations)

@@ -1,5 +1,3 @@
-"""Production speeds and spending on a terminal."""
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -19,15 +17,12 @@ from splitsecond.log.statistics.summary import Summary
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
 _FEWER = ("TPS p50", "total TPS\np95", "TTFT p50\nms", "TTFT p95\nms", "$/M\ntokens", "failed", "requests")
 _FEWER_OF_SPENDING = ("cost-adj.\nTPS", "output\ntokens/$", "$/M\ntokens", "a call", "calls", "share", "of it\nlost")
-"""Columns that a narrow console leaves out, one after another."""
-
 DrawTable = Callable[[frozenset[str], bool, int], Table]
-"""Returns a table without some columns; the second argument: intervals stand beside their figures, otherwise below; the
-third: the width at which names are broken, 0 for whole names."""
+"""Makes a table without some columns, with intervals beside their figures or below, and names broken at a width (0:
+whole)."""
 
 
 def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "target") -> None:
-    """Print one row for each name (of a `by`), with its grade; rows with too few requests for one are dim."""
     console.print(fitting(console, partial(_speeds, speeds, by), _FEWER))
     for line in speed_remarks(speeds):
         console.print(Text(line, "dim"))
@@ -36,35 +31,34 @@ def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "
 def _speeds(
     speeds: Sequence[ProductionSpeed], by: str, left_out: frozenset[str], beside: bool, name_width: int
 ) -> Table:
-    columns: dict[str, list[Text]] = {
-        "grade": [_grade(speed) for speed in speeds],
-        "total TPS\np50": [_figure(speed.total_tps, "p50", beside=beside) for speed in speeds],
-        "total TPS\np95": [_figure(speed.total_tps, "p95", beside=beside) for speed in speeds],
-        "TTFT p50\nms": [_figure(speed.ttft_ms, "p50", beside=beside) for speed in speeds],
-        "TTFT p95\nms": [_figure(speed.ttft_ms, "p95", beside=beside) for speed in speeds],
-        "TPS p50": [_figure(speed.tps, "p50", beside=beside) for speed in speeds],
-        "requests": [Text(f"{speed.requests:,}") for speed in speeds],
-        "failed": [Text(share(speed.error_share), "red") if speed.failed else Text("0") for speed in speeds],
-        "$/M\ntokens": [Text(usd_or_free(speed.usd_per_million)) for speed in speeds],
+    cells: dict[str, Callable[[ProductionSpeed], Text]] = {
+        "grade": _grade,
+        "total TPS\np50": lambda speed: _figure(speed.total_tps, "p50", beside=beside),
+        "total TPS\np95": lambda speed: _figure(speed.total_tps, "p95", beside=beside),
+        "TTFT p50\nms": lambda speed: _figure(speed.ttft_ms, "p50", beside=beside),
+        "TTFT p95\nms": lambda speed: _figure(speed.ttft_ms, "p95", beside=beside),
+        "TPS p50": lambda speed: _figure(speed.tps, "p50", beside=beside),
+        "requests": lambda speed: Text(f"{speed.requests:,}"),
+        "failed": lambda speed: Text(share(speed.error_share), "red") if speed.failed else Text("0"),
+        "$/M\ntokens": lambda speed: Text(usd_or_free(speed.usd_per_million)),
     }
-    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    shown = {heading: cell for heading, cell in cells.items() if heading not in left_out}
     table = table_of_names(by, name_width)
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
-    for speed, *row in zip(speeds, *shown.values(), strict=True):
+    for speed in speeds:
+        row = (cell(speed) for cell in shown.values())
         table.add_row(name_text(speed.name, name_width), *row, style="" if speed.grade is not None else "dim")
     return table
 
 
 def table_of_names(heading: str, name_width: int) -> Table:
-    """Return a table with one column, of names."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(heading, overflow="fold", no_wrap=not name_width)
     return table
 
 
 def figure_text(found: FigureCell, *, beside: bool) -> Text:
-    """Return the cell of a figure, with its interval `beside` or below it."""
     text = Text(found.figure, "dim" if found.needs else "")
     return text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
 
@@ -98,7 +92,6 @@ def _grade(speed: ProductionSpeed) -> Text:
 
 
 def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
-    """Print the spending by name, the total, and what the sums leave out. `by`: what a row is."""
     console.print(fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING))
     for line in spending_remarks(total):
         console.print(Text(line, "dim"))
@@ -121,26 +114,24 @@ def _spending(
 
 
 def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, list[str]]:
-    """Return the columns of a table of spending by their headings: the cell of each row."""
     whole = total.usd + total.rented_usd
-    columns = {
-        "cost": ["no price" if row.unpriced == row.attempts else usd(row.usd) for row in every],
-        "by the\nhour": [usd(row.rented_usd) if row.rented_usd else "" for row in every],
-        "share": [share((row.usd + row.rented_usd) / whole if whole else None) for row in every],
-        "of it\nlost": [share(row.lost_usd / row.usd) if row.usd else MISSING for row in every],
-        "calls": [f"{row.calls:,}" for row in every],
-        "a call": [usd(row.usd_per_call) for row in every],
-        "$/M\ntokens": [MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million) for row in every],
-        "output\ntokens/$": [number(row.tokens_per_usd) for row in every],
-        "cost-adj.\nTPS": [number(row.cost_adjusted_tps) for row in every],
+    cells: dict[str, Callable[[Spending], str]] = {
+        "cost": lambda row: "no price" if row.unpriced == row.attempts else usd(row.usd),
+        "by the\nhour": lambda row: usd(row.rented_usd) if row.rented_usd else "",
+        "share": lambda row: share((row.usd + row.rented_usd) / whole if whole else None),
+        "of it\nlost": lambda row: share(row.lost_usd / row.usd) if row.usd else MISSING,
+        "calls": lambda row: f"{row.calls:,}",
+        "a call": lambda row: usd(row.usd_per_call),
+        "$/M\ntokens": lambda row: MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million),
+        "output\ntokens/$": lambda row: number(row.tokens_per_usd),
+        "cost-adj.\nTPS": lambda row: number(row.cost_adjusted_tps),
     }
     if not total.rented_usd:
-        del columns["by the\nhour"]
-    return columns
+        del cells["by the\nhour"]
+    return {heading: [cell(row) for row in every] for heading, cell in cells.items()}
 
 
 def spending_remarks(total: Spending) -> list[str]:
-    """Return what the sums contain and leave out, as sentences."""
     said: list[str] = []
     if total.lost_usd:
         said.append(

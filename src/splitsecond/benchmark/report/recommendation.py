@@ -1,6 +1,4 @@
-"""Recommendations on a terminal: the rating of each target for one use."""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from rich.console import Console
@@ -17,11 +15,9 @@ from splitsecond.core.pages.figure_cells import MISSING, FigureCell, interval_te
 
 WHY_NOT = "why not"
 _FEWER = (WHY_NOT, "output\ntokens/$", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "up to")
-"""Columns that a narrow console leaves out, one after another."""
 
 
 def recommendation_table(found: Recommendation, console: Console) -> None:
-    """Print the recommendation for one use, the rating of every target, and a policy that chooses among them."""
     limit = limit_words(found.use) + ("" if found.good_ms is None else f", good below {number(found.good_ms)}")
     console.print(Text.assemble((found.use, "bold"), (f"   {limit}", "dim")))
     if not found.fastest:
@@ -47,37 +43,42 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
 
 
 def _candidates(found: Recommendation, left_out: frozenset[str], beside: bool, name_width: int) -> Table:
-    columns: dict[str, list[Text]] = {"meets\nlimit": [Text(*KEEPS[c.keeps]) for c in found.candidates]}
-    if any(len(c.rows) > 1 for c in found.candidates):
-        columns["up to"] = [Text(short_load(c.up_to)) for c in found.candidates]
-    judged = "" if not found.limits else next(iter(found.limits))
-    if judged != "ttft":
-        columns["TTFT p95\nms"] = [Text(number(c.ttft_p95_ms)) for c in found.candidates]
-    if judged:
-        heading, scale = _JUDGED[judged]
-        columns[heading.format(found.percentile)] = [_judged(c, scale, beside=beside) for c in found.candidates]
-    if judged != "tps":
-        columns["TPS\np50"] = [Text(number(c.tps)) for c in found.candidates]
-    if any(c.usd_per_million is not None for c in found.candidates):
-        columns["output\ntokens/$"] = [Text(number(c.tokens_per_usd)) for c in found.candidates]
-        columns["$/M\ntokens"] = [Text(usd_or_free(c.usd_per_million)) for c in found.candidates]
-    if any(c.quality is not None for c in found.candidates):
-        columns["quality"] = [Text(MISSING if c.quality is None else f"{c.quality:g}") for c in found.candidates]
-    columns["requests"] = [Text(f"{c.requests:,}") for c in found.candidates]
-    shown = {heading: texts for heading, texts in columns.items() if heading not in left_out}
+    columns = {heading: texts for heading, texts in _columns(found, beside).items() if heading not in left_out}
     table = table_of_names("target", name_width)
-    for heading in shown:
+    for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     if WHY_NOT not in left_out and any(c.why for c in found.candidates):
         table.add_column(WHY_NOT, no_wrap=True)
-        shown[WHY_NOT] = [Text(safe_text(c.why), "dim") for c in found.candidates]
-    for c, *row in zip(found.candidates, *shown.values(), strict=True):
+        columns[WHY_NOT] = [Text(safe_text(c.why), "dim") for c in found.candidates]
+    for c, *row in zip(found.candidates, *columns.values(), strict=True):
         table.add_row(name_text(c.target, name_width), *row)
     return table
 
 
+def _columns(found: Recommendation, beside: bool) -> dict[str, list[Text]]:
+    rated = found.candidates
+    limit = next(iter(found.limits or ()), "")
+    heading, scale = _JUDGED.get(limit, ("", 1))
+    priced = any(c.usd_per_million is not None for c in rated)
+    columns: list[tuple[str, bool, Callable[[TargetRating], Text]]] = [
+        ("meets\nlimit", True, lambda c: Text(*KEEPS[c.keeps])),
+        ("up to", any(len(c.rows) > 1 for c in rated), lambda c: Text(short_load(c.up_to))),
+        ("TTFT p95\nms", limit != "ttft", lambda c: Text(number(c.ttft_p95_ms))),
+        (heading.format(found.percentile), bool(limit), lambda c: _judged(c, scale, beside=beside)),
+        ("TPS\np50", limit != "tps", lambda c: Text(number(c.tps))),
+        ("output\ntokens/$", priced, lambda c: Text(number(c.tokens_per_usd))),
+        ("$/M\ntokens", priced, lambda c: Text(usd_or_free(c.usd_per_million))),
+        ("quality", any(c.quality is not None for c in rated), lambda c: Text(_quality(c))),
+        ("requests", True, lambda c: Text(f"{c.requests:,}")),
+    ]
+    return {heading: [text(c) for c in rated] for heading, applies, text in columns if applies}
+
+
+def _quality(c: TargetRating) -> str:
+    return MISSING if c.quality is None else f"{c.quality:g}"
+
+
 _JUDGED = {"ttft": ("TTFT {}\nms", 1), "tps": ("TPS {}", 1), "agent": ("agent {}\ns", 1000)}
-"""By the name of a limit: the heading of its column, and what a value is divided by."""
 
 
 def _judged(c: TargetRating, scale: int, *, beside: bool) -> Text:

@@ -1,21 +1,18 @@
-"""Plots of where the time of requests goes: stages as means, and single requests step by step."""
-
 from collections.abc import Mapping, Sequence
 
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report import rows, series
 from splitsecond.benchmark.report.plot_frame import legends, level_slug, on_axis
 from splitsecond.benchmark.report.series import STAGES, Samples
+from splitsecond.core.grouping import grouped
 from splitsecond.core.pages.axis import linear
-from splitsecond.core.pages.chart import NAMES, ROW, Chart, Plot, picture
+from splitsecond.core.pages.chart import NAMES, ROW, Chart, LegendEntry, Plot, picture
 from splitsecond.core.pages.figure_cells import number
 
 MIN_ROW = 26
-"""Pixels of a target's bars with room for its name."""
 
 
 def stages(run: Run) -> list[Plot]:
-    """Draw where the time of a request goes, as means: up to the first token, and for the whole request."""
     found = series.stages_of(run)
     until_first = [stage for stage in found if stage != "streaming"]
     return [
@@ -43,7 +40,6 @@ def _phases(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Plot]
 
 
 def split(run: Run, samples: Samples) -> list[Plot]:
-    """Draw TTFT divided into network, queue and prefill, for the servers that report their part."""
     parts = {c.condition: series.split(samples[c.condition]) for c in run.conditions}
     return _stacked(
         run,
@@ -57,53 +53,67 @@ def split(run: Run, samples: Samples) -> list[Plot]:
     )
 
 
+class _Bars:
+    """Bars of a chart, one mark for each colour, with a label and a tooltip for each row."""
+
+    def __init__(self, chart: Chart, above: float) -> None:
+        self._chart = chart
+        self._above = above  # pixels above a bar in its row
+        self._places: dict[str, list[tuple[float, float, float]]] = {}
+        self._texts: list[str] = []
+        self._hits: list[str] = []
+
+    def bar(self, name: str, begin: float, end: float, y: float) -> None:
+        """Add a bar from `begin` to `end`, as far as the axis shows it."""
+        if begin < self._chart.x.high:
+            self._places.setdefault(name, []).append((begin, min(end, self._chart.x.high), y + self._above))
+
+    def end_row(self, y: float, height: float, end: float, words: str, tip: Sequence[str]) -> None:
+        self._texts.append(self._chart.end_label(end, self._chart.top + y + self._above + 11, words))
+        self._hits.append(self._chart.hit(y, height, "\n".join(tip)))
+
+    def draw(self, entries: Mapping[str, LegendEntry]) -> None:
+        for name, places in self._places.items():
+            self._chart.add(entries[name], self._chart.bars(places, ROW - 4))
+        self._chart.add(None, *self._texts, *self._hits)
+
+
 def _stacked(
     run: Run, parts: Mapping[str, Mapping[str, float]], *, name: str, legend: str, title: str, **words: str
 ) -> list[Plot]:
-    """Draw the parts of each row as bars one after another. `parts`: milliseconds by label, for each condition."""
-    levels, entries = rows.levels(run), legends(run)[legend]
-    by_target: dict[str, list[ConditionFindings]] = {}
-    for level in levels:
-        for condition in level.conditions:
-            if parts[condition.condition]:
-                by_target.setdefault(condition.target, []).append(condition)
-    if not by_target:
+    levels = rows.levels(run)
+    shown = [c for level in levels for c in level.conditions if parts[c.condition]]
+    if not shown:
         return []
+    by_target = grouped(shown, lambda c: c.target)
     decides = on_axis(run)
-    sums = {c.condition: sum(parts[c.condition].values()) for own in by_target.values() for c in own}
-    longest = max((sums[c.condition] for t, own in by_target.items() if decides(t) for c in own), default=0.0)
-    room = 1.45 if len(levels) > 1 else 1.2
-    x = linear("ms", 0, room * (longest or max(sums.values())) or 1.0)
+    sums = {c.condition: sum(parts[c.condition].values()) for c in shown}
+    longest = max((sums[c.condition] for c in shown if decides(c.target)), default=0.0)
+    several = len(levels) > 1
+    x = linear("ms", 0, (1.45 if several else 1.2) * (longest or max(sums.values())) or 1.0)
     gap = 12
     heights = {target: max(len(own) * ROW, MIN_ROW) for target, own in by_target.items()}
     chart, y = Chart(x, None, height=sum(heights.values()) + gap * len(heights), left=NAMES), gap / 2
-    bars: dict[str, list[tuple[float, float, float]]] = {}
-    texts: list[str] = []
-    hits: list[str] = []
+    bars = _Bars(chart, 2)
     for target in (each for each in rows.targets(run) if each in by_target):
         own, below = by_target[target], y + heights[target] + gap
         chart.add(None, chart.name(target, y + heights[target] / 2))
         y += (heights[target] - len(own) * ROW) / 2
-        for condition in own:
+        for c in own:
             begin = 0.0
-            for label, ms in parts[condition.condition].items():
-                bars.setdefault(label, []).append((begin, min(begin + ms, x.high), y + 2))
-                begin = min(begin + ms, x.high)
-            load = f" · {rows.load_words(condition)}" if len(levels) > 1 else ""
-            whole = sums[condition.condition]
-            texts.append(chart.end_label(whole, chart.top + y + 13, number(whole) + load))
-            of_row = (f"{label} {number(ms)} ms" for label, ms in parts[condition.condition].items())
-            hits.append(chart.hit(y, ROW, "\n".join([f"{target}, {rows.load_words(condition)}", *of_row])))
+            for label, ms in parts[c.condition].items():
+                bars.bar(label, begin, begin + ms, y)
+                begin += ms
+            whole, load = sums[c.condition], rows.load_words(c)
+            tip = [f"{target}, {load}", *(f"{label} {number(ms)} ms" for label, ms in parts[c.condition].items())]
+            bars.end_row(y, ROW, whole, number(whole) + (f" · {load}" if several else ""), tip)
             y += ROW
         y = below
-    for label, places in bars.items():
-        chart.add(entries[label], chart.bars(places, ROW - 4))
-    chart.add(None, *texts, *hits)
+    bars.draw(legends(run)[legend])
     return [picture(chart, name=name, title=title, legend=legend, **words)]
 
 
 def waterfalls(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each level, a typical and the slowest request of each target, step by step."""
     drawn = []
     for level in rows.levels(run):
         bars: dict[str, list[series.Step]] = {}
@@ -128,7 +138,6 @@ def waterfalls(run: Run, samples: Samples) -> list[Plot]:
 
 
 def slowest(run: Run, samples: Samples) -> list[Plot]:
-    """Draw, for each target, the slowest requests of all its rows, step by step."""
     drawn = []
     for place, target in enumerate(rows.targets(run)):
         own = {c.condition: c for c in run.conditions if c.target == target}
@@ -154,34 +163,28 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
     return drawn
 
 
-def _waterfall(run: Run, bars: Mapping[str, Sequence[series.Step]], *, name: str, **words: str) -> Plot:
-    """Draw requests as bars below each other. The keys of `bars` are names; those of one target have lines "\\n"."""
-    decides, entries = on_axis(run), legends(run)["steps"]
-    ends = {key: own[-1].end_ms for key, own in bars.items()}
-    shown = [end for key, end in ends.items() if decides(bars[key][0].target)] or [*ends.values()]
-    x = linear("ms since the request was due", 0, max(shown) * 1.2)
-    several = any("\n" in key for key in bars)
-    left = NAMES if several else 64
-    chart, y, last = Chart(x, None, height=len(bars) * (ROW + 4), left=left), 0.0, ""
-    places: dict[str, list[tuple[float, float, float]]] = {}
-    texts: list[str] = []
-    hits: list[str] = []
-    for key, own in bars.items():
+def _waterfall(run: Run, requests: Mapping[str, Sequence[series.Step]], *, name: str, **words: str) -> Plot:
+    decides = on_axis(run)
+    ends = {key: own[-1].end_ms for key, own in requests.items()}
+    deciding = [end for key, end in ends.items() if decides(requests[key][0].target)] or [*ends.values()]
+    x = linear("ms since the request was due", 0, max(deciding) * 1.2)
+    height = ROW + 4
+    left = NAMES if any("\n" in key for key in requests) else 64
+    chart, y, last = Chart(x, None, height=len(requests) * height, left=left), 0.0, ""
+    bars = _Bars(chart, 3)
+    for key, own in requests.items():
         target, newline, which = key.partition("\n")
         if newline and target != last:
-            count = sum(each.startswith(f"{target}\n") for each in bars)
-            chart.add(None, chart.name(target, y + count * (ROW + 4) / 2))
+            count = sum(each.startswith(f"{target}\n") for each in requests)
+            chart.add(None, chart.name(target, y + count * height / 2))
             last = target
         elif not newline:
             chart.add(None, chart.text(left - 8, chart.top + y + 14, target, anchor="end", look="name"))
         for step in own:
-            if step.begin_ms < x.high:
-                places.setdefault(step.name, []).append((step.begin_ms, min(step.end_ms, x.high), y + 3))
-        texts.append(chart.end_label(own[-1].end_ms, chart.top + y + 14, number(own[-1].end_ms)))
-        of_row = (f"{step.name}: {number(step.end_ms - step.begin_ms)} ms" for step in own)
-        hits.append(chart.hit(y, ROW + 4, "\n".join([f"{own[0].target} {which or target}", *of_row])))
-        y += ROW + 4
-    for step_name, of_step in places.items():
-        chart.add(entries[step_name], chart.bars(of_step, ROW - 4))
-    chart.add(None, *texts, *hits)
+            bars.bar(step.name, step.begin_ms, step.end_ms, y)
+        tip = [f"{own[0].target} {which or target}"]
+        tip += [f"{step.name}: {number(step.end_ms - step.begin_ms)} ms" for step in own]
+        bars.end_row(y, height, ends[key], number(ends[key]), tip)
+        y += height
+    bars.draw(legends(run)["steps"])
     return picture(chart, name=name, legend="steps", **words)

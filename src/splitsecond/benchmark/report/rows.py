@@ -1,7 +1,7 @@
 """Content of reports, independent of its looks: load levels, columns, cells, remarks and sentences.
 
-A level is one concurrency or one request rate, with a table of its own. A cell is one figure with its 95% interval. A
-remark below a table applies to some of its rows, or all, and is printed once.
+A level is one concurrency or one request rate, with a table of its own. A remark below a table applies to some of its
+rows, or all, and is printed once.
 """
 
 import shlex
@@ -37,14 +37,13 @@ from splitsecond.core.wording import ENGINE, SIMULATED, Loaded, counted_as, list
 from splitsecond.log.statistics.summary import Summary
 
 NODES_SHOWN = 8
-"""Most nodes with a sentence of their own; a table of the page has all."""
 
 
 class LoadLevel(Struct, frozen=True, kw_only=True):
     """Rows that were measured under the same load: a concurrency, or requests/s (None: arrivals of a trace).
 
-    `cache_reuse`: with prompts that share a beginning. These rows have tables of their own. `searched`: they are of a
-    capacity search, which decides on its own how many requests they need.
+    Rows with `cache_reuse` have tables of their own. `searched`: they are of a capacity search, which decides on its
+    own how many requests they need.
     """
 
     open_loop: bool
@@ -56,20 +55,14 @@ class LoadLevel(Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Heading of the level: "Concurrency 8", "2.5 requests/s"."""
         return level_title(self.conditions[0])
 
     @property
     def heading(self) -> str:
-        """Title of the table, with a note if TTFT counts from due."""
         return self.title + (", TTFT from when a request was due" if self.open_loop else "")
 
 
 def levels(run: Run) -> list[LoadLevel]:
-    """Return the conditions by load: lightest first, concurrencies before rates, fresh prompts before reuse.
-
-    Each workload has levels of its own.
-    """
     order = list(dict.fromkeys(condition.workload for condition in run.conditions))
     found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
     for condition in run.conditions:
@@ -89,13 +82,11 @@ def levels(run: Run) -> list[LoadLevel]:
 
 
 def kinds(run: Run) -> list[tuple[bool, str]]:
-    """Return the kinds of requests of a run: with cache reuse or not, and the workload. Each has plots of its own."""
     found = dict.fromkeys((condition.cache_reuse, condition.workload) for condition in run.conditions)
     return sorted(found, key=lambda kind: kind[0])
 
 
 def remarks(level: LoadLevel) -> list[Remark]:
-    """Return the remarks of a table: INVALID rows first, then errors, then notes."""
     said = [("invalid", reason, c) for c in level.conditions for reason in c.invalid]
     said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
     said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c, searched=level.searched))]
@@ -118,7 +109,7 @@ def _errors_of(condition: ConditionFindings, kind: str) -> str:
 def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
     """Return a note on the percentiles of the main figures that need more requests than the row has.
 
-    A row that was `searched` has as many requests as its verdict needed, so there is no advice to send more.
+    A row that was `searched` has as many as its verdict needed.
     """
     needed: dict[str, int] = {}
     for figure in main_figures():
@@ -133,24 +124,20 @@ def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
 
 
 def server_words(condition: ConditionFindings) -> str:
-    """Return the server's own times next to ours, as a sentence."""
     theirs = ", ".join(f"{server_step(name)} {number(ms)}" for name, ms in condition.server_ms.items())
     ours = f"TTFT {number(condition.ttft_ms.p50)}, E2E {number(condition.e2e_ms.p50)}"
     return f"the server's own times, p50 in ms: {theirs}; measured here: {ours}."
 
 
 def server_step(name: str) -> str:
-    """Format a server's name for one of its times: "prompt_eval" becomes "prompt eval"."""
     return safe_text(name.replace("_", " "))
 
 
 def open_loop(condition: Loaded) -> bool:
-    """Return whether requests were sent on a schedule, independent of the target."""
     return condition.concurrency is None
 
 
 def level_title(condition: Loaded) -> str:
-    """Format the load as a heading."""
     way = kind_title(cache_reuse=condition.cache_reuse, workload=condition.workload)
     if condition.concurrency is not None:
         return f"Concurrency {condition.concurrency}{way}"
@@ -158,12 +145,10 @@ def level_title(condition: Loaded) -> str:
 
 
 def kind_title(*, cache_reuse: bool, workload: str) -> str:
-    """Format a kind of requests as the end of a heading: ", cache reuse", ", workload 8k"; "" for the usual kind."""
     return (", cache reuse" if cache_reuse else "") + (f", workload {workload}" if workload else "")
 
 
 def load_words(condition: Loaded) -> str:
-    """Format the load for a narrow column: "c=8", "2.5/s", "trace", "c=8 reuse"."""
     way = (" reuse" if condition.cache_reuse else "") + (f" {condition.workload}" if condition.workload else "")
     if condition.concurrency is not None:
         return f"c={condition.concurrency}{way}"
@@ -171,37 +156,27 @@ def load_words(condition: Loaded) -> str:
 
 
 def targets(run: Run) -> list[str]:
-    """Return every target once, in the order of the run, which decides their colours."""
     return list(dict.fromkeys(condition.target for condition in run.conditions))
 
 
 def ttft(condition: ConditionFindings) -> Summary:
-    """Return the TTFT to show first: in an open loop from when the request was due, otherwise from when it was sent."""
     return ttft_figure(open_loop=open_loop(condition)).summary(condition)
 
 
 class MetricColumn(Struct, frozen=True, kw_only=True):
-    """Column of a table of metrics: one percentile of a figure, or a total (`percentile` ""), of each row.
-
-    `label` replaces the metric's own.
-    """
-
     metric: Figure | Total
     percentile: str = ""
     label: str = ""
 
     @property
     def name(self) -> str:
-        """Heading without the unit: "TTFT p50", "system tokens/s"."""
         return f"{self.label or self.metric.label} {self.percentile}".rstrip()
 
     @property
     def heading(self) -> str:
-        """Heading on one line: "TTFT p50, ms"; the label of a speed or a total contains its unit."""
         return f"{self.name}, {self.metric.unit}" if self.percentile and self.metric.unit == "ms" else self.name
 
     def cell(self, condition: ConditionFindings) -> FigureCell:
-        """Return the cell of one row."""
         if isinstance(self.metric, Total):
             value = self.metric.value(condition)
             formatted = {"share": share, "USD": usd}.get(self.metric.unit, number)
@@ -229,37 +204,32 @@ def main_columns(
 
 
 def listed_columns(group: str) -> list[MetricColumn]:
-    """Return the columns of one group of all metrics."""
     figures = [figure for figure in FIGURES.values() if figure.group == group]
     columns = [MetricColumn(metric=figure, percentile=p) for figure in figures for p in figure.listed]
     return columns + [MetricColumn(metric=total) for total in TOTALS.values() if total.group == group]
 
 
 def errors(condition: ConditionFindings) -> str:
-    """Format the errors of a row: "0", or "3 of 50"."""
     return f"{condition.errors:,} of {condition.requests:,}" if condition.errors else "0"
 
 
 def priced(run: Run) -> bool:
-    """Return whether any row has a cost."""
     return any(condition.cost_usd is not None for condition in run.conditions)
 
 
 def per_million(condition: ConditionFindings) -> str:
-    """Format the cost of a million tokens of a row."""
     known = condition.price is not None or condition.cost_usd is not None
     return (usd if known and condition.usd_per_million is None else usd_or_free)(condition.usd_per_million)
 
 
 def cost(condition: ConditionFindings) -> str:
-    """Format the cost of a row; "≥" if some of its attempts may have cost more; "" if no price is known."""
+    """Format the cost; "≥" if some attempts may have cost more; "" if no price is known."""
     if condition.cost_usd is None:
         return ""
     return ("≥ " if condition.cost_estimated else "") + usd(condition.cost_usd)
 
 
 def price_sentences(run: Run) -> list[str]:
-    """Return sentences on the prices, with their day and source, and on the cost of the whole run."""
     said: dict[str, list[str]] = {}
     for condition in run.conditions:
         if (price := condition.price) is not None:
@@ -277,18 +247,15 @@ def price_sentences(run: Run) -> list[str]:
 
 
 def regional(run: Run) -> bool:
-    """Return whether the name of any target has a region."""
     return any(condition.region for condition in run.conditions)
 
 
 def location_sentence(run: Run) -> str:
-    """Return where the measuring machine stood; "" if unknown."""
     place = run.environment.get("location", "")
     return f"Measured from: {place}." if place else ""
 
 
 def server_sentence(run: Run) -> str:
-    """Return what the servers run and the GPUs of this machine; "" if neither is known."""
     servers, devices = run.environment.get("servers"), run.environment.get("gpus")
     servers = servers if isinstance(servers, dict) else {}
     known = [f"{target}: {software}" for target, software in servers.items()]
@@ -298,7 +265,6 @@ def server_sentence(run: Run) -> str:
 
 
 def caveats(run: Run) -> list[str]:
-    """Return what the servers are, and warnings about targets that are not real providers."""
     return [*filter(None, [server_sentence(run)]), *_unreal(run)]
 
 
@@ -318,16 +284,11 @@ def _unreal(run: Run) -> list[str]:
 
 
 def asked_command(run: Run) -> str:
-    """Return the command line of the run, "" if unknown."""
     command = run.asked.get("command", "")
     return command if isinstance(command, str) else shlex.join(map(str, command))
 
 
 def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
-    """Flatten nested settings to rows of a table: {"slo": {"ttft": 300}} becomes [("slo.ttft", "300")].
-
-    Each record of a list is one row, named by its "name". Empty values are left out.
-    """
     if isinstance(settings, dict):
         nested = [flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in settings.items()]
         return [row for group in nested for row in group]
@@ -344,25 +305,12 @@ def _record(record: dict[str, object], name: str) -> tuple[str, str]:
 
 
 def instrument_sentences(run: Run) -> list[str]:
-    """Return the instrument's own error over the whole run, each figure from the condition where it was worst."""
     readings = [condition.instrument for condition in run.conditions]
     if not readings:
         return []
     sentences = _clock_sentences([reading for reading in readings if reading.lag_p50_ms is not None])
-    for text, values in (
-        (
-            "Arrived bytes waited up to {0} ms (p50), {1} ms (p99), {2} ms (max) to be read.",
-            [worst(readings, of) for of in (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms)],
-        ),
-        (
-            "Requests were sent up to {0} ms (p50), {1} ms (p99) after they were due.",
-            [worst(readings, of) for of in (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms)],
-        ),
-        (
-            "Measuring took up to {0} ms of processor time per 1,000 tokens.",
-            [worst(readings, lambda i: i.cpu_ms_per_1000_tokens)],
-        ),
-    ):
+    for text, figures in _WORST:
+        values = [worst(readings, of) for of in figures]
         if any(value is not None for value in values):
             sentences.append(text.format(*map(number, values)))
     used = worst(readings, lambda i: i.cpu_share)
@@ -380,8 +328,23 @@ def instrument_sentences(run: Run) -> list[str]:
     return sentences
 
 
+_WORST: Sequence[tuple[str, Sequence[Callable[[Instrument], float | None]]]] = (
+    (
+        "Arrived bytes waited up to {0} ms (p50), {1} ms (p99), {2} ms (max) to be read.",
+        (lambda i: i.lag_p50_ms, lambda i: i.lag_p99_ms, lambda i: i.lag_max_ms),
+    ),
+    (
+        "Requests were sent up to {0} ms (p50), {1} ms (p99) after they were due.",
+        (lambda i: i.late_p50_ms, lambda i: i.late_p99_ms),
+    ),
+    (
+        "Measuring took up to {0} ms of processor time per 1,000 tokens.",
+        (lambda i: i.cpu_ms_per_1000_tokens,),
+    ),
+)
+
+
 def _node_sentences(run: Run) -> list[str]:
-    """Return the error of each node's instrument, from the condition where it was worst; nothing without nodes."""
     parts: dict[str, list[NodeFindings]] = {}
     for part in (part for condition in run.conditions for part in condition.nodes):
         parts.setdefault(part.node, []).append(part)
@@ -405,12 +368,10 @@ def _node_sentences(run: Run) -> list[str]:
 
 
 def worst(readings: Sequence[Instrument], of: Callable[[Instrument], float | None]) -> float | None:
-    """Return the largest value of one figure over all conditions, None if no condition has it."""
     return max((value for reading in readings if (value := of(reading)) is not None), default=None)
 
 
 def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
-    """Return which clock the arrival times come from; `readings` are of conditions in which something arrived."""
     if not readings:
         return []
     by_kernel = sum(reading.kernel_time for reading in readings)

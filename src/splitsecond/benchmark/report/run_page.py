@@ -1,8 +1,3 @@
-"""The HTML report of a run: of a benchmark or of a capacity search.
-
-This module turns findings into plain texts and tables; `templates/run.html` has the layout and the explanations.
-"""
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -25,14 +20,10 @@ from splitsecond.core.pages.html import HtmlTable, Row, TableCell, figure_cell, 
 from splitsecond.core.wording import counted_as, listed
 
 SHOWN_ELSEWHERE = ("command", "conditions.", "notes", "prices.")
-"""Settings of a run that the page shows in other places."""
-
 Column = tuple[str, Callable[[ConditionFindings], str]]
-"""A heading, and the figure of a row as text."""
 
 
 def render_run(run: Run, observations: Sequence[Observation]) -> str:
-    """Render the page of a run."""
     headline = run_headline(run, observations)
     return render("run.html", plots_of(run, observations), legends(run), headline=headline, **_context(run))
 
@@ -77,7 +68,6 @@ def _title(run: Run) -> str:
 
 
 def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
-    """Say in one sentence what was measured, and how many requests failed."""
     if not run.conditions:
         return "Nothing was measured."
     closed = dict.fromkeys(f"{level.load:g}" for level in levels if not level.open_loop)
@@ -95,7 +85,6 @@ def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
 
 
 def _invalid(run: Run) -> dict[str, Any] | None:
-    """Return heading and reasons of the banner; None where everything is valid."""
     affected = [condition for condition in run.conditions if condition.invalid]
     if not run.invalid and not affected:
         return None
@@ -106,7 +95,6 @@ def _invalid(run: Run) -> dict[str, Any] | None:
 
 
 def _remark_lines(remarks: Iterable[figure_cells.Remark]) -> list[str]:
-    """Return the notes below a table. The banner has the reasons for INVALID, and errors have a section."""
     return [f"{remark.who or 'All rows'}: {remark.text}" for remark in remarks if remark.kind == "note"]
 
 
@@ -115,7 +103,6 @@ def _target(condition: ConditionFindings) -> TableCell:
 
 
 def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
-    """Return the table of the main figures with their intervals, without columns that no row fills."""
     priced, regional = rows.priced(run), rows.regional(run)
     columns = [
         column
@@ -138,7 +125,6 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
 
 
 def _main_columns(*, open_loop: bool) -> list[MetricColumn]:
-    """Return the columns of the main table: at p50 those of the terminal, TPOT and E2E; at p95 also ITL and E2E."""
     found = [
         column
         for percentile, more in (("p50", ("tpot_ms", "e2e_ms")), ("p95", ("itl_ms", "e2e_ms")))
@@ -150,7 +136,6 @@ def _main_columns(*, open_loop: bool) -> list[MetricColumn]:
 
 
 def _steps(run: Run) -> HtmlTable | None:
-    """Return the table of a capacity search; None for other runs."""
     if run.capacity is None:
         return None
     body: list[Row] = [
@@ -166,7 +151,6 @@ def _steps(run: Run) -> HtmlTable | None:
 
 
 def _savings_table(run: Run) -> HtmlTable | None:
-    """Return the table of what prompt caching saves; None for a run without cache reuse."""
     if not run.cache_savings:
         return None
     body: list[Row] = [
@@ -184,7 +168,6 @@ def _savings_table(run: Run) -> HtmlTable | None:
 
 
 def _use_table(run: Run) -> HtmlTable | None:
-    """Return the matrix of targets and uses; None for a run without ratings."""
     looks = {"red": "bad", "yellow": "weak"}
     body: list[Row] = [
         [
@@ -198,7 +181,6 @@ def _use_table(run: Run) -> HtmlTable | None:
 
 
 def _errors(run: Run, levels: Sequence[rows.LoadLevel]) -> HtmlTable | None:
-    """Return the table of errors by class; None where no measured request failed."""
     body: list[Row] = [
         [_target(c), rows.load_words(c), kind, f"{count:,} of {c.requests:,}", c.error_examples.get(kind, MISSING)]
         for level in levels
@@ -210,7 +192,6 @@ def _errors(run: Run, levels: Sequence[rows.LoadLevel]) -> HtmlTable | None:
 
 
 def _settings(run: Run) -> list[HtmlTable]:
-    """Return the tables of settings and environment, each only where it has rows."""
     asked = [(name.removeprefix("settings."), value) for name, value in rows.flat(run.asked)]
     tables = []
     for caption, settings in (("Settings", asked), ("Environment", rows.flat(run.environment))):
@@ -223,10 +204,6 @@ def _settings(run: Run) -> list[HtmlTable]:
 def _condition_tables(
     run: Run, tables: Iterable[tuple[str, Iterable[Column]]], conditions: Sequence[ConditionFindings] | None = None
 ) -> list[HtmlTable]:
-    """Return tables with one row per condition, without the columns and tables that no condition fills.
-
-    `conditions`: those to show; None: all.
-    """
     shown = run.conditions if conditions is None else conditions
     chosen = {c.condition for c in shown}
     made = []
@@ -245,7 +222,6 @@ def _condition_tables(
 
 
 def _figure(name: str, percentile: str = "p50") -> Callable[[ConditionFindings], str]:
-    """Return a column's figure: a percentile of a distribution, without its interval."""
     return lambda condition: figure_cells.cell(getattr(condition, name), percentile).figure
 
 
@@ -254,7 +230,6 @@ def _instrument(name: str) -> Callable[[ConditionFindings], str]:
 
 
 def _node_tables(run: Run) -> list[HtmlTable]:
-    """Return the error of each node's instrument in each row; nothing for a run of one machine."""
     body: list[Row] = [
         [_target(c), rows.load_words(c), node.node, *(of(node) for _, of in NODE)]
         for level in rows.levels(run)
@@ -266,8 +241,6 @@ def _node_tables(run: Run) -> list[HtmlTable]:
 
 
 def _metric_tables(run: Run) -> list[HtmlTable]:
-    """Return the tables of all metrics, without intervals."""
-
     def figure(column: rows.MetricColumn) -> Callable[[ConditionFindings], str]:
         return lambda condition: column.cell(condition).figure
 
@@ -286,8 +259,6 @@ def _stage_columns(run: Run) -> list[Column]:
 
 
 def _server_tables(run: Run) -> list[HtmlTable]:
-    """Return the times that servers report, beside the measured ones; nothing where no server reports any."""
-
     def reported(name: str) -> Callable[[ConditionFindings], str]:
         return lambda condition: number(condition.server_ms.get(name))
 

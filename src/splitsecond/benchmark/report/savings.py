@@ -1,5 +1,3 @@
-"""The savings of prompt caching as rows of a table: each figure without and with cache reuse, and its change."""
-
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.findings import CacheSaving, FigureChange, Run
@@ -16,18 +14,12 @@ NOTE = (
 )
 THOUSAND = 1000
 WIDE, LARGE = 0.02, 0.1
-"""An interval at least `WIDE` that reaches `LARGE` is printed without tenths of a percent."""
 
 
 class ChangeCell(Struct, frozen=True, kw_only=True):
-    """One figure without and with cache reuse.
+    """One figure without and with cache reuse: "412 → 243", its change "−41%", and the 95% `interval` or "".
 
-    Attributes:
-        figure: Both values: "412 → 243".
-        remark: The change: "−41%".
-        interval: Its 95% interval, or "".
-        better: Whether the change is an improvement; None where that does not apply.
-        weak: Whether chance may explain the change.
+    `better`: None where that does not apply. `weak`: chance may explain the change.
     """
 
     figure: str
@@ -38,15 +30,12 @@ class ChangeCell(Struct, frozen=True, kw_only=True):
 
 
 class SavingRow(Struct, frozen=True, kw_only=True):
-    """One target at one load, with a cell for each of `HEADINGS`. `load` is short, for a narrow column."""
-
     target: str
     load: str
     cells: list[ChangeCell]
 
 
 def saving_rows(run: Run) -> list[SavingRow]:
-    """Return a row for each saving of the run."""
     conditions = {c.condition: c for c in run.conditions}
     return [
         SavingRow(target=saving.target, load=load_words(conditions[saving.fresh]), cells=_cells(saving))
@@ -70,7 +59,6 @@ def _wait(found: FigureChange | None) -> ChangeCell:
 
 
 def _between(low: float, high: float) -> str:
-    """Return an interval of changes, in whole percent where that is enough, because a console may be narrow."""
     digits = 2 if high - low >= WIDE and max(abs(low), abs(high)) >= LARGE else 3
     return f"{change(round(low, digits)).removesuffix('%').rstrip()} to {change(round(high, digits))}"
 
@@ -93,5 +81,4 @@ def _money(saving: CacheSaving) -> ChangeCell:
 
 
 def _dollars(of_one: float) -> str:
-    """Return the cost of a thousand requests without the dollar sign, which the heading has."""
     return usd(THOUSAND * of_one).replace("$", "")

@@ -1,7 +1,6 @@
-"""The points of a plot, computed from observations and few enough to fit in a page.
+"""The points of a plot, computed from observations and few enough to fit in a page that opens on a phone.
 
-A page must open on a phone. So nothing here grows with the number of tokens, and only up to a bound with the number of
-requests: a curve has at most `CURVE_POINTS`, and a plot over time at most `DOTS` of a condition. All values are in
+Nothing here grows with the number of tokens, and only up to a bound with the number of requests. All values are in
 milliseconds or tokens per second and describe the requests that succeeded, as the tables do.
 """
 
@@ -47,11 +46,6 @@ Samples = Mapping[str, Sequence[Observation]]
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One bar of a waterfall: the request did `name` from `begin_ms` to `end_ms` after it was due.
-
-    `which` is "typical", "slowest", or the name of the request among several.
-    """
-
     target: str
     which: str
     name: str
@@ -60,12 +54,10 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 def stages_of(run: Run) -> list[str]:
-    """Return the stages that took any time in any row: a stage of connecting is absent where none was new."""
     return [stage for stage in STAGES if any(condition.phases_ms.get(stage) for condition in run.conditions)]
 
 
 def samples(run: Run, observations: Iterable[Observation]) -> dict[str, list[Observation]]:
-    """Return the measured requests that succeeded, by condition; a condition without any has an empty list."""
     found: dict[str, list[Observation]] = {condition.condition: [] for condition in run.conditions}
     for observation in successful(observations):
         if observation.condition in found:
@@ -74,17 +66,14 @@ def samples(run: Run, observations: Iterable[Observation]) -> dict[str, list[Obs
 
 
 def ttft_values(condition: ConditionFindings, observed: Sequence[Observation]) -> Floats:
-    """Return the TTFT of each request, ms, counted from the same moment as `rows.ttft`."""
     return ttft_figure(open_loop=rows.open_loop(condition)).sample(observed).values
 
 
 def tps_values(observed: Sequence[Observation]) -> Floats:
-    """Return the TPS of each request for which it is defined."""
     return FIGURES["tps"].sample(observed).values
 
 
 def ecdf(values: Floats) -> list[tuple[float, float]]:
-    """Return pairs of a value and the share of values up to it: a staircase of at most `CURVE_POINTS` points."""
     n = len(values)
     if n == 0:
         return []
@@ -94,7 +83,6 @@ def ecdf(values: Floats) -> list[tuple[float, float]]:
 
 
 def band(values: Floats) -> tuple[float, float] | None:
-    """Return the range that holds 90% of the values, from p5 to p95; None without values."""
     if not len(values):
         return None
     low, high = np.percentile(values, BAND)
@@ -102,7 +90,6 @@ def band(values: Floats) -> tuple[float, float] | None:
 
 
 def itl_values(observed: Sequence[Observation]) -> Floats:
-    """Return the gaps between events of all requests, ms."""
     return FIGURES["itl_ms"].sample(observed).values
 
 
@@ -119,7 +106,6 @@ class LoadOverTime(Struct, frozen=True, kw_only=True):
 
 
 def over_time(condition: ConditionFindings, observations: Sequence[Observation]) -> LoadOverTime:
-    """Return the course of a condition from all its observations, warm-ups and failures included."""
     figure = ttft_figure(open_loop=rows.open_loop(condition))
     by_round: dict[int, list[Observation]] = {}
     for o in observations:
@@ -140,7 +126,6 @@ def over_time(condition: ConditionFindings, observations: Sequence[Observation])
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return at most `DOTS` points: the slowest tenth of them, and the others at even distances."""
     if len(points) <= DOTS:
         return points
     slow = sorted(points, key=lambda point: point[1])[-DOTS // 10 :]
@@ -149,7 +134,6 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
-    """Return the running sum of changes as steps: the largest value of each of `DOTS` parts of the time."""
     if not changes:
         return []
     part = (changes[-1][0] - changes[0][0]) / DOTS or 1.0
@@ -167,7 +151,6 @@ def _steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
 
 
 def split(observed: Sequence[Observation]) -> dict[str, float]:
-    """Return the mean of each part of TTFT in `SPLIT`, ms; empty if the server reports neither queue nor prefill."""
     parts: list[tuple[float, ...]] = []
     for o in observed:
         times: dict[str, float] = {}
@@ -183,7 +166,6 @@ def split(observed: Sequence[Observation]) -> dict[str, float]:
 
 
 def waterfall(target: str, observed: Sequence[Observation]) -> list[Step]:
-    """Return the steps of a typical request (with the median duration) and of the slowest one."""
     whole = by_duration(observed)
     if not whole:
         return []
@@ -194,12 +176,10 @@ def waterfall(target: str, observed: Sequence[Observation]) -> list[Step]:
 
 
 def by_duration(observed: Sequence[Observation]) -> list[Observation]:
-    """Return the requests that have a last token, the quickest first."""
     return sorted((o for o in observed if o.last_token_ns is not None and o.sent_ns is not None), key=_duration)
 
 
 def _begin(observation: Observation) -> int:
-    """Return when the user of the request began to wait."""
     assert observation.sent_ns is not None
     return observation.due_ns or observation.start_ns or observation.sent_ns
 
@@ -210,7 +190,6 @@ def _duration(observation: Observation) -> int:
 
 
 def steps(target: str, which: str, one: Observation) -> list[Step]:
-    """Return the bars of one request."""
     begin, sent = _begin(one), one.sent_ns or 0
     connecting = min(one.dns_ns + one.tcp_ns + one.tls_ns, max(sent - begin, 0))
     ends = (sent - connecting, sent, one.head_ns or sent, one.first_token_ns, one.last_token_ns)

@@ -3,9 +3,8 @@
 The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50 and at p95. We add
 what that article leaves out: intervals, system throughput, errors. A figure with too small an n is dim.
 
-A console may be narrow, so a table has several layouts. The widest has E2E and TPOT too, and the interval next to each
-figure; narrower ones have the interval below it, then names on several lines, then no p95. The first layout in which
-every table of the run fits is used. Names are never cut: where even the last layout does not fit, rows are lines.
+A console may be narrow, so a table has several layouts. The first one in which every table of the run fits is used.
+Names are never cut: where even the last layout does not fit, rows are lines.
 """
 
 import re
@@ -25,6 +24,7 @@ from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import capacity, rows, savings, use_matrix
+from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import MISSING, number, safe_text
@@ -32,23 +32,14 @@ from splitsecond.core.wording import Statement, change, counted_as, paired
 
 PER_MILLION = "usd_per_million"
 SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
-"""`savings.HEADINGS`, on two lines each."""
 LOOKS = {"invalid": "red", "error": "yellow", "note": "dim", "server": "dim"}
 SHORTEST_NAME = 12
 MORE_THAN_ANY_CONSOLE = 10_000
 MORE_FIGURES = (FIGURES["tpot_ms"], FIGURES["e2e_ms"])
-"""Figures of a wide table, after TTFT and TPS."""
 
 
 class TableLayout(Struct, frozen=True, kw_only=True):
-    """Layout of a table.
-
-    Attributes:
-        beside: Whether remarks stand beside their figures; otherwise below them.
-        name_width: Width at which names are broken after slashes and hyphens; 0: never.
-        percentiles: The percentiles of the main figures.
-        more: Further figures after the main ones.
-    """
+    """Layout of a table. `name_width`: names are broken after slashes and hyphens; 0: never."""
 
     beside: bool = False
     name_width: int = 0
@@ -69,8 +60,6 @@ Tables = Callable[[TableLayout], list[Table]]
 
 
 class StyledCell(Struct, frozen=True, kw_only=True):
-    """One cell of a table: a figure and a remark on it."""
-
     text: str
     look: str = ""
     remark: str = ""
@@ -78,7 +67,6 @@ class StyledCell(Struct, frozen=True, kw_only=True):
 
 
 def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
-    """Print the findings of a run. `files` are the paths of the run folder's files, printed last."""
     if run.capacity:
         _print_steps(run, run.capacity, console)
     else:
@@ -103,7 +91,6 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
 
 
 def _print_levels(run: Run, console: Console) -> None:
-    """Print a table for each load, with the remarks on its rows."""
     levels = rows.levels(run)
     priced = rows.priced(run)
     money = priced and _fit(console, lambda layout: [_level_table(level, layout, money=True) for level in levels])
@@ -118,7 +105,6 @@ def _print_levels(run: Run, console: Console) -> None:
 
 
 def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
-    """Print the remarks below a table of `count` rows."""
     for remark in said:
         who = remark.who or ("both" if count == 2 else f"all {count}")
         word = " INVALID" if remark.kind == "invalid" else ""
@@ -126,7 +112,6 @@ def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Con
 
 
 def _print_steps(run: Run, found: Capacity, console: Console) -> None:
-    """Print the steps of a capacity search."""
     _print_table(_step_table(run, found), console)
     _print_remarks(capacity.remarks(run), len(found.steps), console)
     console.print()
@@ -140,7 +125,6 @@ def _print_savings(run: Run, console: Console) -> None:
 
 
 def _print_uses(run: Run, console: Console) -> None:
-    """Print the matrix of targets and uses; on a narrow console, a line for each use."""
     place = "Below"
     if _fit(console, lambda layout: [_use_table(run, layout)]):
         (table,) = _fitting(console, lambda layout: [_use_table(run, layout)])
@@ -155,26 +139,14 @@ def _print_uses(run: Run, console: Console) -> None:
 
 
 def comparison_table(comparison: Comparison, console: Console) -> None:
-    """Print the changes between two runs: the figures of the second run, each with its change."""
     print_item(console, "", f"Before: {comparison.before}. After: {comparison.after}.", "dim")
-    levels: dict[str, list[ConditionChange]] = {}
-    for changed in comparison.conditions:
-        levels.setdefault(rows.load_words(changed), []).append(changed)
+    levels = grouped(comparison.conditions, rows.load_words).values()
     priced = any(total.after is not None for c in comparison.conditions for total in _money(c))
-    money = priced and _fit(
-        console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels.values()]
-    )
-    tables = _fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels.values()])
-    for shown, table in zip(levels.values(), tables, strict=True):
+    money = priced and _fit(console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels])
+    tables = _fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels])
+    for shown, table in zip(levels, tables, strict=True):
         _print_table(table, console)
-        if priced and not money:
-            moved = [(c.name, _total(total)) for c in shown for total in _money(c)]
-            costs = (f"{target} {figure.text} {figure.remark}".strip() for target, figure in moved)
-            print_item(console, "  ", f"$/M tokens: {'; '.join(costs)}.")
-        notes = [f"{changed.name}: {note}" for changed in shown for note in changed.notes]
-        for note in notes:
-            print_item(console, "  ", note, "yellow")
-        console.print(end="\n" if notes or (priced and not money) else "")
+        _print_below(shown, console, costs=priced and not money)
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
             print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
@@ -183,8 +155,18 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
         print_item(console, "", "Dim: chance may explain the change, or it has no test.", "dim")
 
 
+def _print_below(changes: Sequence[ConditionChange], console: Console, *, costs: bool) -> None:
+    if costs:
+        moved = [(c.name, _total(total)) for c in changes for total in _money(c)]
+        words = (f"{target} {figure.text} {figure.remark}".strip() for target, figure in moved)
+        print_item(console, "  ", f"$/M tokens: {'; '.join(words)}.")
+    notes = [f"{changed.name}: {note}" for changed in changes for note in changed.notes]
+    for note in notes:
+        print_item(console, "  ", note, "yellow")
+    console.print(end="\n" if notes or costs else "")
+
+
 def _fitting(console: Console, tables: Tables) -> list[Table]:
-    """Return the tables in the first layout in which all of them fit the console, otherwise with broken names."""
     for layout in LAYOUTS:
         if _spare(console, tables(layout)) >= 0:
             return tables(layout)
@@ -197,18 +179,16 @@ def _fitting(console: Console, tables: Tables) -> list[Table]:
 
 
 def _fit(console: Console, tables: Tables) -> bool:
-    """Return whether the tables fit the console with all their columns, in any layout."""
     return _spare(console, tables(BROKEN_NAMES)) >= 0
 
 
 def _spare(console: Console, tables: Sequence[Table]) -> int:
-    """Return how many columns of the console the widest table leaves free; negative: how many are missing."""
+    """Return how many columns the widest table leaves free; negative: how many are missing."""
     unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
     return min((console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0)
 
 
 def _print_table(table: Table, console: Console) -> None:
-    """Print a table, or a line for each row if the console is narrower than every layout."""
     if _spare(console, [table]) >= 0:
         console.print(table)
         return
@@ -225,14 +205,12 @@ def _plain(cell: object) -> str:
 
 
 def print_findings(console: Console, statements: Iterable[Statement]) -> None:
-    """Print findings, each on one line or with a line for each of its sentences."""
     for statement in statements:
         for at, line in enumerate(statement.lines(console.width - 2)):
             print_item(console, "  " if at else "• ", line)
 
 
 def print_item(console: Console, mark: str, text: str, look: str = "") -> None:
-    """Print a sentence after a mark, with further lines indented."""
     lines = Text(safe_text(text), look).wrap(console, console.width - len(mark))
     for i, line in enumerate(lines):
         line.rstrip()
@@ -254,7 +232,6 @@ def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> 
 
 
 def _main_columns(layout: TableLayout, *, open_loop: bool) -> list[rows.MetricColumn]:
-    """Return the columns of a table. Its further figures have their medians only."""
     found = rows.main_columns(open_loop=open_loop, percentiles=layout.percentiles, more=layout.more)
     further = {figure.label for figure in layout.more}
     return [c for c in found if c.label not in further or c.percentile == layout.percentiles[0]]
@@ -277,14 +254,12 @@ def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, mone
 
 
 def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
-    """Return a table without columns, with a title."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = collapse_padding
     return table
 
 
 def name_text(name: str, name_width: int) -> Text:
-    """Return the cell of a name, broken into lines of `name_width` characters; 0: on one line."""
     return Text(broken(safe_text(name), name_width) if name_width else safe_text(name))
 
 
@@ -373,7 +348,6 @@ def _table(
     layout: TableLayout,
     more: Sequence[str] = (),
 ) -> Table:
-    """Return a table of targets: the main columns, errors, and `more`. `names`: each with whether it is INVALID."""
     headings = [
         f"{column.name}\n{column.metric.unit}" if column.percentile else column.name.replace(" ", "\n", 1)
         for column in main
@@ -406,7 +380,6 @@ def _name(target: str, invalid: bool, layout: TableLayout) -> Text:
 
 
 def broken(name: str, width: int) -> str:
-    """Break a name after slashes and hyphens into lines of at most `width`, where possible."""
     lines = [""]
     for part in re.findall(r"[^/-]*[/-]|[^/-]+", name):
         if lines[-1] and len(lines[-1] + part) > width:
@@ -416,7 +389,6 @@ def broken(name: str, width: int) -> str:
 
 
 def _texts(column: Sequence[StyledCell], layout: TableLayout) -> list[Text]:
-    """Return one column, with each remark beside its figure (padded, so that the figures align) or below it."""
     width = max(len(figure.remark) for figure in column)
     texts = []
     for figure in column:
@@ -433,7 +405,6 @@ _LOOKS = {True: "green", False: "bold red", None: "dim"}
 
 
 def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> list[Text]:
-    """Return a line for each row of a round of a watch: its figures, aligned, and its `news` by condition."""
     cells = [
         (
             f"{safe_text(found.target)} {rows.load_words(found)}",
@@ -456,7 +427,6 @@ def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> lis
 
 
 def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a batch's result, each with its style."""
     done = f"{found.answered:,} of {counted_as(found.requests, 'request', 'requests')} answered"
     earlier = f", {found.earlier:,} earlier" if found.earlier else ""
     yield f"{done} in {number(found.seconds)} s{earlier}.", "bold"

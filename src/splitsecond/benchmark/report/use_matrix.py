@@ -1,5 +1,3 @@
-"""The matrix of targets and uses of a run, for the terminal and for HTML."""
-
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.findings import Recommendation, Run, TargetRating
@@ -12,15 +10,12 @@ MORE = "The command splitsecond recommend RUN USE shows the figures and what wou
 
 
 class MatrixCell(Struct, frozen=True, kw_only=True):
-    """Verdict on one target for one use: its word, its style on a terminal, and the load up to which it holds."""
-
     text: str
     look: str
     up_to: str = ""
 
 
 def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
-    """Return a cell for each use (in the order of `run.uses`) of each target of the run that has ratings."""
     order = dict.fromkeys(c.target for c in run.conditions)
     ratings = [{rating.target: rating for rating in use.candidates} for use in run.uses]
     return {
@@ -31,13 +26,11 @@ def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
 
 
 def note(run: Run, *, place: str = "Below") -> str:
-    """Return what the marks of the matrix mean. `place`: where the load of a verdict is."""
     several_loads = any(cell.up_to for cells in use_matrix(run).values() for cell in cells)
     return (FIRST if any(map(_has_first, run.uses)) else "") + (UP_TO.format(place) if several_loads else "") + MORE
 
 
 def use_lines(run: Run) -> dict[str, str]:
-    """Return the matrix as a line for each use, without the targets that miss it, such as "★ yes a/x (c=8)"."""
     matrix = use_matrix(run)
     lines = {}
     for at, use in enumerate(run.uses):
@@ -58,10 +51,8 @@ def _cell(use: Recommendation, rating: TargetRating) -> MatrixCell:
 
 
 def _has_first(use: Recommendation) -> bool:
-    """Return whether there are several targets, so that one can be the first."""
     return len(use.candidates) > 1
 
 
 def short_load(load: str) -> str:
-    """Shorten the words of a load: "concurrency 8" becomes "c=8"."""
     return load.replace("concurrency ", "c=").replace(" requests/s", "/s")

@@ -1,13 +1,8 @@
-"""The HTML report of a watch: its drifts, the last round, and each figure over time.
-
-This module turns findings into plain texts and tables; `templates/watch.html` has the layout and the explanations.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.watching import SeriesPoint, WatchedSeries, WatchFindings, minute
+from splitsecond.benchmark.findings.watching import DriftPeriod, SeriesPoint, WatchedSeries, WatchFindings, minute
 from splitsecond.benchmark.report.watch_plots import STATES, skipped_words, watch_plots
 from splitsecond.benchmark.statistics.control_chart import HOURS_KNOWN_AFTER, MIN, SETTLES, WINDOW_HOURS
 from splitsecond.core.pages.figure_cells import MISSING, number, share
@@ -15,10 +10,8 @@ from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, T
 from splitsecond.core.wording import counted_as, listed
 
 HEADINGS = {"ttft_ms": "Time to first token, ms", "tps": "TPS of one request, tokens/s", "errors": "Errors"}
-"""The heading of each watched figure's section."""
 FAILURES_SHOWN = 20
 _UNBROKEN = [name.replace(" p", "\N{NO-BREAK SPACE}p") for name in ("TTFT p50, ms", "TTFT p95, ms", "TPS p50")]
-"""Headings that break after their comma only, because this table is wide."""
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _STATES = {
     "usual": "usual",
@@ -30,7 +23,6 @@ _STATES = {
 
 
 def render_watch(found: WatchFindings) -> str:
-    """Render the page."""
     targets = list(dict.fromkeys(line.target for line in found.lines))
     subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
     gone = [(minute(at), "all rows", why) for at, why in found.failed.items()]
@@ -55,26 +47,36 @@ def render_watch(found: WatchFindings) -> str:
 
 
 def _headline(found: WatchFindings) -> Headline:
-    """Return the latest drift, the number of rounds, and the medians of the last round."""
     drifting = [line.drifting for line in found.lines if line.drifting]
-    worse = sum(drift.worse for drift in drifting)
     learning = [line for line in found.lines if line.points[-1].state == "learning"]
     early = _too_early(learning) if len(learning) == len(found.lines) else ""
     doubts = _last_doubts(found)
+    sentence = found.statements[0] if found.statements else "Nothing has drifted."
+    if early and not found.statements:
+        sentence = f"{early.capitalize()}. What is usual is known after {MIN}."
     if found.last in found.failed:
-        badge = Badge(text="last round failed", look="bad")
-    elif not found.lines:
-        badge = None
-    elif worse:
-        badge = Badge(text=f"{counted_as(worse, 'figure', 'figures')} drifted for the worse", look="bad")
-    elif drifting:
-        badge = Badge(text=f"{counted_as(len(drifting), 'figure', 'figures')} drifted for the better", look="good")
-    elif doubts:
-        badge = Badge(text="last round in doubt", look="warn")
-    elif early:
-        badge = Badge(text=early, look="warn")
-    else:
-        badge = Badge(text="no drift", look="good")
+        sentence = f"The last round failed. {sentence}"
+    elif doubts and not drifting:
+        sentence = f"{sentence} In the last round, {listed(doubts)}."
+    return Headline(sentence=sentence, tiles=_tiles(found), badge=_badge(found, drifting, bool(doubts), early))
+
+
+def _badge(found: WatchFindings, drifting: Sequence[DriftPeriod], doubts: bool, early: str) -> Badge | None:
+    worse = sum(drift.worse for drift in drifting)
+    if found.last in found.failed:
+        return Badge(text="last round failed", look="bad")
+    if not found.lines:
+        return None
+    if worse:
+        return Badge(text=f"{counted_as(worse, 'figure', 'figures')} drifted for the worse", look="bad")
+    if drifting:
+        return Badge(text=f"{counted_as(len(drifting), 'figure', 'figures')} drifted for the better", look="good")
+    if doubts or early:
+        return Badge(text="last round in doubt" if doubts else early, look="warn")
+    return Badge(text="no drift", look="good")
+
+
+def _tiles(found: WatchFindings) -> list[Tile]:
     kinds = (
         (len(found.failed), "failed"),
         (len({at for own in found.left_out.values() for at in own}), "with rows not judged"),
@@ -90,18 +92,10 @@ def _headline(found: WatchFindings) -> Headline:
             tiles.append(
                 Tile(label=f"last {line.label}", value=number(point.value), unit=unit, note=f"{line.name}{usual}")
             )
-    sentence = found.statements[0] if found.statements else "Nothing has drifted."
-    if early and not found.statements:
-        sentence = f"{early.capitalize()}. What is usual is known after {MIN}."
-    if found.last in found.failed:
-        sentence = f"The last round failed. {sentence}"
-    elif doubts and not drifting:
-        sentence = f"{sentence} In the last round, {listed(doubts)}."
-    return Headline(sentence=sentence, tiles=tiles, badge=badge)
+    return tiles
 
 
 def _last_doubts(found: WatchFindings) -> list[str]:
-    """Return what stands out in the last round: rows that were not judged, and unusual figures."""
     lost = sum(found.last in own for own in found.left_out.values())
     unusual = [line for line in found.lines if line.points[-1].at == found.last and line.points[-1].state == "unusual"]
     doubts = [f"{counted_as(lost, 'row was', 'rows were')} not judged"] if lost else []
@@ -131,7 +125,6 @@ def _interval(seconds: float) -> str:
 
 
 def _last_round(found: WatchFindings) -> HtmlTable:
-    """Return a table with the last round of each row and the usual range before it."""
     rows: dict[str, dict[str, WatchedSeries]] = {}
     for line in found.lines:
         rows.setdefault(line.name, {})[line.figure] = line
@@ -144,30 +137,34 @@ def _last_round(found: WatchFindings) -> HtmlTable:
 
 
 def _cells(lines: dict[str, WatchedSeries], *, gone: bool) -> list[str | TableCell]:
-    """Return the cells of a row after its name. `gone`: it has no figures of the last round."""
     last = max((line.points[-1] for line in lines.values()), key=lambda point: point.at)
     ttft, tps, errors = (lines.get(figure) for figure in HEADINGS)
-    drifting = [line.label for line in lines.values() if line.drifting]
-    unusual = [line.label for line in lines.values() if line.points[-1].state == "unusual"]
-    state = [f"{listed(labels)}: {word}" for labels, word in ((drifting, "drifted"), (unusual, "unusual")) if labels]
-    if not state and last.state == "learning":
-        state = [_too_early(lines.values())]
-    elif not state:
-        early = any(line.points[-1].early for line in lines.values())
-        state = ["usual, by the wide limits of the first days" if early else "usual"]
-    words = f"no figures in the last round; before: {'; '.join(state)}" if gone else "; ".join(state)
+    state = _state(lines.values(), last)
+    words = f"no figures in the last round; before: {state}" if gone else state
+    bad = gone or any(line.drifting for line in lines.values())
     return [
         minute(last.at),
         _cell(ttft, last, shares=False),
         number(ttft.points[-1].tail if ttft else None),
         _cell(tps, last, shares=False),
         _cell(errors, last, shares=True),
-        TableCell(text=words, look="bad" if drifting or gone else ""),
+        TableCell(text=words, look="bad" if bad else ""),
     ]
 
 
+def _state(lines: Collection[WatchedSeries], last: SeriesPoint) -> str:
+    drifting = [line.label for line in lines if line.drifting]
+    unusual = [line.label for line in lines if line.points[-1].state == "unusual"]
+    if drifting or unusual:
+        labelled = ((drifting, "drifted"), (unusual, "unusual"))
+        return "; ".join(f"{listed(labels)}: {word}" for labels, word in labelled if labels)
+    if last.state == "learning":
+        return _too_early(lines)
+    early = any(line.points[-1].early for line in lines)
+    return "usual, by the wide limits of the first days" if early else "usual"
+
+
 def _cell(line: WatchedSeries | None, last: SeriesPoint, *, shares: bool) -> str | TableCell:
-    """Return a figure with its usual range; a dash where the last round does not have the figure."""
     if line is None or line.points[-1].at != last.at:
         return MISSING
     point, words = line.points[-1], share if shares else number

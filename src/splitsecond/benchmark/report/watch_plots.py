@@ -1,7 +1,5 @@
-"""The plots of a watch: each figure of each row over time, its usual range, and its drifts.
-
-Each row has its own plots, because the bands of several rows would hide each other. All share one time axis.
-"""
+"""The plots of a watch. Each row has its own, because the bands of several rows would hide each other. All share one
+time axis."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,10 +12,7 @@ from splitsecond.core.wording import counted_as
 
 AREA_HEIGHT = 170
 SHOWN = 500
-"""Rounds of a plot; the JSON has the older ones."""
 TAIL_ROOM = 1.5
-"""How far above the highest median or band a plot reaches to show p95."""
-
 STATES = {
     name: LegendEntry(label=name, palette="state", index=index, shape=shape)
     for name, (index, shape) in {
@@ -28,15 +23,12 @@ STATES = {
         "invalid": (4, "cross"),
     }.items()
 }
-"""How the rounds in each state are drawn; "invalid" stands for rounds without figures."""
 SMALL = ("usual", "learning")
-"""States of most rounds, which are dots."""
 MAX_TIPS = 150
 """Rounds of a plot up to which each dot has a tooltip, so that a page stays small."""
 
 
 def watch_plots(found: WatchFindings) -> list[Plot]:
-    """Draw each line, all over the same period, with the rounds that have no figures."""
     shown = [point.at for line in found.lines for point in line.points[-SHOWN:]]
     everywhere = [(at, f"the round failed: {why}") for at, why in found.failed.items()]
     everywhere += [(at, skipped_words(count)) for at, count in found.skipped.items()]
@@ -98,7 +90,6 @@ def _axis(line: WatchedSeries, points: list[SeriesPoint]) -> Axis:
 
 
 def _draw_bands(chart: Chart, points: list[SeriesPoint]) -> None:
-    """Draw the usual range, in one piece where rounds with a range follow each other, and the figure as a line."""
     pieces: list[list[SeriesPoint]] = [[]]
     for p in points:
         if p.low is None:
@@ -115,7 +106,6 @@ def _draw_bands(chart: Chart, points: list[SeriesPoint]) -> None:
 
 
 def _draw_drifts(chart: Chart, line: WatchedSeries, points: list[SeriesPoint]) -> None:
-    """Draw the level of each drift, from its first round."""
     first, last = points[0].at, points[-1].at
     levels = [
         chart.line([(_when(max(d.since, first)), d.after), (_when(d.until or last), d.after)], dash=True)
@@ -127,7 +117,6 @@ def _draw_drifts(chart: Chart, line: WatchedSeries, points: list[SeriesPoint]) -
 
 
 def _draw_marks(chart: Chart, line: WatchedSeries, points: list[SeriesPoint]) -> None:
-    """Draw a point for each round, in the look of its state."""
     words = share if line.figure == "errors" else number
     for state, entry in STATES.items():
         marks: list[str] = []
@@ -147,10 +136,8 @@ def _draw_marks(chart: Chart, line: WatchedSeries, points: list[SeriesPoint]) ->
 
 
 def skipped_words(count: int) -> str:
-    """Describe rounds that did not take place."""
     return f"skipped: {counted_as(count, 'round', 'rounds in a row')}"
 
 
 def _when(at: str) -> float:
-    """Convert a time to seconds since 1970."""
     return datetime.fromisoformat(at).timestamp()

@@ -1,6 +1,5 @@
-"""Benchmarks, watches, capacity searches and batches: their plan, their execution and their results.
+"""Benchmarks, watches, capacity searches and batches: planned, executed and concluded.
 
-Everything here is asynchronous or returns at once. It prints nothing and knows no exit code: progress goes to an object
-that the caller gives (`measuring.Progress`), failures are exceptions of `splitsecond.core.errors`, and cancelling the
-task ends a run while keeping what was measured. The command line and the public API are two thin layers on it.
+Nothing here prints or knows an exit code: progress goes to `measuring.Progress`, failures are exceptions of
+`splitsecond.core.errors`, and cancelling the task ends a run while keeping what was measured.
 """

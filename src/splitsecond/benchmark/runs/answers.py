@@ -1,5 +1,3 @@
-"""Answers of a run about uses, money, length and load: put into `Run`, and returned as sentences."""
-
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.crossing import crossing_statements, crossings
@@ -22,7 +20,7 @@ from splitsecond.log.production.speed_and_price import (
 
 
 def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = "") -> None:
-    """Put the answers into `run`, whose rows are known, and add the statements on them to those `found` before.
+    """Put the answers about uses, money, length and load into `run`, and add their statements to those `found` before.
 
     `use`: that of the run's limits, or "".
     """
@@ -48,7 +46,6 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
 
 
 def speed_and_price(rows: Sequence[ConditionFindings]) -> SpeedAndPrice | None:
-    """Return speed against price of the targets of a run; None if fewer than two have both."""
     points = [
         PricedSpeed(
             target=row.target,

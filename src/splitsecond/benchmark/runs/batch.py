@@ -1,5 +1,3 @@
-"""A batch of requests from a file, sent through the gateway's routes without a running gateway."""
-
 import asyncio
 import os
 from collections.abc import Callable, Sequence
@@ -25,12 +23,10 @@ from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 MAX_IN_FLIGHT = 64
-"""Default of the most requests in flight."""
 LIMIT_IN_FLIGHT = 4096
 
 
 def _check(router: Router, model: str, items: Sequence[BatchItem]) -> None:
-    """Raise `CallerFault` for an unknown `model`, with the first of `items` that names it."""
     try:
         router.service(model)
     except CallerFault as fault:
@@ -44,10 +40,9 @@ class BatchSession:
 
     Responses are appended to `path`, by default FILE.answers.jsonl. Requests that fail for good are written to
     `refused_path`, which is removed if there are none. `model` replaces the model of each request, unless it is "".
-    `interrupt` sends no further request and lets those in flight end; cancelling the task ends these as well, and `run`
-    still returns. `most` is the highest concurrency, `max_cost` the limit in US dollars (None: none). `on_note`
-    gets remarks for the user; `on_progress` is called when a request has ended, with the number of ended requests and a
-    short status.
+    `interrupt` lets the requests in flight end; cancelling the task ends these as well, and `run` still returns. `most`
+    is the highest concurrency, `max_cost` in US dollars. `on_progress` gets the number of ended requests and a short
+    status.
     """
 
     def __init__(
@@ -84,10 +79,7 @@ class BatchSession:
         self._on_progress = on_progress
 
     async def run(self) -> BatchThroughput:
-        """Send the requests and return the result.
-
-        Raises `CallerFault` for an unknown model, and for files that cannot be written.
-        """
+        """Send the requests. Raises `CallerFault` for an unknown model, and for files that cannot be written."""
         items = self.items
         router = Router(self._settings, say=self._on_note, sinks=[lambda record: self._count(record, router)])
         with closing(router), file_faults(f"cannot write to {self.path}", kind="unwritable_file"):
@@ -106,7 +98,6 @@ class BatchSession:
         return found
 
     def interrupt(self) -> None:
-        """Send no further request. Those in flight continue."""
         self._stopped = self._stopped or "interrupted"
         if self._batch is not None:
             self._batch.stop()
@@ -159,7 +150,6 @@ class BatchSession:
         )
 
     def _count(self, record: CallRecord, router: Router) -> None:
-        """Add the attempts of an ended call."""
         for attempt in record.attempts:
             cost = attempt_cost(
                 attempt,

@@ -1,5 +1,3 @@
-"""The findings of a run, from its observations: when it was measured, and again when a report is made of its folder."""
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,10 +24,10 @@ from splitsecond.log.store.folder import RUN, read_observations, read_readings, 
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Request for a run, which `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
+    """What `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
 
-    `command` is the command line, empty for a run of the Python API; `settings` are its options by name. `prices` are
-    those of the day of the run. `share`, of a capacity search: the share of requests that must meet the limits.
+    `command` is empty for a run of the Python API; `settings` are its options by name. `prices` are those of the day of
+    the run. `share`, of a capacity search: the share of requests that must meet the limits.
     """
 
     command: list[str]
@@ -51,7 +49,6 @@ def conclude(
     prices: Prices,
     share: float | None = None,
 ) -> None:
-    """Put the findings into `run`. `share`, of a capacity search: the share of requests that must meet `slo`."""
     run.conditions = condition_rows(conditions, observations, readings, slo=slo, prices=prices)
     run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
@@ -73,12 +70,11 @@ def conclude(
 
 
 def run_folder(path: Path) -> Path:
-    """Return the folder of a run that is named by its folder or by its `run.json`."""
     return path.parent if path.name == RUN else path
 
 
 def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
-    """Compute a run's findings again from its observations, under the limits `slo` or those of the run.
+    """Compute a run's findings again, under the limits `slo` or those of the run.
 
     Raises `CallerFault` if the folder holds no run.
     """

@@ -1,7 +1,7 @@
 """The cost of a run: the prices of its targets, an estimate before it starts, a meter while it runs, and a limit.
 
-A price that the caller gives for a target comes first, then the catalogue and the public list, then the price that the
-caller gives for all other targets. So a private contract wins, and a private endpoint can have a price.
+A price that the caller gives for a target comes first, then the catalogue and the public list, then the caller's price
+for all other targets. So a private contract wins, and a private endpoint can have a price.
 """
 
 import math
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
 from splitsecond.benchmark.load.workload import Workload
@@ -27,7 +28,6 @@ from splitsecond.routing.construction.expression import targets as targets_of
 LONG_S, FEW = 180, 16
 """Seconds of a run from which on a shorter one is proposed, and the requests of each of its rows."""
 CHARACTERS_PER_TOKEN = 4
-"""Estimate for prompts from a file, whose tokens nobody has counted."""
 
 
 class CostReached(Fault):
@@ -35,8 +35,6 @@ class CostReached(Fault):
 
 
 class CostLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """The prices of a run's targets, and the most it may cost in US dollars (None: no limit)."""
-
     prices: dict[str, Price] = {}
     most_usd: float | None = None
 
@@ -45,7 +43,7 @@ class CostMeter:
     """Meter of a run's cost. A machine that is paid by the hour costs from its first request on."""
 
     def __init__(self, allowance: CostLimit, spent_usd: float = 0.0, *, prompt_tokens: int = 0) -> None:
-        """`spent_usd` is spent already. `prompt_tokens`: assumed length of a prompt whose tokens nobody has counted."""
+        """`prompt_tokens`: assumed length of a prompt whose tokens nobody has counted."""
         self._allowance = allowance
         self._typical = prompt_tokens
         self._prompts: dict[str, int] = {}
@@ -54,7 +52,7 @@ class CostMeter:
         self.spent_usd = spent_usd
 
     def add(self, o: Observation) -> None:
-        """Add an attempt that has ended. Raises `CostReached` once, when the run has cost more than the limit."""
+        """Raises `CostReached` once, when the run has cost more than the limit."""
         price = self._allowance.prices.get(o.target)
         if price is None:
             return
@@ -82,16 +80,14 @@ class CostMeter:
         return cost
 
     def _by_hour(self, o: Observation, usd: float) -> float:
-        """Return the cost of the machine of `o` since it was last counted."""
         until_ns = self._until_ns.get(o.target, o.start_ns)
         self._until_ns[o.target] = max(until_ns, o.end_ns)
         return usd * (self._until_ns[o.target] - until_ns) / (S_PER_HOUR * clock.NS_PER_S)
 
 
 def find_prices(targets: Iterable[str], given: Mapping[str, Price] | None = None) -> dict[str, Price]:
-    """Return the prices of the targets that have one.
+    """Return the prices of the targets that have one; in `given`, "" is the price of targets without another.
 
-    A price in `given` wins over the catalogue and the public list; its price under "" is for targets without another.
     Raises `CallerFault` if `given` names a target that is not in `targets`.
     """
     wanted = list(targets)
@@ -118,9 +114,8 @@ def tokens_of_prompts(workload: Workload, asked: int) -> int:
 def estimate_usd(plan: RunPlan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price]) -> float:
     """Estimate the highest cost of the plan's tokens, warm-ups and cool-downs included.
 
-    It assumes that every response has its full length, and that each slot sends one cool-down, which is closed when
-    the last measured response has ended. It also assumes that a policy sends each call to all of its targets, and that
-    prompts that begin alike fill a cache each time and never hit it.
+    It assumes that every response has its full length, that each slot sends one cool-down, that a policy sends each
+    call to all of its targets, and that prompts that begin alike fill a cache each time and never hit it.
     """
     input_tokens = tokens_of_prompts(workload, input_tokens)
     limit = output_limit(workload.extra)
@@ -147,7 +142,7 @@ def estimate_usd(plan: RunPlan, workload: Workload, *, input_tokens: int, prices
 def announce(
     plan: RunPlan, workload: Workload, allowance: CostLimit, targets: Iterable[str], *, input_tokens: int
 ) -> str:
-    """Return what the run will cost, in words for the user; "" if it costs nothing.
+    """Return what the run will cost, in words; "" if it costs nothing.
 
     A plan that may cost more than the limit still starts: responses may be shorter than asked, and the `CostMeter`
     stops it. Raises `CallerFault` if a limit is set and a price is unknown.
@@ -166,7 +161,6 @@ def announce(
 
 
 def _rent(prices: Mapping[str, Price]) -> str:
-    """Return the hourly cost of rented machines, in words; "" if none is rented."""
     rented = [f"{name} {usd(price.per_hour_usd)}" for name, price in prices.items() if price.per_hour_usd]
     return f"Cost per hour, from the first request to the end of the last: {listed(rented)}." if rented else ""
 
@@ -181,10 +175,7 @@ def announce_rounds(
     per_day: float,
     spent_usd: float,
 ) -> str:
-    """Return what the rounds of a watch will cost, in words: `per_day` of them; earlier ones have cost `spent_usd`.
-
-    Raises `CallerFault` as `announce` does.
-    """
+    """Return what the rounds of a watch will cost, in words. Raises as `announce` does."""
     _check_known(allowance, targets)
     most, rent = allowance.most_usd, _rent(allowance.prices)
     about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
@@ -200,7 +191,6 @@ def announce_rounds(
 
 
 def _check_known(allowance: CostLimit, targets: Iterable[str]) -> None:
-    """Raise `CallerFault` if a limit is set and a price is unknown."""
     if allowance.most_usd is None:
         return
     unknown = [t for t in targets if t not in allowance.prices and not t.startswith((SIMULATED, ENGINE))]
@@ -213,7 +203,7 @@ def _check_known(allowance: CostLimit, targets: Iterable[str]) -> None:
 
 
 def _requests(plan: RunPlan) -> str:
-    """Return the number of requests in words. Calibration comes on top, and nobody knows yet how much it needs."""
+    """Return the number of requests in words, without calibration: nobody knows yet how much it needs."""
     count = sum(map(_count, plan.conditions))
     unmeasured = count - sum(condition.requests for condition in plan.conditions)
     words = counted_as(count, "request", "requests")
@@ -223,31 +213,21 @@ def _requests(plan: RunPlan) -> str:
 
 
 def _count(condition: Condition) -> int:
-    """Return about how many requests a condition takes; of the cool-downs, one for each slot."""
     return condition.requests + condition.warmups + condition.cooldowns // COOLDOWNS_PER_SLOT
 
 
 def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_most: float, *, by_round: bool) -> str:
-    """Return about how long the run takes, with how many requests and at what cost, in words for the user.
+    """Return about how long the run takes, with how many requests and at what cost, in words.
 
     `piloted` has the response times of targets, each measured alone; under load they may take longer. `by_round`: the
-    number of rounds is not known, so the words are about one round.
+    words are about one round, because their number is not known.
     """
-    share = max((block.round for lane in plan.lanes for block in lane), default=1) if by_round else 1
-    seconds = 0.0
-    for lane in plan.lanes:
-        known = [(block, each) for block in lane if (each := piloted.get(block.target))]
-        times = [
-            expected_s(
-                block, ttft_s=(each.ttft_ns or 0) / clock.NS_PER_S, response_s=(each.response_ns or 0) / clock.NS_PER_S
-            )
-            for block, each in known
-        ]
-        seconds = max(seconds, sum(times) / share)
-    count = round(sum(map(_count, plan.conditions)) / share)
-    measured = round(sum(condition.requests for condition in plan.conditions) / share)
+    rounds = max((block.round for lane in plan.lanes for block in lane), default=1) if by_round else 1
+    seconds = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / rounds
+    count = round(sum(map(_count, plan.conditions)) / rounds)
+    measured = round(sum(condition.requests for condition in plan.conditions) / rounds)
     minutes = f"{int(seconds) // 60}:{int(seconds) % 60:02d} min" if seconds >= 60 else f"{max(seconds, 1):.0f} s"
-    cost = f", at most {usd(usd_at_most / share)}" if usd_at_most else ""
+    cost = f", at most {usd(usd_at_most / rounds)}" if usd_at_most else ""
     many = any(condition.requests > FEW for condition in plan.conditions)
     shorter = f" For a first look: -n {FEW} --output-tokens 64." if seconds >= LONG_S and many and not by_round else ""
     return (
@@ -256,6 +236,15 @@ def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_m
     )
 
 
+def _expected_s(lane: Iterable[RequestBlock], piloted: Mapping[str, Calibrated]) -> float:
+    return sum(
+        expected_s(
+            block, ttft_s=(pilot.ttft_ns or 0) / clock.NS_PER_S, response_s=(pilot.response_ns or 0) / clock.NS_PER_S
+        )
+        for block in lane
+        if (pilot := piloted.get(block.target))
+    )
+
+
 def _called(target: str, prices: Mapping[str, Price]) -> list[str]:
-    """Return the target itself, or the targets of a policy."""
     return [target] if target in prices or "(" not in target else targets_of(parse(target))

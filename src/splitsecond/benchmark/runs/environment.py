@@ -1,5 +1,3 @@
-"""The machine and the versions of a run, for `run.json`."""
-
 import os
 import platform
 from collections.abc import Mapping
@@ -10,9 +8,7 @@ from splitsecond import __version__
 from splitsecond.benchmark.runs.server_software import gpus
 
 PACKAGES = ("uvloop", "httptools", "msgspec", "numpy")
-"""Packages whose versions `run.json` records."""
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION", "GOOGLE_CLOUD_REGION", "FLY_REGION", "VERCEL_REGION")
-"""Variables in which clouds name the region of a machine."""
 LOCALTIME = Path("/etc/localtime")
 ZONES = "zoneinfo/"
 

@@ -1,5 +1,3 @@
-"""Forecasts of policies from a run that has each of their targets alone, beside what the run measured of them."""
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -22,15 +20,10 @@ from splitsecond.routing.machinery.settings import Duration, Share
 from splitsecond.routing.policies.hedge import EXTRA_LOAD
 
 SUPPORTED = {"race": frozenset[str](), "fallback": frozenset({"ttft"}), "hedge": frozenset({"extra_load"})}
-"""Policies that can be forecast, with the settings that a forecast knows."""
 Place = tuple[int | None, float | None, str]
 
 
 def add_forecasts(run: Run, observations: Sequence[Observation]) -> None:
-    """Put forecasts of the policies that a run measured into it, instead of those that it has.
-
-    Policies that cannot be forecast are left out.
-    """
     run.forecasts = []
     for text in dict.fromkeys(row.target for row in run.conditions if "(" in row.target):
         try:
@@ -40,7 +33,7 @@ def add_forecasts(run: Run, observations: Sequence[Observation]) -> None:
 
 
 def forecast_policies(run: Run, observations: Sequence[Observation], policies: Sequence[str]) -> None:
-    """Put forecasts of `policies` into a run, and add their sentences. Raises `CallerFault` for one that cannot be."""
+    """Put forecasts of `policies` into a run, with their sentences. Raises `CallerFault` for one that cannot be."""
     for policy in map(parse, policies):
         if any(known.policy == repr(policy) for known in run.forecasts):
             continue
@@ -67,7 +60,6 @@ def _forecasts(policy: Expression, run: Run, observations: Sequence[Observation]
 
 
 def _check(policy: Expression) -> None:
-    """Raise `CallerFault` for a policy that cannot be forecast."""
     if isinstance(policy, TargetName):
         return
     unknown = [name for name, _ in policy.settings if name not in SUPPORTED.get(policy.policy, ())]
@@ -120,7 +112,6 @@ def _forecast(
 
 
 def _paired(each: Sequence[Sequence[Observation]]) -> tuple[list[list[Observation]], list[int]]:
-    """Return the requests of each target in pairs of the same round, in the order of sending, and their rounds."""
     by_round = [grouped(sorted(sent, key=lambda o: o.start_ns), lambda o: o.round) for sent in each]
     pairs: list[list[Observation]] = [[] for _ in each]
     rounds: list[int] = []
@@ -167,15 +158,12 @@ def _evaluate(policy: Expression, outcomes: Mapping[str, Outcomes]) -> Outcomes:
 
 
 def _interval(draws: Sequence[float]) -> Interval:
-    """Return the 95% interval of draws that may be infinite; None for an infinite bound, and without draws."""
     if not draws:
         return None, None
     return finite(quantile(np.array(draws), 0.025)), finite(quantile(np.array(draws), 0.975))
 
 
 def _statement(found: Forecast) -> Statement:
-    """Return a forecast as a statement, beside the measurement; its short form has a line for each of them."""
-
     def figure(name: str, value: float | None, ci95: tuple[float | None, float | None], *, short: bool) -> str:
         low, high = ci95
         between = None if low is None or high is None else (number(low), number(high))

@@ -1,8 +1,7 @@
 """One run: measured by `loadgen`, recorded in a folder, and concluded (`concluding`).
 
-What was measured is kept first and analysed second. Each observation goes to memory and to the run's folder when it
-arrives. If the folder cannot be written (a full disk), the run stops, and what is in memory is still concluded. The
-same holds after a fault, a reached cost limit, and a cancellation.
+What was measured is kept first and analysed second. If the folder cannot be written (a full disk), the run stops, and
+what is in memory is still concluded. The same holds after a fault, a reached cost limit, and a cancellation.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from splitsecond.benchmark.findings.precision import in_words as precision_in_wo
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
-from splitsecond.benchmark.load.coordinator import RunNote, run_plan
+from splitsecond.benchmark.load.coordinator import Calibration, PlanListener, RunNote, WorkerSettings, run_plan
 from splitsecond.benchmark.load.nodes import Node
 from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
@@ -83,8 +82,6 @@ class Progress(Protocol):
 
 
 class NoProgress:
-    """A `Progress` that shows nothing."""
-
     def start(self, totals: Mapping[str, int]) -> None: ...
 
     def expect(self, condition: str, requests: int) -> None: ...
@@ -101,14 +98,12 @@ class NoProgress:
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A run to measure, as `run.json` records it.
 
-    `prices` maps targets to their prices on the day of the run, `servers` to the software of their servers. `search`
-    chooses the blocks of a plan without lanes. `plan_with` returns the plan for a known duration of a response, in
-    seconds, which a pilot request measures (None: the plan does not depend on it). With `precision` or `duration_s`,
-    rounds follow until one of them is reached. `on`: the Ray cluster whose nodes send the requests, at most `processes`
-    of them; "": this machine. `needs_packets`: no other clock than that of the packets will do.
-    `exact_itl`: no stream is read so seldom that its ITL is not exact.
-    `policy_file` has the policies of the user that the plan names. `remarks` are shown at the start; `notes` are known
-    before, each with the name of its target or condition and a colon before it.
+    `search` chooses the blocks of a plan without lanes. `plan_with` returns the plan for a known duration of a
+    response, in seconds, which a pilot request measures (None: the plan does not depend on it). With `precision` or
+    `duration_s`, rounds follow until one of them is reached. `on`: the Ray cluster whose nodes send the requests, at
+    most `processes` of them; "": this machine. `needs_packets`: no other clock will do. `exact_itl`: no stream is read
+    so seldom that its ITL is not exact. `remarks` are shown at the start; `notes` begin with the name of their target
+    or condition and a colon.
     """
 
     run_id: str
@@ -136,11 +131,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_ended(self) -> bool:
-        """Whether rounds follow until a goal is reached."""
         return self.precision is not None or self.duration_s is not None
 
     def asked(self, condition: Condition) -> AskedCondition:
-        """Return the record of a condition of the plan."""
         target = self.specs.get(condition.target)
         name, workload = plain(condition.target, self.workload)
         return AskedCondition(
@@ -157,7 +150,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def announced(self, max_cost: float | None) -> str:
-        """Return what the run will cost, in words for the user; see `announce`."""
         limit = CostLimit(prices=self.prices, most_usd=max_cost)
         conditions = [
             msgspec.structs.replace(each, target=plain(each.target, self.workload)[0]) for each in self.plan.conditions
@@ -170,19 +162,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return announce(plan, workload, limit, self.targets, input_tokens=self.input_tokens)
 
     def meter(self, max_cost: float | None, spent_usd: float = 0.0) -> CostMeter:
-        """Return the meter of this run, or of a run in a series that has cost `spent_usd`."""
         limit = CostLimit(prices=self.prices, most_usd=max_cost)
         return CostMeter(limit, spent_usd, prompt_tokens=tokens_of_prompts(self.workload, self.input_tokens))
 
     @property
     def targets(self) -> dict[str, TargetSpec]:
-        """The specs of the targets under their own names, without those of their workloads."""
         named = ((plain(name, self.workload)[0], spec) for name, spec in self.specs.items())
         return {name: msgspec.structs.replace(spec, name=name) for name, spec in named}
 
     @property
     def fresh_run(self) -> Run:
-        """The record of this run before anything was measured."""
         conditions = [] if self.search else [self.asked(condition) for condition in self.plan.conditions]
         asked = RunRequest(
             command=self.command,
@@ -206,8 +195,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Measurement:
     """One run of a `Job` into a folder. Call `measure` once; the attributes then hold what was measured.
 
-    `run` has the findings, also after `measure` raised. `loaded` says whether any load reached a target; if not, and
-    `fault` is set, `refused` has the targets that could not be measured.
+    `run` has the findings, also after `measure` raised. If no load reached a target (`loaded`), `refused` has the
+    targets that could not be measured.
     """
 
     def __init__(
@@ -218,10 +207,7 @@ class Measurement:
         progress: Progress | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """`notes`: further ones beside those of the job.
-
-        Raises `CallerFault` for limits that cannot be read.
-        """
+        """`notes` come beside those of the job. Raises `CallerFault` for limits that cannot be read."""
         self.observations: list[Observation] = []
         self.notes: list[str] = [*job.notes, *notes]
         self.fault: Fault | None = None
@@ -238,12 +224,10 @@ class Measurement:
 
     @property
     def loaded(self) -> bool:
-        """Whether any load reached a target. Calibration does not count."""
         return any(o.role != "calibration" for o in self.observations)
 
     @property
     def refused(self) -> frozenset[str]:
-        """The targets that kept the run from starting."""
         if self.fault is None or self.loaded:
             return frozenset()
         return frozenset({self.fault.target, *self._noted})
@@ -271,18 +255,20 @@ class Measurement:
                 result = await run_plan(
                     job.plan,
                     job.specs,
-                    job.workload,
-                    input_tokens=job.input_tokens,
-                    on_observation=self._observe,
-                    on_reading=self._read,
-                    on_note=self._note,
+                    Calibration(
+                        workload=job.workload,
+                        input_tokens=job.input_tokens,
+                        pilot=job.plan_with is not None or (job.search is not None and job.search.open_loop),
+                    ),
+                    PlanListener(on_observation=self._observe, on_reading=self._read, on_note=self._note),
+                    WorkerSettings(
+                        most_processes=job.processes,
+                        arrival_clock=job.arrival_clock,
+                        exact_itl=job.exact_itl,
+                        policy_file=job.policy_file,
+                        nodes=nodes,
+                    ),
                     blocks=self._blocks,
-                    pilot=job.plan_with is not None or (job.search is not None and job.search.open_loop),
-                    most_processes=job.processes,
-                    arrival_clock=job.arrival_clock,
-                    exact_itl=job.exact_itl,
-                    policy_file=job.policy_file,
-                    nodes=nodes,
                 )
             self.run.finished = not result.interrupted
         except Fault as error:
@@ -294,7 +280,6 @@ class Measurement:
 
     @asynccontextmanager
     async def _nodes(self) -> AsyncIterator[Sequence[Node]]:
-        """Yield the nodes that send the requests; none if this machine does. Records them. Raises `CallerFault`."""
         job = self.job
         if not job.on:
             yield ()
@@ -357,37 +342,41 @@ class Measurement:
         self._progress.note(text)
 
     def _blocks(self, calibrated: Mapping[str, Calibrated]) -> list[Iterable[RequestBlock]]:
-        """Return the blocks of each lane, when all targets are calibrated. Announces how long the run takes."""
         job = self.job
         self._progress.stage("measuring" if job.search is None else job.search.status)
         if job.search is not None:
             (pilot,) = calibrated.values()
             job.search.pilot_s = None if pilot.response_ns is None else pilot.response_ns / clock.NS_PER_S
             return [self._decided(job.search)]
-        plan = job.plan
-        piloted = {target: each for target, each in calibrated.items() if each.response_ns is not None}
-        if job.plan_with is not None and piloted:
-            plan = job.plan_with(max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S)
-            cost = estimate_usd(plan, job.workload, input_tokens=job.input_tokens, prices=job.prices)
-            self._progress.note(announce_duration(plan, piloted, cost, by_round=job.open_ended))
-        for before, now in zip(job.plan.conditions, plan.conditions, strict=True):
-            if not job.open_ended and now.requests != before.requests:
-                self._progress.expect(now.condition, now.requests - before.requests)
-        self.job = job = msgspec.structs.replace(job, plan=plan)
+        plan = self._planned(calibrated)
+        if not job.open_ended:
+            for before, now in zip(job.plan.conditions, plan.conditions, strict=True):
+                if now.requests != before.requests:
+                    self._progress.expect(now.condition, now.requests - before.requests)
+        self.job = msgspec.structs.replace(job, plan=plan)
         if not job.open_ended:
             return list(plan.lanes)
         is_precise = None if job.precision is None else lambda name: not self._imprecise(name)
         duration_ns = None if job.duration_s is None else round(job.duration_s * clock.NS_PER_S)
         return [self._expected(rounds_until(plan, lane, is_precise, duration_ns)) for lane in plan.lanes]
 
+    def _planned(self, calibrated: Mapping[str, Calibrated]) -> RunPlan:
+        """Return the plan for the times of the pilots, and announce how long it takes."""
+        job = self.job
+        piloted = {target: each for target, each in calibrated.items() if each.response_ns is not None}
+        if job.plan_with is None or not piloted:
+            return job.plan
+        plan = job.plan_with(max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S)
+        cost = estimate_usd(plan, job.workload, input_tokens=job.input_tokens, prices=job.prices)
+        self._progress.note(announce_duration(plan, piloted, cost, by_round=job.open_ended))
+        return plan
+
     def _expected(self, blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
-        """Yield the blocks, and tell the progress display about each."""
         for block in blocks:
             self._progress.expect(block.condition, block.requests)
             yield block
 
     def _imprecise(self, name: str) -> list[Unmet]:
-        """Return the figures of a condition that are not known as precisely as wanted."""
         condition = next(each for each in self.job.plan.conditions if each.condition == name)
         row = condition_findings(
             self.job.asked(condition),
@@ -397,7 +386,6 @@ class Measurement:
         return unmet(row, self.job.precision) if self.job.precision else []
 
     def _note_precision(self) -> None:
-        """Note what it would have taken where a figure is less precise than wanted."""
         if self.job.precision is None:
             return
         for condition in self.job.plan.conditions:
@@ -407,8 +395,6 @@ class Measurement:
                 self.notes.append(f"{condition.condition}: {precision_in_words(each, rounds, len(own))}")
 
     def _decided(self, search: LoadSearchDriver) -> Iterator[RequestBlock]:
-        """Yield the blocks of a search, and record each step that has its verdict."""
-
         def judged(row: ConditionFindings, verdict: Verdict) -> None:
             met = row.goodput and f", {row.goodput.met:,} of {row.goodput.sent:,} requests within the limits"
             self._progress.note(f"{row.condition}: {VERDICTS[verdict]}{met or ''}")
@@ -459,12 +445,10 @@ def new_run_id() -> str:
 
 
 def cannot_write(where: Path | str, error: OSError) -> str:
-    """Return the message for a file or folder that could not be written."""
     return f"cannot write to {where}: {error.strerror or error}"
 
 
 def _cost_limit_notes(plan: RunPlan, observations: Sequence[Observation]) -> list[str]:
-    """Return a note for each condition that the cost limit ended early."""
     counts = Counter(o.condition for o in ended(observations))
     return [
         f"{c.condition}: ended early, after {counts[c.condition]} of {c.requests} requests: the cost limit was reached."

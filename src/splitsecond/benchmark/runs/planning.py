@@ -1,5 +1,3 @@
-"""Jobs from settings: resolve the targets, start what must be started, plan the requests, find the prices."""
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -9,9 +7,9 @@ import msgspec
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.benchmark.load.prompt_files import read_prompts
+from splitsecond.benchmark.load.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
-from splitsecond.benchmark.load.sweep import merged, swept
+from splitsecond.benchmark.load.sweep import NamedWorkload, merged, swept
 from splitsecond.benchmark.load.traces import Trace, read_trace
 from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
 from splitsecond.benchmark.runs.cost_limit import find_prices
@@ -34,14 +32,11 @@ from splitsecond.routing.construction.user_policies import PolicyFile
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of the caller for `run.json`: its command line, and the settings in its own words."""
-
     command: list[str] = []
     settings: dict[str, Any] = {}
 
     @classmethod
     def of(cls, settings: RunSettings) -> "Recorded":
-        """Return the record of a caller that has no words of its own."""
         return cls(settings=msgspec.to_builtins(settings, enc_hook=str))
 
 
@@ -95,7 +90,6 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
 def _measured(
     measured: Mapping[str, str], settings: BenchSettings
 ) -> list[tuple[Mapping[str, str], Sequence[PlannedLoad]]]:
-    """Return the targets and the loads of each workload: its own rate, if it has one."""
     return [
         (
             {swept(name, each.name): url for name, url in measured.items()},
@@ -106,9 +100,9 @@ def _measured(
 
 
 def watch_jobs(settings: WatchSettings, processes: ExitStack, recorded: Recorded) -> Callable[[int], Job]:
-    """Return a function that makes the job of a round, given its number from 0. Raises as `bench_job` does.
+    """Return a function that makes the job of a round, from its number: other prompts, and its own order of targets.
 
-    Each round has other prompts, and its own order of targets.
+    Raises as `bench_job` does.
     """
     prepared = _Prepared(settings, processes, recorded)
 
@@ -150,9 +144,35 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
     return prepared.job(search.beginning(), slo=settings.slo, search=search)
 
 
-class _Prepared:
-    """Common parts of the jobs of `settings`: the resolved targets, their prices, and the workload."""
+def _workload(
+    settings: RunSettings,
+    workloads: Sequence[NamedWorkload],
+    prompts: PromptFile | None,
+    trace: Trace | None,
+    *,
+    cache_reuse: bool,
+) -> Workload:
+    traced = trace.requests if trace is not None and trace.has_lengths and prompts is None else []
+    if traced and settings.input_tokens is not None:
+        raise wrong("input_tokens", settings.input_tokens, "nothing, because the trace has the lengths")
+    if traced and cache_reuse:
+        raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
+    return Workload(
+        run="",
+        prompts=prompts.prompts if prompts is not None else [],
+        output_tokens=None if traced else settings.output_tokens,
+        questions=cache_reuse,
+        extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
+        seed=settings.seed,
+        variants={
+            each.name: WorkloadVariant(input_tokens=each.input_tokens, output_tokens=each.output_tokens)
+            for each in workloads
+        },
+        traced=traced,
+    )
 
+
+class _Prepared:
     def __init__(
         self,
         settings: RunSettings,
@@ -169,28 +189,11 @@ class _Prepared:
         workloads = settings.workloads if isinstance(settings, BenchSettings) else ()
         longest = max((each.input_tokens for each in workloads), default=settings.input_tokens)
         self._input_tokens = longest or INPUT_TOKENS["reuse" if cache_reuse else "fresh"]
-        traced = trace.requests if trace is not None and trace.has_lengths and settings.prompts is None else []
-        if traced and settings.input_tokens is not None:
-            raise wrong("input_tokens", settings.input_tokens, "nothing, because the trace has the lengths")
-        if traced and cache_reuse:
-            raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
         prompts = read_prompts(settings.prompts) if settings.prompts else None
         self._remarks = [trace.in_words(trace_name)] if trace is not None else []
         self._remarks += [prompts.in_words(str(settings.prompts))] if prompts is not None else []
         self._warning = trace.warning if trace is not None else ""
-        self._workload = Workload(
-            run="",
-            prompts=prompts.prompts if prompts is not None else [],
-            output_tokens=None if traced else settings.output_tokens,
-            questions=cache_reuse,
-            extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
-            seed=settings.seed,
-            variants={
-                each.name: WorkloadVariant(input_tokens=each.input_tokens, output_tokens=each.output_tokens)
-                for each in workloads
-            },
-            traced=traced,
-        )
+        self._workload = _workload(settings, workloads, prompts, trace, cache_reuse=cache_reuse)
         self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None
         timeout_ms = round(settings.timeout * 1000)
         self.resolved = resolve_all(
@@ -207,7 +210,6 @@ class _Prepared:
         self.prices = find_prices(self.resolved.specs, self.resolved.prices | dict(settings.prices))
 
     def job(self, plan: RunPlan, *, slo: str = "", search: LoadSearchDriver | None = None) -> Job:
-        """Return the job of one run."""
         run_id = new_run_id()
         specs = self.resolved.specs
         names = {swept(name, each): name for name in specs for each in self._workload.variants}

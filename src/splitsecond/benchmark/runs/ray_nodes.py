@@ -1,9 +1,8 @@
 """The nodes of a Ray cluster, for load from several machines. Needs the extra ``splitsecond[ray]``.
 
 One actor on each node, placed by a placement group (STRICT_SPREAD), starts worker processes and relays the bytes of
-their standard streams, without reading them. It compresses what a worker reports and keeps it until it is asked for, so
-many reports travel in one answer. If the actor or this process dies, Ray ends the actor, and the closed pipe its
-workers.
+their standard streams, without reading them. It keeps what a worker reports until it is asked for, so many reports
+travel in one answer. If the actor or this process dies, Ray ends the actor, and the closed pipe its workers.
 
 Everything of Ray that blocks runs in threads. Ray is imported when `ray_nodes` is entered.
 """
@@ -35,13 +34,11 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.packets import packet_clock_refusal
 
 PLACED_S = 60
-"""Longest wait for a free processor on every node, and for the actors to start."""
 CONNECTIONS = 3
 """Most attempts to connect and to start the relays. A busy head may be too slow to start a server for us in the half
 minute that Ray allows, or close the connection later; all actors of the connection end with it."""
 SLOW_HEAD = "Initialization failure from server"
 MAX_BYTES = 1 << 22
-"""Most bytes of reports in one answer of a relay, before they are compressed."""
 FASTEST = 1
 """Level of zlib: a relay takes processor time from the machine that measures."""
 MODULE = "splitsecond.benchmark.load.worker"
@@ -51,7 +48,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A node's description of itself. `machine` is the same for two nodes of one machine.
 
-    `packet_clock`: why the packet clock is not available there; "": it is.
+    `packet_clock`: why it is not available there; "": it is.
     """
 
     version: str
@@ -69,17 +66,14 @@ class Relay:
         self._numbers = itertools.count(1)
 
     async def describe(self) -> bytes:
-        """Return the node's `NodeDescription` as JSON."""
         return msgspec.json.encode(description())
 
     async def start(self, arguments: Sequence[str]) -> int:
-        """Start a worker with these command-line arguments. Return its number on this node."""
         number = next(self._numbers)
         self._pipes[number] = await ChildProcess.start(sys.executable, "-m", MODULE, *arguments, longest_line=MAX_BYTES)
         return number
 
     async def write(self, number: int, data: bytes) -> None:
-        """Write compressed `data` to the input of a worker."""
         await self._pipes[number].write(zlib.decompress(data))
 
     async def read(self, number: int) -> bytes:
@@ -88,16 +82,13 @@ class Relay:
         return zlib.compress(data, FASTEST) if data else b""
 
     async def ending(self, number: int) -> str:
-        """Return how a worker ended, when it has."""
         return await self._pipes[number].ending()
 
     async def stop(self, number: int) -> None:
-        """End a worker at once."""
         await self._pipes[number].stop()
 
 
 def description() -> NodeDescription:
-    """Return the description of this machine."""
     return NodeDescription(
         version=__version__,
         python=platform.python_version(),
@@ -115,15 +106,12 @@ def _machine() -> str:
 
 
 class RayNode:
-    """A node with its relay. `name` is the beginning of the id by which Ray's own tools know it."""
-
     def __init__(self, name: str, relay: Any, described: NodeDescription) -> None:
         self.name = name
         self.described = described
         self._relay = relay
 
     async def start(self, arguments: Sequence[str]) -> "RayPipe":
-        """Start a worker. Raises `WorkerLost` if the node is lost."""
         pipe = RayPipe(self._relay, self.name)
         await pipe.start(arguments)
         return pipe
@@ -143,7 +131,6 @@ class RayPipe:
         self._lost = ""
 
     async def start(self, arguments: Sequence[str]) -> None:
-        """Start the worker. Raises `WorkerLost` if the node is lost."""
         number = await self._call("start", list(arguments))
         if number is None:
             raise WorkerLost(
@@ -160,7 +147,6 @@ class RayPipe:
         await self._call("write", self._number, zlib.compress(data, FASTEST))
 
     async def read_line(self) -> bytes | None:
-        """Return the next whole line without its end; None if the worker has ended, or the node is lost."""
         while not self._lines:
             data = None if self._reading is None else await asyncio.shield(self._reading)
             if not data:
@@ -176,12 +162,10 @@ class RayPipe:
         return self._lines.popleft()
 
     async def ending(self) -> str:
-        """Wait until the worker has ended, and return how."""
         how = None if self._lost else await self._call("ending", self._number)
         return f"on node {self._node}: {how or self._lost}"
 
     async def stop(self) -> None:
-        """End the worker at once."""
         if not self._lost:
             await self._call("stop", self._number)
         if self._reading is not None:
@@ -191,7 +175,6 @@ class RayPipe:
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> bytes:
-        """Return the next output of the worker, b"" at its end. A thread decompresses it: a third of the work."""
         packed = await self._answer("read", self._number)
         return await asyncio.to_thread(zlib.decompress, packed) if packed else b""
 
@@ -218,10 +201,10 @@ class RayPipe:
 async def ray_nodes(
     on: str, *, most: int | None = None, packets: bool = False, base_urls: Iterable[str] = ()
 ) -> AsyncIterator[list[RayNode]]:
-    """Connect to the cluster `on` and yield its nodes, at most `most` of those that have a processor.
+    """Connect to the cluster `on` and yield at most `most` of its nodes that have a processor.
 
-    With `packets`, every node must have the packet clock. `base_urls` are the addresses of the targets, which every
-    node must be able to reach. Raises `CallerFault`.
+    With `packets`, every node must have the packet clock. Raises `CallerFault`, also for a node that cannot reach
+    `base_urls`.
     """
     ray = _ray()
     owned = not ray.is_initialized()
@@ -250,8 +233,6 @@ class _ConnectionLost(Exception):
 
 
 class _Placed(msgspec.Struct):
-    """The placement group and the nodes with the actors in it, as far as they were made."""
-
     group: Any = None
     nodes: list[RayNode] = []
 
@@ -288,7 +269,6 @@ def _no_cluster(on: str, reason: str) -> CallerFault:
 
 
 def _place(ray: Any, most: int | None, placed: _Placed) -> None:
-    """Start a relay on each node that has a processor. Raises `CallerFault`, and `_ConnectionLost`."""
     try:
         _start_relays(ray, most, placed)
     except ConnectionError as error:
@@ -333,7 +313,6 @@ def _start_relays(ray: Any, most: int | None, placed: _Placed) -> None:
 
 
 def check_nodes(nodes: Sequence[RayNode], packets: bool, base_urls: Iterable[str]) -> None:
-    """Raise `CallerFault` for a node that cannot measure what was asked for."""
     here = _machine()
     local = next((url for url in base_urls if _is_loopback(url)), "")
     for node in nodes:
@@ -367,7 +346,6 @@ def _is_loopback(url: str) -> bool:
 
 
 def _remove(ray: Any, placed: _Placed) -> None:
-    """End the relays, and with them their workers. A cluster that is gone needs nothing."""
     if placed.group is None:
         return
     from ray.exceptions import RayError
@@ -378,6 +356,5 @@ def _remove(ray: Any, placed: _Placed) -> None:
 
 
 def _in_words(error: BaseException) -> str:
-    """Return the first line of an error of Ray, and the last one, which has the cause of an error elsewhere."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return " ".join(dict.fromkeys((lines[0], lines[-1]))).rstrip(".")

@@ -1,8 +1,6 @@
 """The instrument's own error on this machine: a benchmark of a simulated provider that logs what it sent when.
 
-The requests are sent by the same worker processes, transport, decoder and timing that `bench` uses. The simulator logs
-when its kernel received each request, and when it handed each token to the kernel; `benchmark.statistics.accuracy`
-compares.
+The requests are sent by the same worker processes, transport, decoder and timing that `bench` uses.
 """
 
 import asyncio
@@ -11,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from splitsecond.benchmark.load.coordinator import run_plan
+from splitsecond.benchmark.load.coordinator import DEFAULT_WORKERS, Calibration, PlanListener, WorkerSettings, run_plan
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
-from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.statistics.accuracy import Accuracy, ServerTruth, accuracy
 from splitsecond.core.errors import Fault
@@ -22,7 +19,7 @@ from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.transport.client import Client
 from splitsecond.core.transport.exchange import Exchange, Origin, Receiver, Request
 from splitsecond.core.upstream.spec import TargetSpec
-from splitsecond.simulator.process import run_simulator
+from splitsecond.simulator.process import RunningProvider, run_simulator
 
 YARDSTICK = "steady-100"
 TOKENS = 100
@@ -37,60 +34,40 @@ def measure_instrument(
     rounds: int = 2,
     tokens: int = TOKENS,
     least: int = MIN_REQUESTS,
-    arrival_clock: ArrivalClock = "packets",
-    exact_itl: bool = False,
-    command: Sequence[str] = WORKER_COMMAND,
+    workers: WorkerSettings = DEFAULT_WORKERS,
     progress: Callable[[int], None] = lambda level: None,
 ) -> list[Accuracy]:
     """Measure the instrument's error at each level, a number of parallel streams of 100 tokens/s.
 
     Each level sends `rounds` responses of `tokens` per stream (`least` or more in all), after one per stream to warm
-    up. `arrival_clock`: the best clock for arrival times. `exact_itl`: no stream is read so seldom that its ITL is not
-    exact. `command` starts a worker. `progress` is called when a level begins. Runs an event loop of its own.
+    up. `progress` is called when a level begins. Runs an event loop of its own.
     """
     results = []
     with run_simulator(YARDSTICK) as (simulated,):
-        spec = TargetSpec(name=TARGET, base_url=simulated.base_url, model=simulated.model)
         for level in levels:
             progress(level)
-            requests = max(least, rounds * level)
-            results.append(_measure(spec, level, requests, tokens, simulated.origin, arrival_clock, exact_itl, command))
+            results.append(_measure(simulated, level, max(least, rounds * level), tokens, workers))
     return results
 
 
-def _measure(
-    spec: TargetSpec,
-    level: int,
-    requests: int,
-    tokens: int,
-    origin: str,
-    arrival_clock: ArrivalClock,
-    exact_itl: bool,
-    command: Sequence[str],
-) -> Accuracy:
+def _measure(simulated: RunningProvider, level: int, requests: int, tokens: int, workers: WorkerSettings) -> Accuracy:
     observations: list[Observation] = []
     readings: list[InstrumentReading] = []
-    run_id = f"self-check-{level}"
+    spec = TargetSpec(name=TARGET, base_url=simulated.base_url, model=simulated.model)
     asyncio.run(
         run_plan(
             make_plan({TARGET: spec.base_url}, [PlannedLoad(concurrency=level)], requests=requests, blocks=1),
             {TARGET: spec},
-            Workload(run=run_id, output_tokens=tokens),
-            input_tokens=64,
-            on_observation=observations.append,
-            on_reading=readings.append,
-            on_note=lambda note: None,
-            command=command,
-            arrival_clock=arrival_clock,
-            exact_itl=exact_itl,
+            Calibration(workload=Workload(run=f"self-check-{level}", output_tokens=tokens), input_tokens=64),
+            PlanListener(on_observation=observations.append, on_reading=readings.append, on_note=lambda note: None),
+            workers,
         )
     )
-    truth = {record.request_id: record for record in _truth(origin)}
+    truth = {record.request_id: record for record in _truth(simulated.origin)}
     return accuracy(level, observations, truth, readings)
 
 
 def _truth(origin: str) -> list[ServerTruth]:
-    """Return the simulator's records, which it then deletes."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(f"{origin}/truth", timeout=30) as answer:
         records = msgspec.json.decode(answer.read(), type=list[ServerTruth])
@@ -120,19 +97,15 @@ class ComparingClient(Client):
     async def send(
         self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
     ) -> Exchange:
-        """Send the request as `Client` does."""
         comparing = _ComparingReceiver(receiver, self.times)
         return await super().send(origin, request, comparing, connect_deadline_ns=connect_deadline_ns)
 
 
 class _ComparingReceiver:
-    """Passes a response on to `receiver`, and records the times of its reads."""
-
     def __init__(self, receiver: Receiver, times: dict[int, ClockTimes]) -> None:
         self._receiver = receiver
         self._times = times
         self._read: list[int] = []
-        """Arrival times of the packets of the current read."""
         self._read_ns = 0
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:

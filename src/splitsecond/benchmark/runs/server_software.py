@@ -1,7 +1,6 @@
 """The software of servers that users run, and the GPUs of this machine: what makes two runs comparable.
 
-A server tells its name and version on a path of its own: vLLM on `/version`, llama.cpp on `/props`, Ollama on
-`/api/version`, SGLang on `/get_server_info`, TGI on `/info`. Hosted providers tell nothing, so they are not asked.
+Hosted providers tell nothing, so they are not asked.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +17,6 @@ from splitsecond.routing.configuration.discovery import LIST_ERRORS, OWNERS, fet
 
 TIMEOUT_S = 2.0
 LONGEST = 40
-"""Most characters of a version or a device that a server tells."""
 GPUS = Path("/proc/driver/nvidia/gpus")
 NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "ollama": "Ollama", "sglang": "SGLang"}
 
@@ -31,7 +29,6 @@ PATHS: Mapping[str, Callable[[Answer], tuple[str, Any, Any]]] = {
     "/info": lambda its: ("TGI", its.get("version"), its.get("model_device_type")) if "router" in its else _NOTHING,
     "/version": lambda its: ("", its.get("version"), None),
 }
-"""Where servers tell what they are, the surest first: the name of the software, its version, and its device."""
 
 
 def server_software(specs: Mapping[str, TargetSpec]) -> dict[str, str]:
@@ -59,7 +56,6 @@ def _software(spec: TargetSpec, pool: ThreadPoolExecutor) -> str:
 
 
 def _answer(url: str) -> Answer:
-    """Return the JSON object at an address; an empty one if there is none."""
     try:
         found = msgspec.json.decode(fetch(url, timeout_s=TIMEOUT_S))
     except LIST_ERRORS:
@@ -68,7 +64,6 @@ def _answer(url: str) -> Answer:
 
 
 def _owner(spec: TargetSpec) -> str:
-    """Return the name of the software by the owner of the models that it lists; "version" if unknown."""
     try:
         listed = listed_models(spec.base_url, timeout_s=TIMEOUT_S)
     except LIST_ERRORS:
@@ -78,7 +73,6 @@ def _owner(spec: TargetSpec) -> str:
 
 
 def gpus(folder: Path = GPUS) -> list[str]:
-    """Return the models of this machine's NVIDIA GPUs; empty if it has none, or the driver hides them."""
     found = []
     for information in sorted(folder.glob("*/information")):
         try:

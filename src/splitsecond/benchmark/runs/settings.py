@@ -1,8 +1,5 @@
-"""The settings of runs: what to call, under which load, with which requests, within which cost.
-
-The command line makes them from options, the public API from arguments. Each setting is declared once, here, with its
-default.
-"""
+"""The settings of runs, each declared once, with its default: the command line makes them from options, the public API
+from arguments."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,9 +28,7 @@ CACHED_BY_ALL = 4096
 """All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5 and Opus 4.5
 (Anthropic's guide "Prompt caching", 2026)."""
 CONCURRENCY = (1, 8, 32)
-"""Default levels of a benchmark."""
 REQUESTS = 50
-"""Default number of measured requests of a row of a benchmark."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +92,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arrival_clock(self) -> ArrivalClock:
-        """The best clock for arrival times."""
         return cast(ArrivalClock, self.clock or "packets")
 
     def check(self) -> None:
@@ -127,15 +121,13 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchSettings(RunSettings, frozen=True, kw_only=True):
-    """The settings of a benchmark: each target under each of `loads`, with `requests` measured requests per row.
+    """The settings of a benchmark: each target under each of `loads`.
 
-    Each row has `requests` measured requests (None: 50) in `rounds`, which alternate with those of the other rows
-    (None: 6 to 8). Or rounds follow until each row has a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until
-    `duration` seconds have passed. With `side_by_side`, different hosts are measured at the same time. With
-    `cache_reuse` each row has a second one whose prompts begin alike, to measure the provider's prompt cache. `slo` has
-    the limits for goodput, such as "ttft=300ms" or "voice". `trace` is a file of arrivals, with lengths if it has them
-    and there are no `prompts`; its times are multiplied by `time_scale`, and `requests` or `duration` limits it.
-    `workloads`: several of them, each measured at every target, at its own rate if it has one; empty: the one above.
+    Each row has `requests` measured requests (None: 50) in `rounds` (None: 6 to 8). Or rounds follow until each row has
+    a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until `duration` seconds have passed. With `side_by_side`,
+    different hosts are measured at the same time. With `cache_reuse` each row has a second one whose prompts begin
+    alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is a file of arrivals; its times are multiplied by
+    `time_scale`. `workloads`: each is measured at every target, at its own rate if it has one.
     """
 
     loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
@@ -150,7 +142,6 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     time_scale: float = 1.0
 
     def check(self) -> None:
-        """Raise `CallerFault` for numbers that make no sense, and for settings that cannot be combined."""
         super().check()
         if not (math.isfinite(self.time_scale) and self.time_scale > 0):
             raise wrong("time_scale", self.time_scale, "a number above 0")
@@ -177,8 +168,6 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
 
 
 class WatchSettings(RunSettings, frozen=True, kw_only=True):
-    """The settings of a watch: a round of `loads` every `every_ns`, kept in `folder`."""
-
     requests: int | None = 20
     output_tokens: int = 128
     loads: Sequence[PlannedLoad] = (PlannedLoad(concurrency=1),)
@@ -201,7 +190,6 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
     last: float = 256
 
     def check(self) -> None:
-        """Raise `CallerFault` for numbers that make no sense."""
         super().check()
         for name, value in (("from", self.first), ("to", self.last)):
             if not (math.isfinite(value) and value > 0) or (not self.rate and value != round(value)):
@@ -213,7 +201,6 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
 
 
 def at_least_one(**values: float | None) -> None:
-    """Raise `CallerFault` for values below 1, and for what is not a number; None passes."""
     for name, value in values.items():
         if value is not None and not (math.isfinite(value) and value >= 1):
             raise wrong(name, value, "1 or more")

@@ -48,12 +48,9 @@ T = TypeVar("T")
 
 REFUSED_KEY = ("http_401", "http_403", "key_refused", "bad_key")
 _AUTH: Mapping[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
-"""How the key is sent in API formats whose makers do not send it as a bearer token."""
 LISTS_MODELS = ("openai", "responses")
-"""API formats of servers that are asked for their model if none is given."""
 LIST_TIMEOUT_S = 10
 MAX_SHOWN = 20
-"""Most models of a server in an error message."""
 
 
 def server_spec(server: Server) -> TargetSpec:
@@ -79,13 +76,12 @@ def server_spec(server: Server) -> TargetSpec:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a server did not list its models, without the names of exceptions and the numbers of errors."""
     inner = getattr(error, "reason", error)
     return (isinstance(inner, OSError) and inner.strerror) or str(error)
 
 
 def with_model(server: Server, headers: Mapping[str, str]) -> Server:
-    """Return `server` with its model. Without one it asks the server, with `headers`.
+    """Return `server` with its model, which the server is asked for if it is missing.
 
     Raises `CallerFault` if the server does not list exactly one model, and as `server_spec` does.
     """
@@ -126,7 +122,6 @@ def configured_targets(path: Path, names: Sequence[str]) -> tuple[dict[str, Targ
 
 
 def _configured(settings: GatewaySettings, name: str) -> TargetSpec:
-    """Return the spec of a configured target. Its key stays in the environment; headers get their values."""
     spec = settings.spec(name)
     variables = tuple(_variable(name, each) if is_reference(each) else each for each in spec.api_key_env)
     headers = {
@@ -141,7 +136,6 @@ def _configured(settings: GatewaySettings, name: str) -> TargetSpec:
 
 
 def _variable(name: str, reference: str) -> str:
-    """Return the environment variable of a reference. Raises `CallerFault` for a file."""
     kind, _, variable = reference.partition(":")
     if kind != "env":
         raise CallerFault(
@@ -177,10 +171,10 @@ def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, l
 
 
 class ResolvedTargets(msgspec.Struct, frozen=True, kw_only=True):
-    """The targets of a run.
+    """The targets of a run: a base URL for each that gets a row, and the specs of all, also those that only policies
+    call.
 
-    `measured` maps the targets and policies that get rows to a base URL. `specs` has all targets, also those that only
-    policies call. `prices` has those that the gateway's configuration states.
+    `prices` are those of the gateway's configuration.
     """
 
     specs: dict[str, TargetSpec]
@@ -232,8 +226,37 @@ def resolve(
     `configured`: the specs of targets that are known already. Raises `CallerFault` for no target, a target that is
     named twice, an unknown provider or profile, a missing key.
     """
+    _check_names(names, servers)
     simulated = [name for name in names if name.startswith(SIMULATED)]
     engines = [name for name in names if name.startswith(ENGINE)]
+    specs = dict(configured or {})
+    specs |= {name: from_catalog(name, os.environ) for name in names if name not in (*simulated, *engines, *specs)}
+    for server in servers:
+        _add_server(specs, server, names, headers or {})
+    for name in engines:
+        _known_engine(name)
+    for name in simulated:
+        profile.load(name.removeprefix(SIMULATED))
+    # All names are valid: start the processes.
+    specs |= _simulated(simulated, processes, seed)
+    specs |= {name: _engine(name, processes) for name in engines}
+    return {
+        name: msgspec.structs.replace(
+            specs[name], headers=specs[name].headers | dict(headers or {}), timeouts=timeouts or specs[name].timeouts
+        )
+        for name in dict.fromkeys((*names, *specs))
+    }
+
+
+def _add_server(specs: dict[str, TargetSpec], server: Server, names: Sequence[str], headers: Mapping[str, str]) -> None:
+    spec = server_spec(with_model(server, headers))
+    api_key(spec, os.environ)
+    if spec.name in names or spec.name in specs:
+        raise CallerFault(f"{spec.name} is named twice", kind="bad_target", hint="Give the server another name.")
+    specs[spec.name] = spec
+
+
+def _check_names(names: Sequence[str], servers: Sequence[Server]) -> None:
     if not names and not servers:
         raise CallerFault(
             "no target given",
@@ -242,28 +265,6 @@ def resolve(
         )
     if repeated := {name for name in names if list(names).count(name) > 1}:
         raise CallerFault(f"{min(repeated)} is named twice", kind="bad_target")
-    specs = dict(configured or {})
-    specs |= {name: from_catalog(name, os.environ) for name in names if name not in (*simulated, *engines, *specs)}
-    for server in servers:
-        spec = server_spec(with_model(server, headers or {}))
-        api_key(spec, os.environ)
-        if spec.name in names or spec.name in specs:
-            raise CallerFault(f"{spec.name} is named twice", kind="bad_target", hint="Give the server another name.")
-        specs[spec.name] = spec
-    for name in engines:
-        _known_engine(name)
-    for name in simulated:
-        profile.load(name.removeprefix(SIMULATED))
-    # All names are valid: start the processes.
-    specs |= _simulated(simulated, processes, seed)
-    specs |= {name: _engine(name, processes) for name in engines}
-    ordered = {name: specs[name] for name in (*names, *specs)}
-    return {
-        name: msgspec.structs.replace(
-            spec, headers=spec.headers | dict(headers or {}), timeouts=timeouts or spec.timeouts
-        )
-        for name, spec in ordered.items()
-    }
 
 
 def _known_engine(name: str) -> None:
@@ -293,10 +294,6 @@ def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[st
 
 
 def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
-    """Return `fault` with more advice in its hint, if a provider rejects the key or does not know the model.
-
-    `spec` is that of its target.
-    """
     refused = fault.kind in REFUSED_KEY or of_fault(record_fault(fault)) in ("locked", "unpaid")
     if refused and spec is not None and spec.api_key_env:
         variable = next((name for name in spec.api_key_env if os.environ.get(name, "").strip()), spec.api_key_env[0])

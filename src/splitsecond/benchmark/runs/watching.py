@@ -1,7 +1,7 @@
 """A watch: rounds at fixed intervals, each one a run of its own that is judged by the rounds before it.
 
 Rounds begin at the start and then at whole multiples of one interval. These times are absolute, so a long round does
-not delay the following ones. If a round is still running when the next one is due, the next one is skipped.
+not delay the following ones; one that is due while another runs is skipped.
 
 A round that fails as a whole (no network, a withdrawn key) is kept as such, and the watch continues; if only some
 targets cannot be measured, the others are. A folder that cannot be written and a reached cost limit end the watch.
@@ -45,16 +45,13 @@ S_PER_DAY = 24 * 3600
 
 
 class _Spent(msgspec.Struct):
-    """The part of an older round's record that is needed."""
-
     cost_usd: float | None = None
 
 
 class MeasuredRound(msgspec.Struct, frozen=True, kw_only=True):
-    """A round that has ended, and its judgement.
+    """A round that has ended. `news` maps each condition to what the round says about it.
 
-    `news` maps each condition to what the round says about it. `breaches` has a sentence for each gate that failed,
-    `unchecked` one for each gate that cannot be checked yet.
+    `breaches` has a sentence for each gate that failed, `unchecked` one for each gate that cannot be checked yet.
     """
 
     run: Run
@@ -66,10 +63,7 @@ class MeasuredRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchListener:
-    """Gets what happens during a watch. Override what matters."""
-
     def progress(self, meter: CostMeter) -> Progress:
-        """Return the progress display of the next round."""
         return NoProgress()
 
     def waiting(self, due_ns: int) -> None:
@@ -85,7 +79,7 @@ class WatchListener:
 class Watch:
     """The rounds of a watch in `folder`. `job` makes the job of each round from its number, counted from 0.
 
-    `findings` covers all rounds, those of earlier watches in the same folder included. `gates` are checked after each.
+    `findings` covers all rounds, those of earlier watches in the same folder included.
     """
 
     def __init__(
@@ -108,7 +102,6 @@ class Watch:
 
     @property
     def findings(self) -> WatchFindings:
-        """The findings over all rounds so far."""
         return self._history.findings(self._every_ns / clock.NS_PER_S)
 
     async def rounds(self, times: int | None = None) -> AsyncIterator[MeasuredRound]:
@@ -155,7 +148,6 @@ class Watch:
         return job.meter(self._most_usd, spent)
 
     def _recall(self) -> tuple[int, float]:
-        """Judge the rounds in the folder. Return how many they are and what they cost; note the unreadable ones."""
         folders = sorted(path.parent for path in self._folder.glob(f"*/{RUN}"))
         older = self._readable(folders[:-REMEMBERED], _Spent)
         past = self._readable(folders[-REMEMBERED:], Run)
@@ -179,7 +171,6 @@ class Watch:
         await sleep_until(due_ns)
 
     async def _round(self, job: Job, meter: CostMeter) -> MeasuredRound:
-        """Measure one round, store it, judge it. Raises what ends the watch, after that."""
         began = clock.wall_time()
         cancelled: asyncio.CancelledError | None = None
         with RunFolder.create(_unused(self._folder / f"{began:%Y-%m-%dT%H%M%SZ}")) as folder:
@@ -205,7 +196,7 @@ class Watch:
         return ended
 
     def _of_others(self, failed: Measurement, folder: RunFolder, meter: CostMeter) -> Measurement | None:
-        """Return a measurement of the targets that can be measured; None, with the cause in the run, if none can."""
+        """Measure the targets that can be measured; return None, with the cause in the run, if none can."""
         job, fault = failed.job, failed.fault
         assert fault is not None  # it failed
         words = fault_note(advised(fault, job.specs.get(fault.target)))
@@ -253,13 +244,12 @@ async def sleep_until(due_ns: int) -> None:
 
 
 def _unused(path: Path) -> Path:
-    """Return `path`, or if it exists `path-2` and so on: rounds of short intervals may begin in the same second."""
     names = (path, *(path.with_name(f"{path.name}-{number}") for number in range(2, 100)))
     return next((each for each in names if not each.exists()), path)
 
 
 async def _succeeds(measurement: Measurement) -> bool:
-    """Measure. Return False if a target's fault kept all load from being sent."""
+    """Return False if a target's fault kept all load from being sent."""
     try:
         await measurement.measure()
     except (CostReached, FolderFailed):
@@ -270,6 +260,5 @@ async def _succeeds(measurement: Measurement) -> bool:
 
 
 def drifting_for_the_worse(findings: WatchFindings, rows: Sequence[ConditionFindings]) -> bool:
-    """Return whether one of `rows` has drifted for the worse and has not come back."""
     watched = {row(each) for each in rows}
     return any(line.drifting is not None and line.drifting.worse for line in findings.lines if line.name in watched)

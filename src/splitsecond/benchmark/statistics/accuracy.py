@@ -1,10 +1,9 @@
 """Error of the instrument: our times compared with those that a server on the same machine reports.
 
 All timestamps come from the same clock, so their difference is the error, including delivery through the kernel's
-loopback. The true TTFT is the time from when the server's kernel received the request until right before the server
-wrote the first token. Ours is longer by an error on the send side (the request was stamped before it reached the
-server) and one on the receive side (a token was stamped after it was written). Every token is compared on the receive
-side, and the time per output token of a request with the server's own.
+loopback. The true TTFT runs from when the server's kernel received the request until right before the server wrote the
+first token. Ours is longer by an error on the send side (stamped before it reached the server) and one on the receive
+side (stamped after it was written).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +15,11 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_US
 from splitsecond.core.observation import LOAD_ROLES, Observation, PacketCounts
 from splitsecond.core.timing.instrument import InstrumentReading, packet_counts
 from splitsecond.core.wording import percent
-from splitsecond.log.statistics.summary import Summary, summary_of
+from splitsecond.log.statistics.summary import Floats, Summary, summary_of
 
 TRUSTED_TTFT_MS = 2.0
 """Largest p99 of the error of TTFT at which a load is trusted: 1% of the limit on TTFT of translation (200 ms)."""
 TRUSTED_TPOT_SHARE = 0.02
-"""Largest p99 of the relative error of TPOT at which a load is trusted."""
-
 
 INTERRUPTED_NS = 500 * NS_PER_US
 """A write takes 10 to 30 µs, or some 200 if it wakes a process that runs at once. If it took longer than this, the
@@ -32,12 +29,11 @@ server did not run in between."""
 class Accuracy(Struct, kw_only=True):
     """Error of the instrument with `streams` responses in flight. Errors are absolute values.
 
-    `ttft_error_ms`: of the whole TTFT, with its parts `send_error_ms` (empty if the server's system has no receive
-    timestamps) and `receive_error_ms`. `token_error_ms`: of every token, without responses that were read sparsely.
-    `cpu_ms_per_1000_tokens`: processor time that measuring took. `in_flight`: the most responses in flight at once.
-    `clock`: those that arrival times were taken from. `priority`: of the processes that measured. `packets`: what the
-    packet clock has seen. `interrupted`: requests that look late because the server was interrupted in the write.
-    `trusted`: the load can be trusted, by the limits above; `why_not` is the reason if not.
+    `send_error_ms` and `receive_error_ms` are the parts of `ttft_error_ms`; the former is empty if the server's system
+    has no receive timestamps. `token_error_ms`: of every token, without responses that were read sparsely.
+    `cpu_ms_per_1000_tokens`: processor time that measuring took. `in_flight`: the most at once. `clock`: those that
+    arrival times were taken from. `interrupted`: requests that look late because the server was interrupted in the
+    write. `why_not`: why the load is not `trusted`.
     """
 
     streams: int
@@ -61,11 +57,10 @@ class Accuracy(Struct, kw_only=True):
 
 
 class ServerTruth(Struct, frozen=True):
-    """A server's times of one request, in monotonic nanoseconds.
+    """A server's times of one request, in monotonic nanoseconds; the fields are those of the simulator's records.
 
-    `received_ns`: when the kernel received the request, 0 if that is unknown. `actual_ns`: right before each token was
-    written, `first_written_ns`: when the write of the first one had returned (0: unknown). The fields are those of the
-    simulator's records.
+    `received_ns`: when the kernel received the request (0: unknown). `actual_ns`: right before each token was written,
+    `first_written_ns`: when the write of the first one had returned (0: unknown).
     """
 
     request_id: str
@@ -76,13 +71,42 @@ class ServerTruth(Struct, frozen=True):
     def first_late_ns(self, seen_ns: int) -> tuple[int, bool]:
         """Return by how much `seen_ns` is later than the server wrote the first token, and whether that is uncertain.
 
-        It is uncertain by more than `INTERRUPTED_NS` if the server was interrupted while it wrote. Then any time until
-        the write had returned counts as right.
+        It is uncertain if the write took more than `INTERRUPTED_NS`. Then any time until it had returned counts as
+        right.
         """
         late = seen_ns - self.actual_ns[0]
         if late <= INTERRUPTED_NS or self.first_written_ns - self.actual_ns[0] <= INTERRUPTED_NS:
             return late, False
         return max(seen_ns - self.first_written_ns, 0), True
+
+
+class _Errors:
+    """Absolute errors of the observations that were compared, in ms."""
+
+    def __init__(self) -> None:
+        self.compared: list[Observation] = []
+        self.ttft: list[float] = []
+        self.send: list[float] = []
+        self.receive: list[float] = []
+        self.token: list[Floats] = [np.empty(0)]
+        self.tpot_share: list[float] = []
+        self.interrupted = 0
+
+    def add(self, o: Observation, true: ServerTruth) -> None:
+        self.compared.append(o)
+        seen, sent = np.asarray(o.token_at), np.asarray(true.actual_ns)
+        send = 0.0
+        if true.received_ns and o.sent_ns is not None:
+            send = (true.received_ns - o.sent_ns) / NS_PER_MS
+            self.send.append(abs(send))
+        late_ns, uncertain = true.first_late_ns(o.token_at[0])
+        self.interrupted += uncertain
+        self.receive.append(abs(late_ns / NS_PER_MS))
+        self.ttft.append(abs(late_ns / NS_PER_MS + send))
+        if not o.sparse:
+            self.token.append(np.abs((seen - sent) / NS_PER_MS))
+        true_span = int(sent[-1] - sent[0])
+        self.tpot_share.append(abs(int(seen[-1] - seen[0]) - true_span) / true_span)
 
 
 def accuracy(
@@ -91,51 +115,37 @@ def accuracy(
     truth: Mapping[str, ServerTruth],
     readings: Sequence[InstrumentReading],
 ) -> Accuracy:
-    """Compare observations with the server's times. `truth` maps the id of an observation to them.
+    """Compare observations with the server's times. `truth` is by the id of an observation.
 
     Warm-ups are not compared, but their tokens count for the processor time, because the readings cover them too. An
     observation that is unknown to the server, or has another number of content events than tokens were sent, counts as
     failed: it cannot be compared, so it must not be trusted.
     """
     measured = [o for o in observations if o.role == "measured"]
-    known = [(o, truth[o.id]) for o in measured if o.ok and o.id in truth]
-    comparable = [(o, true) for o, true in known if len(true.actual_ns) == len(o.token_at) > 1]
-    whole, sends, receives, tokens, paces = [], [], [], [np.empty(0)], []
-    interrupted = 0
-    for o, true in comparable:
-        seen, sent = np.asarray(o.token_at), np.asarray(true.actual_ns)
-        errors = (seen - sent) / NS_PER_MS
-        send = (true.received_ns - o.sent_ns) / NS_PER_MS if true.received_ns and o.sent_ns is not None else None
-        if send is not None:
-            sends.append(abs(send))
-        late_ns, uncertain = true.first_late_ns(o.token_at[0])
-        interrupted += uncertain
-        receive = late_ns / NS_PER_MS
-        receives.append(abs(receive))
-        whole.append(abs(receive + (send or 0)))
-        if not o.sparse:
-            tokens.append(np.abs(errors))
-        true_span = int(sent[-1] - sent[0])
-        paces.append(abs(int(seen[-1] - seen[0]) - true_span) / true_span)
+    errors = _Errors()
+    for o in measured:
+        true = truth.get(o.id)
+        if o.ok and true is not None and len(true.actual_ns) == len(o.token_at) > 1:
+            errors.add(o, true)
     counted = sum(len(o.token_at) for o in observations if o.role in LOAD_ROLES)
     cpu_ns = sum(reading.cpu_ns for reading in readings)
     result = Accuracy(
         streams=streams,
         requests=len(measured),
-        failed=len(measured) - len(comparable),
+        failed=len(measured) - len(errors.compared),
         tokens=counted,
-        ttft_error_ms=summary_of(whole),
-        send_error_ms=summary_of(sends),
-        receive_error_ms=summary_of(receives),
-        token_error_ms=summary_of(np.concatenate(tokens), independent=False),
-        tpot_error_share=summary_of(paces),
-        read_lag_ms=summary_of([o.lag_max_ns / NS_PER_MS for o, _ in comparable]),
+        ttft_error_ms=summary_of(errors.ttft),
+        send_error_ms=summary_of(errors.send),
+        receive_error_ms=summary_of(errors.receive),
+        token_error_ms=summary_of(np.concatenate(errors.token), independent=False),
+        tpot_error_share=summary_of(errors.tpot_share),
+        read_lag_ms=summary_of([o.lag_max_ns / NS_PER_MS for o in errors.compared]),
         cpu_ms_per_1000_tokens=cpu_ns / NS_PER_MS / counted * 1000 if counted and cpu_ns else None,
         in_flight=sum(reading.peak_in_flight for reading in readings),
-        clock=", ".join(dict.fromkeys(o.clock for o, _ in comparable)),
+        clock=", ".join(dict.fromkeys(o.clock for o in errors.compared)),
         priority=", ".join(dict.fromkeys(reading.priority for reading in readings if reading.priority)),
         packets=packet_counts(readings),
-        interrupted=interrupted,
+        interrupted=errors.interrupted,
         trusted=False,
     )
     result.why_not = _doubt(result)
@@ -144,7 +154,6 @@ def accuracy(
 
 
 def _doubt(result: Accuracy) -> str:
-    """Return why a load cannot be trusted; "" if it can."""
     ttft, pace = result.ttft_error_ms.p99, result.tpot_error_share.p99
     if ttft is None or pace is None:
         return "nothing could be compared"

@@ -4,28 +4,27 @@ Requests of one round share an hour, so they cannot show how much hours differ; 
 
 Times and speeds are judged by their logarithm, because slowdowns multiply, in three steps:
 
-1. Baseline: the median level of the last 14 days, plus a pattern of the hours of the day (UTC). The pattern of an hour
-   is the median deviation of the rounds in this hour and both neighbours. It is shrunk towards none if it is little
-   more than noise (after James and Stein, "Estimation with Quadratic Loss", 1961).
+1. Baseline: the median level of the last 14 days, plus a pattern of the hours of the day (UTC): the median deviation of
+the rounds in an hour and both neighbours, shrunk towards none if it is little more than noise (after James and Stein,
+"Estimation with Quadratic Loss", 1961).
+
 2. Whitening: consecutive deviations from the baseline are alike, as in an AR(1) process. The correlation at the usual
-   interval is estimated robustly from the scatter of sums and of differences of neighbours (Gnanadesikan and
-   Kettenring, "Robust Estimates, Residuals, and Outlier Detection with Multiresponse Data", 1972). It predicts part of
-   each deviation, less after a gap. The rest is the surprise of the round. One outlier changes the prediction by at
-   most three deviations.
+interval is estimated robustly from the scatter of sums and of differences of neighbours (Gnanadesikan and Kettenring,
+"Robust Estimates, Residuals, and Outlier Detection with Multiresponse Data", 1972). It predicts part of each deviation,
+less after a gap. The rest is the surprise of the round. One outlier changes the prediction by at most three deviations.
+
 3. CUSUM (Page, "Continuous Inspection Schemes", 1954): surprises are added up for either side, each less `ALLOWANCE`. A
-   sum above `LIMIT` is a drift. It began in the round after the sum was last 0.
+sum above `LIMIT` is a drift. It began in the round after the sum was last 0.
 
 Scatters are winsorized standard deviations, so outliers count little. That of the baseline is the larger of two: the
 scatter around it, and that of changes from one day to the next, which the fit of the pattern cannot make smaller.
 
-The pattern takes `HOURS_KNOWN_AFTER` hours. Before, a night cannot be distinguished from a drift. So the limits of a
-single round are wider then, and only changes by more than half are a drift.
+Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift. So the limits of a single round are wider
+then, and only changes by more than half are a drift.
 
-The share of errors has a model of its own (`error_share`).
-
-A round outside the band, three times the scatter around the baseline, is unusual. A drift ends when a CUSUM of
-likelihood ratios between the old and the new level reaches `BACK`. If it lasts for `SETTLES` more rounds, the new level
-becomes the usual one, and the pattern stays. Rounds of a possible drift are not part of what is usual.
+A drift ends when a CUSUM of likelihood ratios between the old and the new level reaches `BACK`. If it lasts for
+`SETTLES` more rounds, the new level becomes the usual one, and the pattern stays. Rounds of a possible drift are not
+part of what is usual.
 
 docs/watch.md has the performance in simulations, by `python -m benchmarks.watching`.
 """
@@ -39,7 +38,6 @@ import numpy.typing as npt
 from msgspec import Struct
 
 MIN = 8
-"""Least number of rounds before anything is called unusual."""
 HOURS_KNOWN_AFTER = 48
 """Hours from the first round until the pattern of the day is known; it also takes `MIN` changes between days."""
 WINDOW_HOURS, WINDOW = 14 * 24, 72
@@ -51,13 +49,11 @@ MAX_SURPRISE = 3.5
 BACK, MAX_EVIDENCE = 5.0, 2.0
 """Logarithm of the likelihood ratio that ends a drift, and the most that one round adds to it."""
 SETTLES = 24
-"""Number of rounds after its detection that make the level of a drift the usual one."""
 MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
 """Smallest changes: of an unusual round, of a drift, and of a drift before the pattern of the day is known."""
 EARLY_FAR, FAR = 4.5, 3.0
 """Half width of the band in standard deviations, before and after the pattern of the day is known."""
 MAX_ALIKE = 0.9
-"""Largest correlation of consecutive rounds that is used."""
 WINSORIZED = 2.5
 """Deviations beyond this many standard deviations count as so many; `_WINSORIZED_SHARE` of a normal one remains."""
 _WINSORIZED_SHARE = 0.9887
@@ -92,7 +88,7 @@ class Expectation(Struct, frozen=True, kw_only=True):
 class JudgedRound(Struct, frozen=True, kw_only=True):
     """Verdict on one round. `side`: above (1), below (−1) or within (0) the band. `usual`: None while learning.
 
-    `began`: this round shows that the figure has drifted. `ended`: it ends a drift, or makes it the usual level.
+    `began`: this round shows a drift. `ended`: it ends one, or makes it the usual level.
     """
 
     state: State
@@ -121,7 +117,6 @@ class ChartModel(Protocol[T_contra]):
     """Model of what is usual for one kind of figure. Times of rounds are in hours since 1970 (UTC)."""
 
     sides: tuple[int, ...]
-    """The sides on which a drift is reported."""
 
     def value(self, one: T_contra) -> float:
         """Return the figure of a round."""
@@ -140,9 +135,8 @@ class ChartModel(Protocol[T_contra]):
 
 
 class _Baseline(Struct, frozen=True, kw_only=True):
-    """What the past says, in logarithms. `hours`: the pattern of the day, for each hour. `alike`: correlation of
-    rounds `interval` hours apart. `scatter`: standard deviation around the baseline. `reach`: half width of the band.
-    """
+    """What the past says, in logarithms. `hours`: the pattern of the day. `alike`: correlation of rounds `interval`
+    hours apart. `reach`: half width of the band."""
 
     level: float
     hours: Floats
@@ -154,8 +148,6 @@ class _Baseline(Struct, frozen=True, kw_only=True):
 
 
 class TimesModel:
-    """Model of times or speeds, each above 0."""
-
     sides: tuple[int, ...] = (1, -1)
 
     def __init__(self) -> None:
@@ -166,11 +158,9 @@ class TimesModel:
         self._last: tuple[float, float] | None = None  # time and deviation of the last round, without outliers
 
     def value(self, one: float) -> float:
-        """Return the figure itself."""
         return one
 
     def expect(self, at: float, one: float) -> Expectation | None:
-        """Compare the next round with the baseline and with the round before it."""
         if len(self._logs) < MIN:
             return None
         if self._fit is None or self._not_fitted > len(self._logs) // 24:  # so the time per round stays constant
@@ -199,13 +189,11 @@ class TimesModel:
         )
 
     def learn(self, at: float, one: float) -> None:
-        """Add a usual round to the past."""
         self._at.append(at)
         self._logs.append(math.log(one))
         self._not_fitted += 1
 
     def moved(self, level: float, deviation: float) -> float:
-        """Return the level at a deviation from `level`."""
         return level * math.exp(deviation)
 
     def settle(self, deviation: float, rounds: Iterable[tuple[float, float]]) -> None:
@@ -216,7 +204,6 @@ class TimesModel:
         self._fit = self._last = None
 
     def _fitted(self) -> _Baseline:
-        """Fit the baseline to the rounds of the window; forget the others."""
         old = sum(each < self._at[-1] - WINDOW_HOURS for each in self._at)
         old = max(min(old, len(self._at) - WINDOW), 0)
         del self._at[:old], self._logs[:old]
@@ -259,15 +246,11 @@ class TimesModel:
 
 
 def clipped(value: float, most: float) -> float:
-    """Return `value`, at most `most` away from 0."""
     return min(max(value, -most), most)
 
 
 def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
-    """Return the mean value of each hour, of shape (days with rounds, 24), NaN where there is none.
-
-    `hour`: whole hours since 1970.
-    """
+    """Return the mean of each hour (`hour`: since 1970), of shape (days with rounds, 24), NaN where there is none."""
     days, day = np.unique(hour // _HOURS, return_inverse=True)
     cells = day * _HOURS + hour % _HOURS
     counts = np.bincount(cells, minlength=len(days) * _HOURS)
@@ -277,7 +260,6 @@ def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
 
 
 def _pattern(grid: Floats, scatter: float) -> Floats:
-    """Return the deviation of each hour of the day (see the module). `scatter`: that of one cell of `grid`."""
     near = np.sort(np.concatenate([np.roll(grid, by, axis=1) for by in (-1, 0, 1)]), axis=0)  # NaN is last
     counts = len(near) - np.isnan(near).sum(axis=0)
     known = counts > 0
@@ -291,7 +273,6 @@ def _pattern(grid: Floats, scatter: float) -> Floats:
 
 
 def _scatter(values: Floats) -> float:
-    """Return the winsorized standard deviation of values around 0."""
     if not len(values):
         return 0.0
     most = WINSORIZED * _MAD_TO_DEVIATION * float(np.median(np.abs(values)))
@@ -299,7 +280,6 @@ def _scatter(values: Floats) -> float:
 
 
 def _correlation(first: Floats, second: Floats) -> float:
-    """Return the robust correlation of neighbours (see the module), 0 if there are few."""
     if len(first) < MIN:
         return 0.0
     sums, differences = _scatter(first + second) ** 2, _scatter(first - second) ** 2
@@ -327,7 +307,6 @@ class ControlChart(Generic[T]):
         self._restart()
 
     def _restart(self) -> None:
-        """Forget the evidence for and against a drift."""
         self._held.clear()
         self._sums = dict.fromkeys(self._model.sides, 0.0)
         self._since = dict.fromkeys(self._model.sides, self._rounds)  # the round after which each sum was 0
@@ -338,7 +317,6 @@ class ControlChart(Generic[T]):
 
     @property
     def drift(self) -> ChartDrift | None:
-        """The current drift, if any."""
         return self.drifts[-1] if self.drifts and self.drifts[-1].until is None else None
 
     def add(self, at: float, one: T) -> JudgedRound:
@@ -360,7 +338,6 @@ class ControlChart(Generic[T]):
         return JudgedRound(state=state, side=side, usual=usual, began=began, ended=ended)
 
     def _await(self, usual: Expectation) -> bool:
-        """Handle a round without a current drift; return whether it shows one."""
         for side in self._sums:
             self._sums[side] += side * clipped(usual.surprise, MAX_SURPRISE) - ALLOWANCE
             if self._sums[side] <= 0:
@@ -375,20 +352,17 @@ class ControlChart(Generic[T]):
         return found
 
     def _learn_until(self, end: int) -> None:
-        """Add the held rounds before round `end` to what is usual."""
         usual = len(self._held) - (self._rounds - end)
         for at, one, _ in self._held[:usual]:
             self._model.learn(at, one)
         del self._held[:usual]
 
     def _measure(self, drift: ChartDrift) -> None:
-        """Measure the level of the drift by its last rounds."""
         drifted = self._held[: len(self._held) - self._returned]
         self._change = float(np.median([deviation for _, _, deviation in drifted[-SETTLES:]]))
         drift.after = self._model.moved(drift.before, self._change)
 
     def _follow(self, usual: Expectation, drift: ChartDrift) -> bool:
-        """Handle a round during `drift`; return whether it ends the drift, or makes it the usual level."""
         change = drift.side * self._change / usual.scatter
         ratio = min(change, 2.0) * (change / 2 - drift.side * usual.deviation / usual.scatter)
         self._back = max(self._back + clipped(ratio, MAX_EVIDENCE), 0.0)

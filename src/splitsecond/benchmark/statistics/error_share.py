@@ -1,9 +1,8 @@
 """Model of the share of failed requests, for a control chart.
 
-The share is judged by counts. The requests of the past rounds, taken as one population, give the probability
-of so many errors (beta-binomial, with Jeffreys' prior). Its normal score is whitened by the
-autocorrelation of past scores, and is divided by their standard deviation if that is above 1. Fewer errors are never
-unusual.
+The requests of the past rounds, taken as one population, give the probability of so many errors (beta-binomial, with
+Jeffreys' prior). Its normal score is whitened by the autocorrelation of past scores, and is divided by their standard
+deviation if that is above 1. Fewer errors are never unusual.
 """
 
 import math
@@ -21,20 +20,15 @@ ERROR_WINDOW = 240
 NOT_COMPARED = 12
 """Number of last rounds that do not count for the correlation of errors: a drift does not explain itself."""
 RARE = 0.00135
-"""Share of a normal distribution more than three deviations above its mean."""
 _NORMAL = NormalDist()
 
 
 class ErrorCount(Struct, frozen=True):
-    """Failed requests of a round."""
-
     failed: int
     requests: int
 
 
 class ErrorShareModel:
-    """Model of the share of requests that failed."""
-
     sides: tuple[int, ...] = (1,)
 
     def __init__(self) -> None:
@@ -43,11 +37,9 @@ class ErrorShareModel:
         self._scores: deque[float] = deque(maxlen=ERROR_WINDOW)  # normal scores of all rounds
 
     def value(self, one: ErrorCount) -> float:
-        """Return the share of one round."""
         return one.failed / one.requests
 
     def expect(self, at: float, one: ErrorCount) -> Expectation | None:
-        """Compare the next round with all past requests."""
         if len(self._past) < MIN:
             return None
         failed, requests = self._failed, self._requests
@@ -72,7 +64,6 @@ class ErrorShareModel:
         )
 
     def _surprise(self, score: float) -> float:
-        """Return the part of a round's normal score that the scores before it do not predict, in their deviations."""
         scores = np.array(self._scores)[:-NOT_COMPARED]
         scores -= scores.mean() if len(scores) else 0.0
         total, alike, spread = float(scores @ scores), 0.0, 1.0
@@ -84,7 +75,6 @@ class ErrorShareModel:
         return (score - alike * last) / (spread * math.sqrt(1 - alike * alike))
 
     def learn(self, at: float, one: ErrorCount) -> None:
-        """Add a usual round to the past."""
         self._past.append(one)
         self._failed += one.failed
         self._requests += one.requests
@@ -94,11 +84,9 @@ class ErrorShareModel:
             self._requests -= old.requests
 
     def moved(self, level: float, deviation: float) -> float:
-        """Return the share at a deviation from `level`."""
         return min(max(level + deviation, 0.0), 1.0)
 
     def settle(self, deviation: float, rounds: Iterable[tuple[float, ErrorCount]]) -> None:
-        """Forget the past before the drift."""
         self._past.clear()
         self._failed = self._requests = 0
         for at, one in rounds:
@@ -106,7 +94,7 @@ class ErrorShareModel:
 
 
 def _counts(n: int, a: float, b: float) -> Iterator[float]:
-    """Yield the probability of 0, 1, … failures of `n` requests, if the share of failures is Beta(a, b)."""
+    """Yield the probability of 0, 1, … failures of `n` requests, if their share is Beta(a, b)."""
     log = _log_beta(a, b + n) - _log_beta(a, b)
     for k in range(n + 1):
         yield math.exp(log)

@@ -1,14 +1,8 @@
 """What a policy would have given, from requests that were sent to each of its targets alone.
 
 Each target's outcomes stand in one array, request by request of the same round, so that the minimum of several targets
-is taken among requests of the same minute. The arithmetic of each policy:
-
-- race: the soonest first token wins. The losers are closed and cost their prompt.
-- fallback: the next target is asked when one has failed, or after the limit `ttft`. Times add up.
-- hedge: the second target is asked after the delay that a share of the first target's requests exceed.
-
-Second attempts, budgets and circuit breakers are not part of a forecast, and neither is the load that the additional
-requests would have put on the targets.
+is taken among requests of the same minute. Not part of a forecast: second attempts, budgets, circuit breakers, and the
+load that the additional requests would have put on the targets.
 """
 
 from collections.abc import Sequence
@@ -19,14 +13,13 @@ from msgspec import Struct
 from splitsecond.log.statistics.summary import Floats
 
 MIN_HEDGE_DELAY_MS = 10.0
-"""A policy waits at least so long before it hedges."""
 
 
 class Outcomes(Struct, frozen=True, kw_only=True):
     """Outcomes of requests to one target, or of calls of a policy: one value per request in each array.
 
-    `ttft_ms` and `e2e_ms` count from the start and are infinite for a failure, which is known after `failed_ms`. `usd`:
-    cost of the whole request; `closed_usd`: cost if it is closed before its first token. NaN: unknown.
+    `ttft_ms` and `e2e_ms` are infinite for a failure, which is known after `failed_ms`. `usd`: cost of the whole
+    request; `closed_usd`: cost if it is closed before its first token. NaN: unknown.
     """
 
     ttft_ms: Floats
@@ -37,7 +30,6 @@ class Outcomes(Struct, frozen=True, kw_only=True):
 
 
 def race(branches: Sequence[Outcomes]) -> Outcomes:
-    """Return the outcomes of `race(a, b, ...)`."""
     ttft = np.stack([each.ttft_ms for each in branches])
     closed = np.stack([each.closed_usd for each in branches])
     winner = ttft.argmin(axis=0)
@@ -53,7 +45,6 @@ def race(branches: Sequence[Outcomes]) -> Outcomes:
 
 
 def fallback(branches: Sequence[Outcomes], ttft_ms: float = np.inf) -> Outcomes:
-    """Return the outcomes of `fallback(a, b, ..., ttft=...)`."""
     *earlier, found = branches
     found = _limited(found, ttft_ms)
     for first in reversed(earlier):
@@ -71,7 +62,6 @@ def fallback(branches: Sequence[Outcomes], ttft_ms: float = np.inf) -> Outcomes:
 
 
 def _limited(found: Outcomes, ttft_ms: float) -> Outcomes:
-    """Return outcomes where a first token later than the limit is a failure."""
     late = found.ttft_ms > ttft_ms
     return Outcomes(
         ttft_ms=np.where(late, np.inf, found.ttft_ms),
@@ -83,7 +73,6 @@ def _limited(found: Outcomes, ttft_ms: float) -> Outcomes:
 
 
 def hedge(first: Outcomes, second: Outcomes, extra_load: float) -> Outcomes:
-    """Return the outcomes of `hedge(a, b, extra_load=...)`."""
     delay = max(float(quantile(first.ttft_ms, 1 - extra_load)), MIN_HEDGE_DELAY_MS)
     hedged = (first.ttft_ms > delay) & (first.failed_ms > delay)
     after = Outcomes(
@@ -100,5 +89,5 @@ def hedge(first: Outcomes, second: Outcomes, extra_load: float) -> Outcomes:
 
 
 def quantile(values: Floats, q: float) -> float:
-    """Return the `q` quantile of values that may be infinite: the lowest value that this share does not exceed."""
+    """Return the `q` quantile of values that may be infinite: the lowest that this share does not exceed."""
     return float(np.quantile(values, q, method="inverted_cdf"))

@@ -1,19 +1,17 @@
 """Search for the heaviest load that a server handles: which load to try next, given the verdicts on those before.
 
-No clock, no sockets, no statistics: a load is a number, its verdict a word. Loads double until one fails. Then the gap
-between the heaviest that holds and the lightest that fails is halved (by ratio) until it is narrow. So no load is more
-than twice as heavy as one that held, and a server that breaks gets little more.
+Loads double until one fails, so none is more than twice as heavy as one that held. Then the gap between the heaviest
+that holds and the lightest that fails is halved (by ratio) until it is narrow.
 
 Certainty about each load would be wasteful: a server that handles a heavier load handles the lighter one too. A few
-requests that meet the limits often enough make a load promising, which is enough to go on. If it turns out to be the
-heaviest, it is tried again until it is certain.
+requests that meet the limits often enough make a load promising, which is enough to go on; the heaviest of these is
+tried again until it is certain.
 
-Near the limit a load may stay undecided, however often it is tried. Then the gap below it is closed, so that the result
-is a load that surely holds. The gap above it is not: the loads in it take longest to decide, and none of them could be
-the result.
+A load may stay undecided, however often it is tried. Then the gap below it is closed, so that the result is a load that
+surely holds. The gap above it is not: its loads take longest to decide, and cannot be the result.
 
 A load that the client could not drive shows nothing. It is tried once more, because the client may have been disturbed;
-if that fails too, heavier loads would fail as well. When a server breaks, the search ends.
+if that fails too, heavier loads would fail as well.
 """
 
 import math
@@ -23,20 +21,19 @@ from typing import Literal
 from msgspec import Struct
 
 Verdict = Literal["holds", "promising", "undecided", "fails", "breaks", "invalid"]
-"""Verdict on a load, in order: the limits surely hold; they held, with too few requests to be sure; they did not hold,
-with too few to be sure; they surely do not hold; the server fails its requests; the figures must not be trusted."""
+"""Verdict, in order: the limits surely hold; they held, or did not hold, with too few requests to be sure; they surely
+do not hold; the server fails its requests; the figures must not be trusted."""
 PRECISION = 0.1
 """Width at which a gap between two concurrencies is narrow enough, as a share of its lighter end."""
 RATE_PRECISION = 0.05
 """The same for rates: finer, because a rate within 10% of the capacity stays undecided for long."""
 DIGITS = 3
-"""Significant digits of a rate. A concurrency is a whole number."""
 CEILINGS: tuple[Verdict, ...] = ("fails", "breaks", "invalid")
 
 
 class Edges(Struct, frozen=True):
-    """Result of a search: the heaviest load that holds, the lightest above it that does not, and the undecided loads
-    between them, in order. None: there is no such load."""
+    """Result of a search: the heaviest load that holds, the lightest above it that does not, and the undecided between
+    them. None: there is no such load."""
 
     holds: float | None
     ceiling: float | None
@@ -65,7 +62,6 @@ class Search:
 
     def __init__(self, first: float, last: float, *, whole: bool, precision: float | None = None) -> None:
         self.verdicts: dict[float, Verdict] = {}
-        """Latest verdict by load."""
         self._first, self._last = first, last
         self._whole = whole
         self._precision = precision or (PRECISION if whole else RATE_PRECISION)
@@ -74,7 +70,6 @@ class Search:
         self._broken = False
 
     def next(self) -> float | None:
-        """Return the load to try; None if enough is known."""
         if self._broken:
             return None
         if self._again is not None:
@@ -93,13 +88,11 @@ class Search:
 
     @property
     def remaining(self) -> tuple[float, float]:
-        """The range that still can hold the highest load: from the heaviest that holds to the lightest that fails."""
         known = edges(self.verdicts, promising="holds")
         low = self._first if known.holds is None else known.holds
         return low, self._last if known.ceiling is None else known.ceiling
 
     def loads_left(self) -> int:
-        """Return how many loads are still to be tried, at most, unless a load stays undecided."""
         low, high = self.remaining
         if high <= low:
             return 0
@@ -112,11 +105,10 @@ class Search:
         return doublings + halvings
 
     def confirms(self, load: float) -> bool:
-        """Return whether `load` was promising before, so that it is tried again until it is certain."""
         return load in self._promising
 
     def record(self, load: float, verdict: Verdict) -> None:
-        """Record the verdict on `load`. If it is still only promising after a second try, it counts as undecided."""
+        """Record the verdict on `load`. One that is still only promising at its second try counts as undecided."""
         again = self.verdicts.get(load) == "invalid"
         self.verdicts[load] = "undecided" if verdict == "promising" and self.confirms(load) else verdict
         if verdict == "promising":
@@ -125,13 +117,11 @@ class Search:
         self._broken = verdict == "breaks"
 
     def _above(self, load: float, ceiling: float | None) -> float | None:
-        """Return a load between the two, or twice the load if there is no ceiling yet."""
         if ceiling is not None:
             return self._between(load, ceiling)
         return min(2 * load, self._last) if load < self._last else None
 
     def _between(self, low: float | None, high: float) -> float | None:
-        """Return a load inside a gap that is too wide; None if it is narrow, or open below."""
         if low is None or high <= low * (1 + self._precision):
             return None
         middle = math.sqrt(low * high)

@@ -3,21 +3,19 @@
 Throughput from the first request to the last includes the start, when requests are still joining, and the end, when the
 last ones finish alone. Steady windows leave both out:
 
-- In a closed loop, a window opens when the requests in flight first reach 95% of the concurrency, and closes when
-  they do so for the last time. Dips in between (one request has ended, the next is not yet sent) are part of such a
-  load; `mean_in_flight` shows whether they were too large.
+- In a closed loop, a window opens when the requests in flight first reach 95% of the concurrency, and closes when they
+  do so for the last time. Dips in between are part of such a load; `mean_in_flight` shows whether they were too large.
 - In an open loop, a window runs from the due time of the first measured request to that of the last one.
 
-A condition is measured in rounds, so it consists of several stretches of load with pauses in between, each with its own
-window. Observations carry the number of their round. Without one, the readings of the instrument, one for each block
-that was sent, show where a stretch begins.
+A condition is measured in rounds, each with its own window. Observations without the number of their round are divided
+by the readings of the instrument, one for each block.
 
-No window opens before the first measured request or closes after the last token of the last one. Warm-up and cool-down
-requests that are in flight then count as load and with their tokens: to the server they are the same. In a closed loop
-a request is in flight from its call on, connecting included: the slot that sends it has no other.
+Warm-up and cool-down requests in flight in a window count as load and with their tokens: to the server they are the
+same. In a closed loop a request is in flight from its call on, connecting included: the slot that sends it has no
+other.
 
-Tokens count when they arrive. The tokens of an event are its share of the response's N: by the provider's running
-count; otherwise, if there are more tokens than events, by characters; otherwise equally.
+The tokens of an event are its share of the response's N: by the provider's running count; otherwise, if there are more
+tokens than events, by characters; otherwise equally.
 """
 
 from collections.abc import Sequence
@@ -38,8 +36,6 @@ DIP_PERMILLE = 2
 
 
 class LoadCurve(Struct, frozen=True):
-    """Requests in flight over time: `level[i]` from `at[i]` on. The last level is 0."""
-
     at: Moments
     level: Moments
 
@@ -52,15 +48,14 @@ class TimeWindows(Struct, frozen=True):
 
     @property
     def length_ns(self) -> int:
-        """Length of all windows together."""
         return int((self.end - self.begin).sum())
 
 
 class MeasuredLoad(Struct, frozen=True):
     """Load of one condition.
 
-    `whole`: each stretch from the first measured request sent to the last token. `sending`: the same to the last
-    request sent. `steady`: where the load was at its target.
+    `whole`: each stretch from the first measured request to the last token. `sending`: to the last request. `steady`:
+    where the load was at its target.
     """
 
     curve: LoadCurve
@@ -106,7 +101,7 @@ def done_ns(o: Observation) -> int:
 
 
 def in_flight(observations: Sequence[Observation], *, open_loop: bool) -> LoadCurve:
-    """Return how many of `observations` were in flight over time; in a closed loop from their calls on.
+    """Return how many were in flight over time; in a closed loop from their calls on.
 
     A request that only kept the load up is closed when the last measured one of its round has ended. The two ends are
     stamped in different places, so it counts until the later one.
@@ -135,7 +130,6 @@ def _moments(values: Sequence[int]) -> Moments:
 
 
 def _round_starts(observations: Sequence[Observation], *, open_loop: bool) -> Moments:
-    """Return when each round began; nothing if the observations carry no rounds."""
     starts: dict[int, int] = {}
     for o in observations:
         if o.round:
@@ -145,7 +139,7 @@ def _round_starts(observations: Sequence[Observation], *, open_loop: bool) -> Mo
 
 
 def _block_starts(readings: Sequence[InstrumentReading]) -> Moments:
-    """Return when each block began; what several workers send at the same time is one block."""
+    """Return when each block began; what several workers send at once is one block."""
     starts: list[int] = []
     busy_until = -1
     for reading in sorted(readings, key=lambda r: r.begin_ns):
@@ -186,7 +180,6 @@ def _windows(begin: Moments, end: Moments) -> TimeWindows:
 
 
 def mean_in_flight(curve: LoadCurve, windows: TimeWindows) -> float | None:
-    """Return the time-weighted mean number of requests in flight in `windows`; None without windows."""
     if windows.length_ns == 0:
         return None
     # The integral of a step curve is linear between its steps, so interpolating it is exact.
@@ -214,7 +207,6 @@ def event_tokens(o: Observation) -> Floats:
 
 
 def tokens_in(observations: Sequence[Observation], windows: TimeWindows) -> float:
-    """Return the number of tokens that arrived in `windows`."""
     streamed = [o for o in observations if o.token_at]
     first = _window_of(np.array([o.token_at[0] for o in streamed], dtype=np.int64), windows)
     last = _window_of(np.array([o.token_at[-1] for o in streamed], dtype=np.int64), windows)
@@ -229,7 +221,6 @@ def tokens_in(observations: Sequence[Observation], windows: TimeWindows) -> floa
 
 
 def _window_of(at: Moments, windows: TimeWindows) -> npt.NDArray[np.intp]:
-    """Return the index of the window that contains each moment, −1 if none does."""
     if not len(windows.begin):
         return np.full(len(at), -1)
     found = np.searchsorted(windows.begin, at, side="left") - 1
@@ -237,5 +228,4 @@ def _window_of(at: Moments, windows: TimeWindows) -> npt.NDArray[np.intp]:
 
 
 def ended_in(observations: Sequence[Observation], windows: TimeWindows) -> int:
-    """Return how many of `observations` were complete, or had failed, in `windows`."""
     return int((_window_of(_moments([done_ns(o) for o in observations]), windows) >= 0).sum())

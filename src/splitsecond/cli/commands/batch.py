@@ -1,5 +1,3 @@
-"""`splitsecond batch`: a file of requests, answered as fast as their targets allow."""
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -1,5 +1,3 @@
-"""`splitsecond bench`: time targets, side by side in one run."""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +19,6 @@ from splitsecond.cli.options import (
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions(RunOutputOptions, TargetOptions):
-    """The options of `splitsecond bench`."""
-
     concurrency: Concurrency = ""
     requests: Annotated[
         int | None,

@@ -1,5 +1,3 @@
-"""`splitsecond capacity`: the highest load that a server handles within limits."""
-
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,8 +8,6 @@ from splitsecond.cli.options import USES, OutputTokens, RunOutputOptions, of_lim
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityOptions(RunOutputOptions):
-    """The options of `splitsecond capacity`."""
-
     target: Annotated[
         str,
         typer.Argument(
@@ -37,7 +33,6 @@ class CapacityOptions(RunOutputOptions):
 
     @property
     def named_targets(self) -> list[str]:
-        """The argument of the command."""
         return [self.target] if self.target else []
 
 

@@ -1,5 +1,3 @@
-"""`splitsecond providers` and `splitsecond models`: the providers that can be called, and their models."""
-
 from typing import Annotated
 
 import typer

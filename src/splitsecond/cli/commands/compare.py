@@ -1,11 +1,13 @@
-"""`splitsecond compare`: the changes between two runs, and whether chance explains them."""
-
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from splitsecond.cli.options import Csv, Json, Markdown
+
+if TYPE_CHECKING:
+    from splitsecond.benchmark.findings.compare import Comparison, RunData
+    from splitsecond.benchmark.findings.gate import Gate
 
 
 def compare(
@@ -50,12 +52,11 @@ def compare(
     splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
     splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
     """
-    from splitsecond.benchmark.findings.compare import RunData, parse_match
     from splitsecond.benchmark.findings.compare import compare as compare_runs
-    from splitsecond.benchmark.findings.gate import check_changes, parse_equivalence, parse_gate
+    from splitsecond.benchmark.findings.compare import parse_match
+    from splitsecond.benchmark.findings.gate import parse_equivalence, parse_gate
     from splitsecond.benchmark.report.exports import change_records
     from splitsecond.benchmark.report.terminal import comparison_table
-    from splitsecond.benchmark.runs.concluding import recompute
     from splitsecond.cli.gates import concluded
     from splitsecond.cli.results import Output, check_file, write_file
 
@@ -64,8 +65,7 @@ def compare(
     check_file(html, "--html")
     gates = [parse_gate(text) for text in fail_if or ()]
     equivalences = [parse_equivalence(text) for text in equivalent or ()]
-    old = [RunData(*recompute(path), name=str(path)) for path in (before, *(more_before or ()))]
-    new = [RunData(*recompute(path), name=str(path)) for path in (after, *(more_after or ()))]
+    old, new = _recomputed([before, *(more_before or ())]), _recomputed([after, *(more_after or ())])
     judged = {gate.figure for gate in gates} | {each.figure for each in equivalences}
     comparison = compare_runs(old, new, match=parse_match(match or (), old, new), figures=judged)
     output.write(comparison, lambda: change_records(comparison), lambda screen: comparison_table(comparison, screen))
@@ -75,7 +75,21 @@ def compare(
         write_file(render_comparison(comparison).encode(), html, "--html")
     console = output.screen()
     comparison_table(comparison, console)
-    breaches = [b for gate in gates if not gate.relative for data in new for b in gate.check(data.run.conditions)]
-    breaches += check_changes([gate for gate in gates if gate.relative], comparison)
+    breaches = _breaches(gates, new, comparison)
     breaches += [breach for each in equivalences for breach in each.check(comparison)]
     raise typer.Exit(0 if concluded(breaches, gates, equivalences, console) else 1)
+
+
+def _recomputed(folders: list[Path]) -> "list[RunData]":
+    from splitsecond.benchmark.findings.compare import RunData
+    from splitsecond.benchmark.runs.concluding import recompute
+
+    return [RunData(*recompute(folder), name=str(folder)) for folder in folders]
+
+
+def _breaches(gates: "list[Gate]", after: "list[RunData]", comparison: "Comparison") -> list[str]:
+    from splitsecond.benchmark.findings.gate import check_changes
+
+    absolute = [gate for gate in gates if not gate.relative]
+    breaches = [breach for gate in absolute for data in after for breach in gate.check(data.run.conditions)]
+    return breaches + check_changes([gate for gate in gates if gate.relative], comparison)

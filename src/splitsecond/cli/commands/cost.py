@@ -1,5 +1,3 @@
-"""`splitsecond cost`: the cost of the gateway's calls."""
-
 from typing import Annotated
 
 import typer

@@ -1,5 +1,3 @@
-"""`splitsecond demo`: simulated providers and a real engine, timed in one run. No key, no network."""
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,5 +1,3 @@
-"""`splitsecond doctor`: checks of this machine's instrument and of targets."""
-
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -91,22 +89,21 @@ def doctor(
 
 
 def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy]":
-    """Measure the instrument, with the progress on a terminal."""
     from rich.console import Console
 
+    from splitsecond.benchmark.load.coordinator import WorkerSettings
     from splitsecond.benchmark.runs.self_check import measure_instrument
 
     progress = Console(stderr=True)
     with progress.status("Measuring the instrument") as status:
         return measure_instrument(
             levels,
-            arrival_clock=arrival_clock,
+            workers=WorkerSettings(arrival_clock=arrival_clock),
             progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels[-1]} streams"),
         )
 
 
 def _try_targets(names: list[str], servers: "list[Server]") -> "list[TargetCheck]":
-    """Send two small requests to each target."""
     import asyncio
     from contextlib import ExitStack
 

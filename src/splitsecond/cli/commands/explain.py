@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 WAIT_S = 5.0
 LOOKS = {"up": "", "untested": "", "degraded": "yellow"}
-"""How the states of targets are shown; others are red."""
 
 
 def explain(
@@ -188,5 +187,4 @@ def _price(facts: "TargetInfo") -> str:
 
 
 def _ms(ns: float | None, *, is_bound: bool) -> str:
-    """Format a time; "> 213 ms" if the true time is greater."""
     return "–" if ns is None else f"{'> ' if is_bound else ''}{ns / NS_PER_MS:.0f} ms"

@@ -1,5 +1,3 @@
-"""`splitsecond export`: the gateway's log as Parquet files."""
-
 from pathlib import Path
 from typing import Annotated
 

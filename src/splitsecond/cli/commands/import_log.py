@@ -1,5 +1,3 @@
-"""`splitsecond import`: logs of other programs, for `speed`, `recommend` and `cost`."""
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,5 +1,3 @@
-"""`splitsecond init`: a first configuration of the gateway from what this machine has, or from another program's."""
-
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,7 +76,6 @@ def _terminal() -> bool:
 
 
 def _discovered(*, ask: bool) -> "InitialConfig":
-    """Return a configuration over the servers and providers that are found, servers first."""
     from splitsecond.routing.configuration.defaults import ROUTE, present
     from splitsecond.routing.configuration.discovery import find_servers
     from splitsecond.routing.configuration.initial import PORT, InitialConfig, policy_text
@@ -123,7 +120,6 @@ def _asked_port(default: int) -> int:
 
 
 def _asked_targets(targets: list[str]) -> list[str]:
-    """Ask which targets to use, in which order."""
     for number, target in enumerate(targets, 1):
         typer.echo(f"  {number}  {target}")
     every = ",".join(str(number) for number in range(1, len(targets) + 1))
@@ -151,7 +147,7 @@ def _asked_route(default: str) -> str:
 
 
 def _write_key(path: Path) -> None:
-    """Write a fresh client key that only the owner can read; keep the key of an existing file."""
+    """Write a fresh client key that only the owner can read; keep that of an existing file."""
     import secrets
 
     if path.exists():
@@ -188,7 +184,6 @@ def _check(file: Path) -> None:
 
 
 def _next_steps(file: Path, key_file: Path | None, config: "InitialConfig") -> str:
-    """Return the commands that start the gateway and send a request, and the same request in Python."""
     import json
     import shlex
 

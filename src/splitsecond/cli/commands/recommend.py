@@ -1,5 +1,3 @@
-"""`splitsecond recommend`: the best targets for a use, by measured runs or by the speed of real requests."""
-
 from pathlib import Path
 from typing import Annotated
 
@@ -61,38 +59,44 @@ def recommend(
     from splitsecond.cli.evidence import evidence_of_folders, logged_evidence, requirements, with_requirements
     from splitsecond.cli.log_source import LoggedTraffic
     from splitsecond.cli.results import Output
-    from splitsecond.core.errors import CallerFault
-    from splitsecond.core.timing.uses import USES
-    from splitsecond.core.validation import nearest
 
-    runs = [Path(name) for name in names or () if name not in USES]
-    uses = [name for name in names or () if name in USES] or list(USES)
-    if missing := [str(run) for run in runs if not run.exists()]:
-        name = missing[0]
-        if "/" in name:
-            raise CallerFault(f"there is no folder {name}", kind="no_run")
-        hint = f"{nearest(name, USES)} Uses: {', '.join(USES)}.".lstrip()
-        raise CallerFault(f"{name!r} is neither a use nor the folder of a run", kind="unknown_use", hint=hint)
+    runs, uses = _runs_and_uses(names or [])
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     required = requirements(needs, context, quality, least_quality)
     if runs:
         evidence = evidence_of_folders(runs, only or ())
         source: dict[str, object] = {"runs": [str(run) for run in runs]}
-        said = f"By {', '.join(map(str, runs))}"
+        source_words = f"By {', '.join(map(str, runs))}"
     else:
         logged = LoggedTraffic(log, config, days)
         evidence = logged_evidence(logged, only or ())
         source = {"since": logged.since, "until": logged.until}
-        said = f"By real requests, {logged.words}"
-    found = recommended(with_requirements(evidence, required), uses)
+        source_words = f"By real requests, {logged.words}"
+    recommendations = recommended(with_requirements(evidence, required), uses)
 
     def show(console: Console) -> None:
-        console.print(said, highlight=False)
-        for each in found:
+        console.print(source_words, highlight=False)
+        for each in recommendations:
             console.print()
             recommendation_table(each, console)
 
-    ratings = [{"use": each.use, **to_builtins(one)} for each in found for one in each.candidates]
-    output.write({"schema": SCHEMA, **source, "uses": found}, lambda: ratings, show)
+    ratings = [{"use": each.use, **to_builtins(one)} for each in recommendations for one in each.candidates]
+    output.write({"schema": SCHEMA, **source, "uses": recommendations}, lambda: ratings, show)
     show(output.screen())
+
+
+def _runs_and_uses(names: list[str]) -> tuple[list[Path], list[str]]:
+    from splitsecond.core.errors import CallerFault
+    from splitsecond.core.timing.uses import USES
+    from splitsecond.core.validation import nearest
+
+    runs = [Path(name) for name in names if name not in USES]
+    for run in runs:
+        if not run.exists():
+            name = str(run)
+            if "/" in name:
+                raise CallerFault(f"there is no folder {name}", kind="no_run")
+            hint = f"{nearest(name, USES)} Uses: {', '.join(USES)}.".lstrip()
+            raise CallerFault(f"{name!r} is neither a use nor the folder of a run", kind="unknown_use", hint=hint)
+    return runs, [name for name in names if name in USES] or list(USES)

@@ -1,5 +1,3 @@
-"""`splitsecond report`: the findings of a run, computed again from its observations."""
-
 from pathlib import Path
 from typing import Annotated
 

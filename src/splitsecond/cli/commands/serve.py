@@ -1,5 +1,3 @@
-"""`splitsecond serve`: the gateway, until interrupted."""
-
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

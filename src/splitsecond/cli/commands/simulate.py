@@ -1,5 +1,3 @@
-"""`splitsecond simulate`: simulated providers on ports of this machine, until interrupted."""
-
 from pathlib import Path
 from typing import Annotated
 

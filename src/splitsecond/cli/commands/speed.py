@@ -1,5 +1,3 @@
-"""`splitsecond speed`: grades of targets by the speed of real requests."""
-
 from typing import Annotated
 
 import typer

@@ -1,5 +1,3 @@
-"""`splitsecond watch`: the same small benchmark again and again, because providers drift."""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +9,6 @@ from splitsecond.cli.options import OutputTokens, Requests, TargetOptions, of_li
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(TargetOptions):
-    """The options of `splitsecond watch`."""
-
     every: Annotated[str, of_load(metavar="TIME", help="Time from one round to the next: 30m, 3h, 1d.")] = "1h"
     times: Annotated[int | None, of_load(metavar="N", help="End after this many rounds.", default="never")] = None
     concurrency: Annotated[str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight.")] = "1"

@@ -18,7 +18,7 @@ TIME_STEPS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10_800, 21
 
 
 class Axis(Struct, frozen=True, kw_only=True):
-    """One axis of a chart. `ticks`: values with their labels; `grid`: whether lines cross the plot there."""
+    """One axis of a chart. `grid`: whether lines cross the plot there."""
 
     title: str
     low: float
@@ -28,7 +28,6 @@ class Axis(Struct, frozen=True, kw_only=True):
     grid: bool = True
 
     def place(self, value: float) -> float:
-        """Return where a value lies between the ends of the axis, as 0 to 1."""
         if self.high == self.low:
             return 0.5
         if self.logarithmic:
@@ -36,15 +35,11 @@ class Axis(Struct, frozen=True, kw_only=True):
         return (value - self.low) / (self.high - self.low)
 
     def shows(self, value: float) -> bool:
-        """Return whether a value lies on the axis."""
         return self.low <= value <= self.high
 
 
 def fitted(title: str, values: Iterable[float], *, zero: bool = True) -> Axis:
-    """Return an axis for these values: logarithmic if they lie far apart, otherwise linear.
-
-    With `zero`, a linear axis begins at 0.
-    """
+    """Return an axis for these values: logarithmic if they lie far apart, otherwise linear (from 0 with `zero`)."""
     known = list(values)
     low, high = min(known), max(known)
     if low > 0 and high > LOGARITHMIC_FROM * low:
@@ -55,7 +50,6 @@ def fitted(title: str, values: Iterable[float], *, zero: bool = True) -> Axis:
 
 
 def linear(title: str, low: float, high: float, *, percent: bool = False, grid: bool = True) -> Axis:
-    """Return a linear axis with about five ticks at round values. `percent`: the values are shares."""
     step = _round_step((high - low) / 5)
     ticks = [min(at * step, high) for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
     shown = step * (100 if percent else 1)
@@ -75,7 +69,6 @@ def logarithmic(title: str, low: float, high: float, *, grid: bool = True) -> Ax
 
 
 def load_axis(loads: Iterable[float], *, open_loop: bool) -> Axis:
-    """Return a logarithmic axis of concurrencies or, in an open loop, of requests per second, with each load a tick."""
     found = sorted(set(loads))
     low, high = found[0] / 1.12, found[-1] * 1.12
     ticks = [(load, f"{load:,g}") for load in found]
@@ -83,17 +76,14 @@ def load_axis(loads: Iterable[float], *, open_loop: bool) -> Axis:
 
 
 def load_unit(*, open_loop: bool) -> str:
-    """Return what a load counts."""
     return "requests/s" if open_loop else "concurrency"
 
 
 def shares(title: str) -> Axis:
-    """Return an axis from 0% to 100%."""
     return Axis(title=title, low=0, high=1, ticks=[(s, f"{s:.0%}") for s in (0, 0.25, 0.5, 0.75, 0.95, 1)])
 
 
 def moments(first_s: float, last_s: float) -> Axis:
-    """Return an axis of UTC times, in seconds since 1970, with ticks at round times of the 24-hour clock."""
     if first_s == last_s:
         first_s, last_s = first_s - 60, last_s + 60
     # Times with seconds are longer, and must not overlap on a phone.
@@ -109,13 +99,11 @@ def moments(first_s: float, last_s: float) -> Axis:
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is not below `least`."""
     power = 10.0 ** floor(log10(least)) if least > 0 else 1.0
     return next(power * step for step in (1, 2, 2.5, 5, 10) if power * step >= least * 0.999)
 
 
 def short(value: float) -> str:
-    """Format the value of a tick: "0.05", "200", "5,000", "20 k", "3 M"."""
     for size, unit in ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e4, "")):
         if value >= size:
             return f"{value / size:,g}{unit}" if unit else f"{value / 1e3:,g} k"

@@ -1,8 +1,7 @@
 """Charts: every plot of every page is an SVG drawing made here.
 
-A `Chart` has a plot area with two axes. Its methods add marks at values of the axes; `picture` puts charts below each
-other and returns a `Plot`. A drawing names no colour: marks have classes such as `target-3`, to which the style sheet
-gives colours, so one drawing serves both themes. It needs no script: a tooltip is a `<title>` of its mark.
+A drawing names no colour: marks have classes such as `target-3`, to which the style sheet gives colours, so one drawing
+serves both themes. It needs no script: a tooltip is a `<title>` of its mark.
 
 Distances are pixels of a drawing `WIDTH` wide, which a page scales to the room that it has.
 """
@@ -18,20 +17,16 @@ from splitsecond.core.pages.theme import SHAPES
 
 WIDTH = 520
 HEIGHT = 280
-"""Pixels of a plot with two numeric axes."""
 MARGIN = 14
 """Pixels right of the plot area, and left of the labels of a vertical axis."""
 ROW = 18
 """Pixels of one bar with the space to the next."""
 NAMES = 176
-"""Pixels for the names of targets beside bars."""
 NARROWEST = 0.15
 """Bars of fewer pixels are left out."""
 CHARACTER, NARROW, LINE = 6.7, 6.9, 13
 """Mean width of a character, of one in a name, and height of a line, generous: a phone shows larger text."""
 PALETTE = 8
-"""Colours of targets."""
-
 Point = tuple[float, float]
 
 
@@ -50,31 +45,22 @@ class LegendEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def colour(self) -> str:
-        """The class that gives the colour."""
         return f"{self.palette}-{self.index % PALETTE}"
 
     @property
     def path(self) -> str:
-        """The SVG path of the mark, in a box of 12 by 12."""
         return shape_path(self.shape or "square", 6, 6, 4.5)
 
 
 Legends = Mapping[str, Mapping[str, LegendEntry]]
-"""The entries of each kind of legend, by their labels."""
 
 
 class Plot(Struct, frozen=True, kw_only=True):
-    """One plot of a page.
+    """One plot of a page. `name` is its identifier in the page and its file name.
 
-    Attributes:
-        name: Its identifier in the page and its file name.
-        section: The section of the page that it belongs to.
-        title: Its caption.
-        description: What it shows, in words, for readers who cannot see it.
-        legend: The name of its legend: "targets", "stages", "split", "steps", "states" or "grades"; "" for none.
-        heading: The title of its PNG file.
-        height: Pixels of the drawing.
-        drawing: The content of the SVG element.
+    `description`: what it shows, in words, for readers who cannot see it. `legend`: "targets", "stages", "split",
+    "steps", "states", "grades" or "". `heading`: the title of its PNG file. `height`: pixels of `drawing`, the content
+    of the SVG element.
     """
 
     name: str
@@ -88,7 +74,6 @@ class Plot(Struct, frozen=True, kw_only=True):
 
     @property
     def svg(self) -> str:
-        """The SVG element for a page. Its colours come from the style sheet of the page."""
         return (
             f'<svg class="chart" id="plot-{self.name}" viewBox="0 0 {WIDTH} {px(self.height)}" role="img" '
             f'aria-labelledby="{self.name}-t {self.name}-d"><title id="{self.name}-t">{escape(self.heading)}</title>'
@@ -115,15 +100,14 @@ class Chart:
 
     @property
     def whole_height(self) -> float:
-        """Pixels of the chart with its axes."""
         return self.top + self.height + self._below
 
     def across(self, value: float) -> float:
-        """Return the pixels from the left edge of the drawing to a value of the horizontal axis."""
+        """Return the pixels from the left edge of the drawing to a value."""
         return self.left + self.width * self.x.place(value)
 
     def down(self, value: float) -> float:
-        """Return the pixels from the top edge of the drawing to a value of the vertical axis."""
+        """Return the pixels from the top edge of the drawing to a value."""
         if self.y is None:
             return self.top + value
         return self.top + self.height * (1 - self.y.place(value))
@@ -138,20 +122,18 @@ class Chart:
         self._marks.append(made)
 
     def group(self, entry: LegendEntry | None, *marks: str, look: str = "") -> str:
-        """Return marks in the colour of a legend entry; without one, in grey."""
         names = " ".join(filter(None, [entry.colour if entry else "grey", look]))
         key = f' data-key="{entry.key}"' if entry else ""
         return f'<g class="{names}"{key}>{"".join(marks)}</g>'
 
     def line(self, points: Iterable[Point], *, steps: bool = False, dash: bool = False, tip: str = "") -> str:
-        """Return a line through points. `steps`: it goes right, then up or down. It is cut at the edges of the area."""
+        """Return a line, cut at the edges of the area. `steps`: it goes right, then up or down."""
         inside = _cut([(self.across(x), self.down(y)) for x, y in points], self._box)
         if not inside:
             return ""
         return _path("line dash" if dash else "line", "".join(_trace(part, steps=steps) for part in inside), tip)
 
     def dots(self, points: Iterable[Point]) -> str:
-        """Return small dots as one mark; points outside the area are left out."""
         made, x, y = [], 0.0, 0.0
         for at, value in points:
             if self.contains(at, value):
@@ -161,7 +143,6 @@ class Chart:
         return _path("dots", "".join(made))
 
     def dot(self, x: float, y: float, tip: str) -> str:
-        """Return one small dot with a tooltip; "" outside the area."""
         return _path("dots", f"M{px(self.across(x))} {px(self.down(y))}h0", tip) if self.contains(x, y) else ""
 
     def mark(self, entry: LegendEntry | None, x: float, y: float, tip: str = "", *, size: float = 4.5) -> str:
@@ -172,14 +153,12 @@ class Chart:
         return _path("mark", shape_path(shape, self.across(x), self.down(y), size), tip)
 
     def band(self, rows: Sequence[tuple[float, float, float]]) -> str:
-        """Return an area between two lines, of points (x, low, high)."""
         upper = [(self.across(x), self.down(high)) for x, _, high in rows]
         lower = [(self.across(x), self.down(low)) for x, low, _ in reversed(rows)]
         edge = [(x, min(max(y, self.top), self.top + self.height)) for x, y in upper + lower]
         return _path("band", f"{_trace(edge)}z")
 
     def upright(self, x: float, low: float, high: float) -> str:
-        """Return an upright bar from one value to another."""
         at = px(self.across(x))
         return _path("range", f"M{at} {px(self.down(low))}V{px(self.down(high))}")
 
@@ -210,24 +189,20 @@ class Chart:
         return _path("hit", f"M0 {px(self.top + y)}H{right}v{px(height)}H0z", tip)
 
     def span(self, begin: float, end: float, y: float, tip: str = "") -> str:
-        """Return a horizontal range at `y` pixels from the top of the area."""
         at = px(self.top + y)
         return _path("range", f"M{px(self.across(begin))} {at}H{px(self.across(end))}", tip)
 
     def upright_rule(self, x: float, text: str = "", tip: str = "") -> str:
-        """Return a line across the area at a value of the horizontal axis, with a text at its foot."""
         at, foot = self.across(x), self.top + self.height
         words = self.text(at - 5, foot - 6, text, anchor="end") if text else ""
         return _path("rule", f"M{px(at)} {px(self.top)}V{px(foot)}", tip) + words
 
     def level_rule(self, y: float, text: str) -> str:
-        """Return a dashed line across the area at a value of the vertical axis, with a text above its beginning."""
         at = self.down(y)
         line = _path("rule dash", f"M{px(self.left)} {px(at)}H{px(self.left + self.width)}")
         return line + self.text(self.left + 5, at - 5, text)
 
     def text(self, x: float, y: float, words: str, *, anchor: str = "start", look: str = "") -> str:
-        """Return a text at pixels of the drawing. `anchor`: the end of the text that stands there."""
         place = f' text-anchor="{anchor}"' if anchor != "start" else ""
         names = f' class="{look}"' if look else ""
         return f'<text x="{px(x)}" y="{px(y)}"{place}{names}>{escape(words)}</text>'
@@ -248,7 +223,6 @@ class Chart:
         )
 
     def contains(self, x: float, y: float) -> bool:
-        """Return whether a point lies in the area."""
         return self.x.shows(x) and (self.y is None or self.y.shows(y))
 
     @property
@@ -256,7 +230,6 @@ class Chart:
         return self.left, self.top, self.left + self.width, self.top + self.height
 
     def drawing(self) -> str:
-        """Return the SVG elements of the axes and of all marks."""
         return f"{self._axes()}{''.join(self._marks)}"
 
     def _axes(self) -> str:
@@ -278,7 +251,6 @@ class Chart:
         return _path("grid", "".join(lines)) + "".join(words)
 
     def _horizontal_ticks(self) -> list[tuple[float, str, str, float]]:
-        """Return the ticks whose labels have room: value, label, anchor and place."""
         shown = [(value, label) for value, label in self.x.ticks if self.x.shows(value)]
         for every in range(1, len(shown) + 1):
             kept = shown[::every]
@@ -297,7 +269,6 @@ class Chart:
         return found
 
     def _vertical_ticks(self) -> list[tuple[float, str]]:
-        """Return the ticks whose labels have room; a later one gives way to an earlier one."""
         kept: list[tuple[float, str]] = []
         for value, label in self.y.ticks if self.y is not None else ():
             if all(abs(self.down(value) - self.down(other)) >= 9 for other, _ in kept):
@@ -327,7 +298,6 @@ def picture(
 
 
 def target_entries(targets: Sequence[str]) -> dict[str, LegendEntry]:
-    """Return the colour and shape of each target: both repeat in order."""
     return {
         name: LegendEntry(label=name, index=index, shape=SHAPES[index % len(SHAPES)])
         for index, name in enumerate(targets)
@@ -335,7 +305,6 @@ def target_entries(targets: Sequence[str]) -> dict[str, LegendEntry]:
 
 
 def palette_entries(palette: str, labels: Sequence[str], *, from_end: bool = False) -> dict[str, LegendEntry]:
-    """Return the colour of each label in a palette. `from_end`: the last label has the first colour."""
     last = len(labels) - 1
     return {
         label: LegendEntry(label=label, palette=palette, index=last - at if from_end else at)
@@ -344,7 +313,6 @@ def palette_entries(palette: str, labels: Sequence[str], *, from_end: bool = Fal
 
 
 def shape_path(shape: str, x: float, y: float, r: float) -> str:
-    """Return the SVG path of a shape with its middle at (x, y)."""
     arm = 0.38 * r
     corners: dict[str, Sequence[Point]] = {
         "square": ((-r, -r), (r, -r), (r, r), (-r, r)),
@@ -362,7 +330,6 @@ def shape_path(shape: str, x: float, y: float, r: float) -> str:
 
 
 def px(value: float) -> str:
-    """Format pixels with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -377,7 +344,6 @@ def _path(names: str, d: str, tip: str = "") -> str:
 
 
 def _broken(words: str, room: int) -> list[str]:
-    """Return words that are too long as two lines, the first of which ends after a hyphen if that is possible."""
     if len(words) <= room:
         return [words]
     end = words.rfind("-", 0, room) + 1 or room
@@ -400,14 +366,12 @@ def _trace(points: Sequence[Point], *, steps: bool = False) -> str:
 
 
 def _by(distance: float, second: bool = False) -> str:
-    """Format a relative distance; the `second` of a pair needs a space unless it is negative."""
     text = px(distance + 0.0).replace("0.", ".", 1) if abs(distance) < 1 else px(distance)
     text = "0" if text in ("", "-0", ".0") else text
     return f" {text}" if second and not text.startswith("-") else text
 
 
 def _cut(points: Sequence[Point], box: tuple[float, float, float, float]) -> list[list[Point]]:
-    """Return the parts of a line inside a box."""
     parts: list[list[Point]] = []
     if len(points) == 1:
         return []

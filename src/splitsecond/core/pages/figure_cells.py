@@ -22,7 +22,6 @@ def number(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Format a share for a table, as a percentage; a dash for None."""
     return wording.percent(value, zeros=True)
 
 
@@ -35,10 +34,9 @@ class FigureCell(Struct, frozen=True, kw_only=True):
 
 
 class Remark(Struct, frozen=True, kw_only=True):
-    """Remark below a table on some of its rows.
+    """Remark below a table. `kind` is "invalid", "error", "note" or "server" (the server's own times).
 
-    `kind` is "invalid", "error", "note" or "server" (the server's own times). `who` names the rows; "" stands for every
-    row of the table.
+    `who` names the rows; "" stands for all.
     """
 
     kind: str
@@ -68,7 +66,6 @@ def cell(spread: Summarised, percentile: str) -> FigureCell:
 
 
 def interval_text(interval: Interval, formatted: Callable[[float | None], str]) -> str:
-    """Return an interval whose bounds are `formatted`; an unknown bound is "?", and "" is an unknown interval."""
     if interval == (None, None):
         return ""
     return "–".join("?" if bound is None else formatted(bound) for bound in interval)

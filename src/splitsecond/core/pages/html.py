@@ -1,9 +1,7 @@
 """Rendering of a report as one HTML file that needs no network, no server and no other file.
 
-`render` fills a template of `templates/` with plain data: texts, tables and plots. All pages share `base.html`, with
-its headline, its style sheet and its script. A content security policy lets the page run its own script and load
-nothing, so an offline copy is complete, and text from a provider cannot call out. Templates escape every text; without
-JavaScript, the page lacks only its buttons.
+A content security policy lets the page run its own script and load nothing, so an offline copy is complete, and text
+from a provider cannot call out. Templates escape every text; without JavaScript, the page lacks only its buttons.
 
 This module imports Jinja2: import it inside the function that writes a report, so that `--help` stays fast.
 """
@@ -24,14 +22,9 @@ from splitsecond.core.wording import counted_as
 
 
 class TableCell(Struct, frozen=True, kw_only=True):
-    """A table cell that is more than plain text.
+    """A table cell with `notes`, lines of small print. `target`: the text is the name of a target, which gets its mark.
 
-    Attributes:
-        text: Its text.
-        notes: Lines of small print below the text.
-        look: "weak" for a figure from too few requests, "bad" for a failure, "strong" for bold.
-        target: Whether the text is the name of a target, which gets its mark.
-        invalid: Whether the row is INVALID.
+    `look`: "weak" for a figure from too few requests, "bad" for a failure, "strong" for bold.
     """
 
     text: str
@@ -42,7 +35,6 @@ class TableCell(Struct, frozen=True, kw_only=True):
 
 
 def figure_cell(found: FigureCell) -> TableCell:
-    """Return the cell of a figure, with its interval below it."""
     notes = [found.interval] if found.interval else []
     return TableCell(text=found.figure, notes=notes, look="weak" if found.needs else "")
 
@@ -53,7 +45,6 @@ FILTERED = """\
 filterRows(document.getElementById("filters"), JSON.parse(document.getElementById("data").textContent).rows,
   [...document.querySelectorAll(".chart .row")], [...document.querySelectorAll("#rows tbody tr")]);
 """
-"""The call of `filterRows` on a page."""
 
 
 class HtmlTable(Struct, frozen=True, kw_only=True):
@@ -87,8 +78,6 @@ class Badge(Struct, frozen=True, kw_only=True):
 
 
 class Headline(Struct, frozen=True, kw_only=True):
-    """Top of a page: a sentence with the main finding, up to three numbers, and whether to rely on them."""
-
     sentence: str = ""
     tiles: Sequence[Tile] = ()
     badge: Badge | None = None
@@ -132,12 +121,10 @@ def render(
 
 
 def page_style() -> str:
-    """Return the style sheet of all pages."""
     return page_colours() + "".join(map(template_source, ("chart.css", "filters.css", "page.css")))
 
 
 def contents(body: str) -> list[tuple[str, str]]:
-    """Return the id and the heading of each section of a page, as they stand in its markup."""
     found = []
     for section in body.split('<section id="')[1:]:
         tag, _, inside = section.partition(">")
@@ -147,7 +134,6 @@ def contents(body: str) -> list[tuple[str, str]]:
 
 
 def _by_legend(plots: Sequence[Plot]) -> list[tuple[str, list[Plot]]]:
-    """Return the plots of each legend, in order."""
     found: dict[str, list[Plot]] = {}
     for plot in plots:
         found.setdefault(plot.legend, []).append(plot)
@@ -175,7 +161,6 @@ def _environment() -> jinja2.Environment:
 
 
 def template_source(name: str) -> str:
-    """Return a file of `templates/` as it is."""
     environment = _environment()
     assert environment.loader is not None
     return environment.loader.get_source(environment, name)[0]

@@ -14,11 +14,9 @@ MARGIN, TITLE, LEGEND_LINE = 16, 30, 20
 
 
 def save_png(plots: Iterable[Plot], legends: Legends, folder: Path) -> list[Path]:
-    """Write each plot to NAME.png in `folder`, which is created if it is missing, and return the files.
+    """Write each plot to NAME.png in `folder`, which is created if it is missing.
 
-    Raises:
-        CallerFault: The extra is not installed.
-        OSError: A file could not be written.
+    Raises `CallerFault` without the extra, and `OSError`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -30,7 +28,6 @@ def save_png(plots: Iterable[Plot], legends: Legends, folder: Path) -> list[Path
 
 
 def png(plot: Plot, legend: Mapping[str, LegendEntry]) -> bytes:
-    """Return a plot as a PNG file. Raises `CallerFault` without the extra."""
     try:
         import vl_convert
     except ImportError:
@@ -42,7 +39,6 @@ def png(plot: Plot, legend: Mapping[str, LegendEntry]) -> bytes:
 
 
 def standalone(plot: Plot, legend: Mapping[str, LegendEntry]) -> str:
-    """Return a plot as an SVG file of its own, in the light theme, with its title and legend."""
     key, below = _legend(list(legend.values()))
     height = MARGIN + TITLE + plot.height + below + MARGIN
     width = WIDTH + 2 * MARGIN
@@ -58,7 +54,6 @@ def standalone(plot: Plot, legend: Mapping[str, LegendEntry]) -> str:
 
 
 def _legend(entries: list[LegendEntry]) -> tuple[str, float]:
-    """Return the SVG elements of a legend, and their height."""
     parts, x, y = [], 0.0, float(LEGEND_LINE)
     for entry in entries:
         wide = 24 + CHARACTER * len(entry.label)

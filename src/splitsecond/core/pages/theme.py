@@ -15,8 +15,6 @@ SHAPES = ("circle", "square", "triangle", "diamond", "cross", "inverted")
 
 
 class Theme(Struct, frozen=True, kw_only=True):
-    """The colours of one theme, for the style sheet and for the plots."""
-
     name: str
     ground: str
     ink: str
@@ -72,7 +70,6 @@ NAMED = ("ground", "ink", "faint", "line", "panel", "accent", "good", "warn", "b
 
 
 def variables(theme: Theme) -> dict[str, str]:
-    """Return the colours of a theme by the names of their custom properties, without "--"."""
     found = {name: getattr(theme, name) for name in NAMED}
     for palette in PALETTES:
         found |= {f"{palette}-{i}": colour for i, colour in enumerate(getattr(theme, f"{palette}s"))}
@@ -80,14 +77,12 @@ def variables(theme: Theme) -> dict[str, str]:
 
 
 def page_colours() -> str:
-    """Return the style sheet of the colours: custom properties for both themes, and a class for each colour."""
     dark = variables(DARK)
     properties = "".join(f"--{name}:light-dark({light},{dark[name]});" for name, light in variables(LIGHT).items())
     return f":root{{{properties}}}\n{_classes()}\n"
 
 
 def fixed(style: str, theme: Theme) -> str:
-    """Return a style sheet with the colours of one theme in the place of custom properties."""
     colours = variables(theme)
     return re.sub(r"var\(--([a-z0-9-]+)\)", lambda found: colours[found[1]], style + _classes())
 
