@@ -1,4 +1,4 @@
-"""One run: measured by `loadgen`, recorded in a folder, and concluded (`concluding`).
+"""One run: measured by `benchmark.load`, recorded in a folder, and concluded (`concluding`).
 
 What was measured is kept first and analysed second. If the folder cannot be written (a full disk), the run stops, and
 what is in memory is still concluded. The same holds after a fault, a reached cost limit, and a cancellation.
