@@ -107,8 +107,8 @@ def test_system_messages_stand_apart_and_turns_of_one_role_are_one() -> None:
     ("given", "part"),
     [
         (
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO/+=", "detail": "low"}},
-            {"inlineData": {"mimeType": "image/png", "data": "iVBO/+="}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO/+==", "detail": "low"}},
+            {"inlineData": {"mimeType": "image/png", "data": "iVBO/+=="}},
         ),
         (
             {"type": "image_url", "image_url": "https://x/cat.JPG?w=1"},

@@ -21,7 +21,16 @@ from msgspec import Raw
 from splitsecond.core.service import Call
 from splitsecond.core.validation import plain_value, read_json
 from splitsecond.core.wire.anthropic.answers import NOT_IN_AN_ID
-from splitsecond.core.wire.chat_form import Message, file_data, media_of, read_part
+from splitsecond.core.wire.chat_form import (
+    DOCUMENT_TYPES,
+    PICTURE_TYPES,
+    Message,
+    file_data,
+    media_of,
+    read_part,
+    refuse_type,
+    text_of,
+)
 from splitsecond.core.wire.translation import left_out, not_translatable
 
 _UNSIGNED = re.compile(rb'"signature"\s*:\s*""')
@@ -93,9 +102,9 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
         case "image" if not value.startswith("data:"):
             block = {"type": "image", "source": {"type": "url", "url": value}}
         case "image":
-            block = {"type": "image", "source": _inline(value, f"{place}.image_url")}
+            block = {"type": "image", "source": _inline(value, f"{place}.image_url", PICTURE_TYPES)}
         case "file":
-            source = _inline(file_data(part, place, "Anthropic"), f"{place}.file.file_data")
+            source = _inline(file_data(part, place, "Anthropic"), f"{place}.file.file_data", DOCUMENT_TYPES)
             named = {"title": name} if (name := part["file"].get("filename")) else {}
             block = {"type": "document", "source": source, **named}
         case _ if not isinstance(part.get("type"), str) or part["type"] == "input_audio":
@@ -106,8 +115,11 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _inline(url: str, place: str) -> dict[str, Any]:
+def _inline(url: str, place: str, kinds: tuple[str, ...]) -> dict[str, Any]:
     kind, data = media_of(url, place)
+    refuse_type(kind, kinds, place, "Anthropic")
+    if kind.startswith("text/"):
+        return {"type": "text", "media_type": "text/plain", "data": text_of(data, place)}
     return {"type": "base64", "media_type": kind, "data": data}
 
 

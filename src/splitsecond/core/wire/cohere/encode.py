@@ -85,9 +85,10 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     kind, value = chat_form.read_part(part, place)
     if kind == "text":
         return {"type": "text", "text": value}
-    if kind == "image" and isinstance(part["image_url"], str):
-        return {"type": "image_url", "image_url": {"url": value}}
-    if kind == "image" or part.get("type") in ("document", "thinking"):
+    if kind == "image":
+        chat_form.refuse_type(chat_form.media_type(value), chat_form.PICTURE_TYPES, f"{place}.image_url", "Cohere")
+        return {"type": "image_url", "image_url": {"url": value}} if isinstance(part["image_url"], str) else part
+    if part.get("type") in ("document", "thinking"):
         return part
     raise not_translatable(f"{place}.type {part.get('type')!r}", "Cohere")
 

@@ -22,7 +22,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Operation
 from splitsecond.core.wire import tool_results
 from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, FewTake, Quirks
-from splitsecond.core.wire.chat_form import REASONING_FIELD
+from splitsecond.core.wire.chat_form import REASONING_FIELD, standard_part
 from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
 from splitsecond.core.wire.translation import leave_out, left_out
 
@@ -126,10 +126,16 @@ def _reasoning_object(wanted: ReasoningRequest) -> dict[str, Any]:
 
 
 def _messages(chat: Call, messages: list[dict[str, Any]], quirks: Quirks) -> list[dict[str, Any]]:
-    """Return the messages with their reasoning if the provider takes it back, otherwise without.
+    """Return the messages with their media in standard form, and with their reasoning if the provider takes it back.
 
     A provider that takes it back requires it with every tool call, even if it is empty.
     """
+    messages = [
+        {**each, "content": [standard_part(part) for part in content]}
+        if isinstance(content := each.get("content"), list)
+        else each
+        for each in messages
+    ]
     if quirks.takes_thoughts:
         return [{REASONING_FIELD: "", **each} if each.get("tool_calls") else each for each in messages]
     if not any(REASONING_FIELD in message for message in messages):

@@ -169,6 +169,9 @@ def _part(part: dict[str, Any], text: str, place: str) -> dict[str, Any]:
         case "text":
             return {"type": text, "text": value}
         case "image":
+            chat_form.refuse_type(
+                chat_form.media_type(value), chat_form.PICTURE_TYPES, f"{place}.image_url", "Responses"
+            )
             given = part["image_url"]
             detail = given.get("detail") if isinstance(given, dict) else None
             return {"type": "input_image", "image_url": value, "detail": detail or "auto"}
