@@ -66,6 +66,25 @@ def play(
     return request, seen
 
 
+@pytest.mark.parametrize("client", ["openai", "responses"])
+def test_the_catalogues_maximum_is_the_limit_of_a_chat_without_one(client: Spoken) -> None:
+    spec = TargetSpec(
+        name="x/m", base_url="http://x.test/v1", model="m", api_format="anthropic", output_tokens=64_000
+    )
+    call, scripted = Call(id="c", body=BODIES[client], api_format=client), ScriptedClient()
+
+    async def main() -> None:
+        target = connect(spec, lambda seen: None, environment={}, client=scripted.as_client())
+        calling = asyncio.get_running_loop().create_task(target(call))
+        await scripted.exchange()
+        calling.cancel()
+
+    run_virtual(main())
+    ((_, sent),) = scripted.sent
+    assert json.loads(sent.body)["max_tokens"] == 64_000
+    assert call.notes.added == {"x/m": "max_tokens=64000"}
+
+
 def said(client: Spoken, data: bytes) -> list[Event]:
     decoder = CLIENTS[client].decoder("chat")
     return [*decoder.feed(data, 1), *decoder.close(1)]

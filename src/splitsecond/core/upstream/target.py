@@ -92,7 +92,7 @@ class Target:
         self._spec = spec
         self._api_format = API_FORMATS[spec.api_format]
         try:
-            self._quirks = msgspec.convert(spec.quirks, Quirks)
+            self._quirks = msgspec.convert({"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks)
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
         self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))

@@ -44,6 +44,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `stream_options`    accepts ``stream_options`` (some providers reject unknown fields)
     `max_tokens_field`  its name of the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
+    `default_max_tokens`  the limit on output tokens of a translated chat without one, where the format requires it
+                        (Anthropic); None: the maximum of the model if that is known, otherwise 8,192
     `done_marker`       ends a stream with ``[DONE]``; information only, because a missing mark alone is no fault
     `on_vertex`         accepts Anthropic's Messages in the form of Google's Vertex: the path names the model
     `drop_tools`        tools of other providers (the beginning of their types) that a translated request leaves out
@@ -62,6 +64,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     stream_options: bool = True
     max_tokens_field: str = "max_tokens"
+    default_max_tokens: int | None = None
     done_marker: bool = True
     on_vertex: bool = False
     drop_tools: tuple[str, ...] = ()

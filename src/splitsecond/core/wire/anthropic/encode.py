@@ -1,6 +1,7 @@
 """Client role: a call in the common chat form as a request for ``/messages``.
 
-Anthropic requires a limit on output tokens: a call without one gets `DEFAULT_MAX_TOKENS`. Every field that OpenAI does
+Anthropic requires a limit on output tokens: a call without one gets the maximum of the model (`default_max_tokens` of
+the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the call's notes say so. Every field that OpenAI does
 not define is Anthropic's own and passes unchanged (``thinking``, ``top_k``, ``system``, ``output_config``, …); it wins
 over a field of OpenAI's with the same meaning. Tools that are not OpenAI's functions are Anthropic's own, too.
 
@@ -106,10 +107,13 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["output_config"] = config
     body |= fields
     if limit is None:
-        limit = DEFAULT_MAX_TOKENS
-        match body.get("thinking"):
-            case {"budget_tokens": int(budget)}:  # the limit must exceed it
-                limit += budget
+        limit = quirks.default_max_tokens
+        thinking = body.get("thinking")
+        budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+        least = budget if isinstance(budget, int) else 0  # the limit must exceed the budget
+        if limit is None or limit <= least:
+            limit = least + DEFAULT_MAX_TOKENS
+        call.notes.added[""] = f"max_tokens={limit}"
     body["max_tokens"] = limit
     return _request(body, model, quirks, streamed)
 
