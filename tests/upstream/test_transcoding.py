@@ -68,9 +68,7 @@ def play(
 
 @pytest.mark.parametrize("client", ["openai", "responses"])
 def test_the_catalogues_maximum_is_the_limit_of_a_chat_without_one(client: Spoken) -> None:
-    spec = TargetSpec(
-        name="x/m", base_url="http://x.test/v1", model="m", api_format="anthropic", output_tokens=64_000
-    )
+    spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", api_format="anthropic", output_tokens=64_000)
     call, scripted = Call(id="c", body=BODIES[client], api_format=client), ScriptedClient()
 
     async def main() -> None:

@@ -88,3 +88,24 @@ def test_reasoning_before_tool_calls(client: Spoken, named: str) -> None:
     told, dropped = asked(client, CALLED[client], takes_thoughts=True)
     assert [message.get("reasoning_content") for message in told["messages"]] == [None, "Hm.", None, "", None]
     assert dropped == []
+
+
+SIGNED = {"google": {"thought_signature": "Qw=="}}
+PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+
+
+def signatures(client: Spoken, said: dict[str, Any], **quirks: Any) -> list[Any]:
+    """The ``extra_content`` of each tool call that a target gets."""
+    told, _ = asked(client, said, **quirks)
+    return [call.get("extra_content") for message in told["messages"] for call in message.get("tool_calls", ())]
+
+
+def test_tool_calls_get_the_signature_that_gemini_requires() -> None:
+    first: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    own: dict[str, Any] = {"messages": [{"role": "assistant", "tool_calls": [first, first]}]}
+    own["messages"].append({"role": "assistant", "tool_calls": [{**first, "extra_content": SIGNED}]})
+    assert signatures("openai", own, thought_signatures=True) == [PLACEHOLDER, None, SIGNED]
+    assert signatures("openai", own) == [None, None, SIGNED]
+    for client in ("anthropic", "responses"):
+        assert set(map(str, signatures(client, CALLED[client], thought_signatures=True))) == {str(PLACEHOLDER)}
+        assert set(signatures(client, CALLED[client])) == {None}

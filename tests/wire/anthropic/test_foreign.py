@@ -30,8 +30,10 @@ def passed(*blocks: Any, then: Any = RESULT, **fields: Any) -> tuple[dict[str, A
     return msgspec.json.decode(anthropic.pass_on(call, "m", Quirks()).body), call.notes.dropped
 
 
-def test_thoughts_that_nobody_signed_are_left_out_and_named() -> None:
-    made, dropped = passed(UNSIGNED, {"type": "text", "text": "Yes?"}, then={"type": "text", "text": "So?"})
+@pytest.mark.parametrize("signature", [{"signature": ""}, {"signature": None}, {}])
+def test_thoughts_that_nobody_signed_are_left_out_and_named(signature: dict[str, Any]) -> None:
+    unsigned = {"type": "thinking", "thinking": "Hm.", **signature}
+    made, dropped = passed(unsigned, {"type": "text", "text": "Yes?"}, then={"type": "text", "text": "So?"})
     assert made["messages"][1]["content"] == [{"type": "text", "text": "Yes?"}]
     assert dropped == ["thinking blocks"]
 
@@ -55,7 +57,10 @@ def test_who_answers_a_call_without_its_thought_does_not_think_by_a_budget(
 
 
 def test_its_own_conversations_go_through_byte_for_byte() -> None:
-    odd = Raw(b'[ {"role":"user","content":"say \\"signature\\":\\"\\" 1.50"} ]')
+    odd = Raw(
+        b'[ {"role":"user","content":"say \\"signature\\":\\"\\" 1.50"}, {"role":"assistant", "content": ['
+        b'{"thinking":"\\"type\\":\\"thinking\\"", "signature":"Eq", "type":"thinking"}]} ]'
+    )
     call = Call(id="1", api_format="anthropic", body={"messages": odd, "thinking": Raw(b'{"type":"enabled"}')})
     assert bytes(odd) in anthropic.pass_on(call, "m", Quirks()).body
     made, dropped = passed(USE, thinking=BUDGET)

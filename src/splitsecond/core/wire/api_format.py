@@ -51,6 +51,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `drop_tools`        tools of other providers (the beginning of their types) that a translated request leaves out
     `threads`           keeps conversations of Anthropic's Messages, so that a request continues one (``thread``)
     `takes_thoughts`    accepts earlier reasoning, as ``reasoning_content`` of an assistant's message
+    `thought_signatures`  its models require a signature of the reasoning before a tool call (Gemini 3)
     `extra_fields`      fields of every chat, over those of the client (a speed tier)
     `betas`             beta features of every request, beside those of the client (Anthropic)
     `stream_whole`      what the client wants whole may be requested as a stream: only a stream can be timed
@@ -70,6 +71,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     drop_tools: tuple[str, ...] = ()
     threads: bool = False
     takes_thoughts: bool = False
+    thought_signatures: bool = False
     extra_fields: dict[str, str] = {}
     betas: str = ""
     stream_whole: bool = True

@@ -69,6 +69,10 @@ class Function(Struct, frozen=True):
     arguments: str = ""
 
 
+NO_SIGNATURE = "skip_thought_signature_validator"
+"""Google's documented placeholder for the signature of the reasoning before a tool call, for a call that lacks one."""
+
+
 class ToolCall(Struct):
     """A tool call of the assistant. `extra_content`: the fields of providers, as Google's compatibility endpoint has
     them."""

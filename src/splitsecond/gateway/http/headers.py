@@ -32,8 +32,8 @@ RESPONSE_HEADERS: Mapping[str, str] = {
     "x-splitsecond-chosen": "The reason, if a policy chose.",
     "x-splitsecond-dropped": "Dropped fields of the request. usage: streams of the target have no token counts "
     "(Replicate's).",
-    "x-splitsecond-added": "A field that the target's API format requires and the request lacked: max_tokens=64000, the "
-    "most that the model writes if that is known, otherwise 8192 (with the reasoning budget).",
+    "x-splitsecond-added": "A field that the target's API format requires and the request lacked. max_tokens=64000: "
+    "the maximum of the model if it is known, otherwise 8192 and the budget of reasoning.",
     "x-splitsecond-estimated": "input_tokens: the count is estimated from the length. usage: the target reported no "
     "token counts, only some, or counts that cannot be true; the others are the estimates by which limits and costs "
     "are computed. Only on responses that are not streamed.",

@@ -7,16 +7,18 @@ do the marks of its prompt cache (``cache_control``) on a part or a message.
 
 Reasoning. Anthropic accepts reasoning only in its own blocks, which have a signature. The plain text
 (``reasoning_content``) is left out of a translated request. In a conversation of Anthropic's own form, answers of other
-targets leave blocks without a signature, and those are removed: the bytes are searched for an empty signature, and only
-a conversation that holds one is decoded. If a tool call that is being answered loses the reasoning before it, a model
-with a reasoning budget would reject the request, so reasoning is switched off.
+targets leave blocks without a signature (an empty one, null or none), and those are removed: of a conversation with
+reasoning only the types and signatures are decoded, and the rest only if a signature is missing. If a tool call that is
+being answered loses the reasoning before it, a model with a reasoning budget would reject the request, so reasoning is
+switched off.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from splitsecond.core.service import Call
 from splitsecond.core.validation import plain_value, read_json
@@ -33,11 +35,28 @@ from splitsecond.core.wire.chat_form import (
 )
 from splitsecond.core.wire.translation import left_out, not_translatable
 
-_UNSIGNED = re.compile(rb'"signature"\s*:\s*""')
+_REASONING = re.compile(rb'"thinking"')
 UNSIGNED_REASONING = "thinking blocks"
 """The name of what was left out, for the client."""
 
 Blocks = list[dict[str, Any]]
+
+
+class _Block(Struct, gc=False):
+    type: Any = None
+    signature: Any = None
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether this is reasoning that Anthropic would reject."""
+        return self.type == "thinking" and not self.signature
+
+
+class _Turn(Struct, gc=False):
+    content: list[_Block] | str | None = None
+
+
+_decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 
 
 def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]]:
@@ -135,7 +154,12 @@ def own_body(call: Call) -> Mapping[str, Any]:
     """
     body = call.body
     given = body.get("messages")
-    if not isinstance(given, Raw) or not _UNSIGNED.search(given):
+    if not isinstance(given, Raw) or not _REASONING.search(given):
+        return body
+    known = read_json(given, _decode_turns)
+    if known is not None and not any(
+        block.unsigned for turn in known if isinstance(turn.content, list) for block in turn.content
+    ):
         return body
     turns = without_unsigned_reasoning(given)
     if turns is given:

@@ -178,8 +178,6 @@ def _allowed_name(tool: Any) -> str:
     raise not_translatable(f"in tool_choice, the tool {short(tool)}", "Gemini")
 
 
-_NO_SIGNATURE = "skip_thought_signature_validator"
-
 Parts = list[dict[str, Any]]
 
 
@@ -252,7 +250,7 @@ def _calls(message: chat_form.Message, where: str, *, signed: bool) -> Parts:
             case {"google": {"thought_signature": str(signature)}}:
                 part["thoughtSignature"] = signature
             case _ if signed and number == 0:  # of parallel calls only the first is signed
-                part["thoughtSignature"] = _NO_SIGNATURE
+                part["thoughtSignature"] = chat_form.NO_SIGNATURE
         parts.append(part)
     return parts
 

@@ -1,7 +1,8 @@
 """Client role: a call as a request for a provider of OpenAI's API format.
 
 The fields of a call pass unchanged, byte for byte. Four are set here: ``model`` (the target's name for it), ``stream``
-(on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens. In a request for
+(on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens. For Gemini's models
+(`thought_signatures`) tool calls in the conversation get the signature that they lack. In a request for
 embeddings only the model is set.
 
 A chat that was translated from another API format is fitted to the provider as well. Providers differ in what they
@@ -12,6 +13,7 @@ back, and the reasoning effort is written in the provider's own way. What is lef
 the answer, or only by degree.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -20,9 +22,10 @@ from msgspec import structs
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Operation
+from splitsecond.core.validation import read_json
 from splitsecond.core.wire import tool_results
 from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, FewTake, Quirks
-from splitsecond.core.wire.chat_form import REASONING_FIELD, standard_part
+from splitsecond.core.wire.chat_form import NO_SIGNATURE, REASONING_FIELD, standard_part
 from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
 from splitsecond.core.wire.translation import leave_out, left_out
 
@@ -50,6 +53,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         fields["stream_options"] = _USAGE if options is None else {**_options(options), "include_usage": True}
     if call.operation == "chat" and ("max_tokens" in fields or "max_completion_tokens" in fields):
         _name_limit(fields, quirks.max_tokens_field)
+    if quirks.thought_signatures and "messages" in fields:
+        fields["messages"] = _with_signatures(fields["messages"])
     if quirks.extra_fields:
         fields |= quirks.extra_fields
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
@@ -76,6 +81,27 @@ def _options(value: Any) -> dict[str, Any]:
         return msgspec.convert(options, dict[str, Any] | None) or {}
     except (ValueError, RecursionError) as error:
         raise CallerFault(f"stream_options must be an object: {error}") from error
+
+
+_CALLS = re.compile(rb'"tool_calls"')
+_UNSIGNED = {"google": {"thought_signature": NO_SIGNATURE}}
+
+
+def _with_signatures(value: Any) -> Any:
+    """Return the messages `value`; tool calls without a signature of the reasoning before them get a placeholder."""
+    messages: Any = value
+    if isinstance(value, msgspec.Raw):
+        messages = read_json(value) if _CALLS.search(value) else None
+    return [_with_signature(message) for message in messages] if isinstance(messages, list) else value
+
+
+def _with_signature(message: Any) -> Any:
+    match message:
+        case {"tool_calls": [{"extra_content": dict()}, *_]}:
+            return message
+        case {"tool_calls": [dict(first), *others]}:  # of parallel calls only the first is signed
+            return {**message, "tool_calls": [{**first, "extra_content": _UNSIGNED}, *others]}
+    return message
 
 
 _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": ("medium",)}
