@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.upstream.transcoding import request
 from splitsecond.core.wire import openai
 from splitsecond.core.wire.api_format import Quirks
@@ -109,3 +110,24 @@ def test_tool_calls_get_the_signature_that_gemini_requires() -> None:
     for client in ("anthropic", "responses"):
         assert set(map(str, signatures(client, CALLED[client], thought_signatures=True))) == {str(PLACEHOLDER)}
         assert set(signatures(client, CALLED[client])) == {None}
+
+
+@pytest.mark.parametrize("api_format", ["anthropic", "cohere", "gemini", "ollama", "responses"])
+def test_unknown_fields_are_left_out_by_name(api_format: str) -> None:
+    said = {**HELLO["openai"], "chat_template_kwargs": {"a": 1}, "provider": {"order": ["x"]}, "transforms": []}
+    call = Call(id="1", body={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in said.items()})
+    sent = request(call, api_format, API_FORMATS[api_format].encode, "m", Quirks(takes=("transforms",)), target="x")
+    body = msgspec.json.decode(sent.body)
+    assert call.notes.left_out["x"] == ["chat_template_kwargs", "provider"]
+    assert "transforms" in body
+    assert {"chat_template_kwargs", "provider"}.isdisjoint(body)
+
+
+@pytest.mark.parametrize("client", ["openai", "anthropic"])
+def test_top_k_goes_to_responses_only_where_it_is_taken(client: Spoken) -> None:
+    body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**HELLO[client], "top_k": 64}.items()}
+    for takes, left in ((None, ["top_k"]), (("top_k",), [])):
+        call = Call(id="1", api_format=client, body=body)
+        sent = request(call, "responses", API_FORMATS["responses"].encode, "m", Quirks(takes=takes), target="x")
+        assert call.notes.left_out.get("x", []) == left
+        assert ("top_k" in msgspec.json.decode(sent.body)) is not bool(left)

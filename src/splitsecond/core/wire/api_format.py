@@ -6,7 +6,7 @@ reads a `ServerRequest`, then a `StreamWriter` (`AnswerWriter`), or an `error_bo
 of one format are data, too: `Quirks`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from splitsecond.core.events import Event, TokenKind, TokenRun, Usage
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire.reasoning import ReasoningStyle
+from splitsecond.core.wire.translation import shared_fields
 
 UsagePlace = Literal["", "own_chunk", "last_chunk", "every_chunk", "choices", "x_groq"]
 """The place of the usage in a stream of OpenAI's format: in a chunk of its own after the answer, in the chunk that ends
@@ -28,12 +29,6 @@ USAGE_WORDS: Mapping[str, str] = {
     "x_groq": "in x_groq on the last chunk",
 }
 """Text for each place, to follow "token counts"."""
-
-
-FewTake = Literal[
-    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity"
-]
-"""Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +50,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `extra_fields`      fields of every chat, over those of the client (a speed tier)
     `betas`             beta features of every request, beside those of the client (Anthropic)
     `stream_whole`      what the client wants whole may be requested as a stream: only a stream can be timed
-    `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`)
+    `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`); in another
+                        format, fields of a chat beside those that the format defines; None: the usual ones
     `thinking`          how to set the reasoning of its models; the first entry that matches a model counts
     `stream_hosts`      hosts beside its own to which it may refer for a stream (Replicate)
     `usage`             the place of the token counts (see `UsagePlace`), for messages about missing counts
@@ -75,12 +71,17 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     extra_fields: dict[str, str] = {}
     betas: str = ""
     stream_whole: bool = True
-    takes: tuple[FewTake, ...] = ("top_k", "user")
+    takes: tuple[str, ...] | None = None
     thinking: tuple[ReasoningStyle, ...] = (ReasoningStyle(),)
     stream_hosts: tuple[str, ...] = ()
     usage: UsagePlace = ""
     reasoning_field: Literal["", "reasoning_content", "reasoning", "content"] = ""
     rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""
+
+    def native(self, call: Call, fields: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
+        """Return what is left of the `fields` of a chat: those of the format's `own` and of `takes`. The call's notes
+        name the others: no format but a chat's is known to have them."""
+        return shared_fields(call, fields, {*own, *(self.takes or ())})
 
     def streamed(self, call: Call) -> bool:
         """Return whether to request the answer to `call` as a stream."""

@@ -2,7 +2,8 @@
 
 Two tables decide about fields that such a format lacks: fields that do not change the answer are left out and reported
 in the call's notes; fields that do are refused by name, unless their value requests the default. Fields that OpenAI
-does not define belong to the target's format, in the request and in each message: they pass unchanged.
+does not define belong to the target's format. Those of a message pass unchanged; those of the request if the format has
+them (`Quirks.native`).
 """
 
 import re

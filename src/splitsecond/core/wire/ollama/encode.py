@@ -1,8 +1,9 @@
 """Client role: a call in the common chat form as a request for ``/api/chat``.
 
 Some of OpenAI's fields are in ``options`` here, some under another name. Tools are the same in both. Ollama has no tool
-choice: for "none" the tools are left out, "auto" is its default, and others are refused. Every field that OpenAI does
-not define passes unchanged (``options``, ``think``, ``keep_alive``, ``format``) and overrides a translated one.
+choice: for "none" the tools are left out, "auto" is its default, and others are refused. Fields of
+Ollama's own (``options``, ``think``, ``keep_alive``, ``format``) pass unchanged and override a translated one; unknown
+fields are left out, and the call's notes name them.
 
 A message is one string of text, with images in base64 beside it; arguments of tool calls are objects. Several texts of
 one message are joined by line feeds. A tool's result names the function that it answers, so the call must be among the
@@ -35,6 +36,8 @@ _HEADERS = (("content-type", "application/json"), ("accept", "application/x-ndjs
 _OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "top_k", "min_p")
 """Fields with the same name in ``options`` as in OpenAI's format or in common use."""
 
+_OWN = ("think", "keep_alive", "format", "truncate", "shift")
+"""Fields of the format that a chat may hold, under the name that they have here."""
 _EFFORTS = ("none", "low", "medium", "high")
 
 
@@ -61,7 +64,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if options := _options(fields):
         body["options"] = options
     headers = _HEADERS if streamed else WHOLE_HEADERS
-    return Encoded("/api/chat", headers, msgspec.json.encode(body | fields), streamed)
+    body |= quirks.native(call, fields, _OWN)
+    return Encoded("/api/chat", headers, msgspec.json.encode(body), streamed)
 
 
 def _think(call: Call, wanted: ReasoningRequest) -> bool | str:

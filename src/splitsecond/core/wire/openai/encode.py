@@ -15,7 +15,7 @@ the answer, or only by degree.
 
 import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -24,7 +24,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire import tool_results
-from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, FewTake, Quirks
+from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.core.wire.chat_form import NO_SIGNATURE, REASONING_FIELD, standard_part
 from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
 from splitsecond.core.wire.translation import leave_out, left_out
@@ -104,6 +104,12 @@ def _with_signature(message: Any) -> Any:
     return message
 
 
+_FEW_TAKE = (
+    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity",
+)  # fmt: skip
+"""Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
+_USUAL = ("top_k", "user")
+"""Those that are taken unless the quirk `takes` names others."""
 _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": ("medium",)}
 """Values that request the default; they are left out without a report."""
 
@@ -111,8 +117,9 @@ _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": (
 def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
     """Fit `chat`, translated from another API format, to `model` at a provider with these `quirks`."""
     body = dict(chat.body)
-    for name in get_args(FewTake):
-        if name in body and name not in quirks.takes:
+    takes = _USUAL if quirks.takes is None else quirks.takes
+    for name in _FEW_TAKE:
+        if name in body and name not in takes:
             leave_out(chat, body, name, _DEFAULTS.get(name, ()))
     wanted = requested(chat, body, model, quirks.thinking)
     if wanted is not None:
