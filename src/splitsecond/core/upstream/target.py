@@ -155,11 +155,13 @@ class Target:
             start_ns=call.start_ns,
             streamed=encoded.streamed,
         )
+        decoder = api_format.decoder(call.operation)
+        decoder.as_tool = encoded.as_tool
         attempt = Attempt.begin(
             self._config if call.stall_ns is None else _with_stall(self._config, call.stall_ns),
             call,
             timeline,
-            api_format.decoder(call.operation),
+            decoder,
             None if call.api_format == spec.api_format else self._transcoder(call),
             len(encoded.body),
         )

@@ -105,7 +105,8 @@ class Encoded(Struct, frozen=True):
     """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key.
 
     `streamed`: it requests a stream. `follow`: reads the address of the answer from the response; None: the response is
-    the answer. `fresh`: headers of this request only.
+    the answer. `fresh`: headers of this request only. `as_tool`: the text of the answer is the arguments of a call of
+    this tool; "": it is text.
     """
 
     path: str
@@ -114,6 +115,7 @@ class Encoded(Struct, frozen=True):
     streamed: bool = True
     follow: Follow | None = None
     fresh: tuple[tuple[str, str], ...] = ()
+    as_tool: str = ""
 
 
 class Encode(Protocol):
@@ -127,13 +129,15 @@ class Decoder(Protocol):
 
     `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the reader of the events
     only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
-    `tier`: the provider's word for the speed tier that served the request, "" until it says so. `counted`: the
-    largest counts that were reported since the reader of the events set this to None.
+    `as_tool`: see `Encoded`; formats without need ignore it. `tier`: the provider's word for the speed tier that served
+    the request, "" until it says so. `counted`: the largest counts that were reported since the reader of the events
+    set this to None.
     """
 
     server_timings: dict[str, float]
     tier: str
     in_runs: bool
+    as_tool: str
     counted: Usage | None
 
     def feed(self, data: bytes, at: int) -> list[Event]:
