@@ -179,6 +179,13 @@ def test_a_sound_arrives_under_its_usual_name(api_format: str) -> None:
     assert {"mp3", "audio/mp3"}.intersection(texts(body))
 
 
+def test_a_picture_in_the_system_prompt_is_left_out_by_name() -> None:
+    instruction = {"parts": [{"text": "Look."}, contents(STANDARD)["contents"][0]["parts"][1]]}
+    body, call = translated(GEMINI, {**contents(STANDARD), "systemInstruction": instruction}, "openai")
+    assert body["messages"][0] == {"role": "system", "content": "Look."}
+    assert call.notes.dropped == ["systemInstruction.parts"]
+
+
 CALL = {"id": "a", "name": "look", "args": {}}
 RESULT = {
     "openai": {

@@ -96,7 +96,10 @@ class _Conversation:
         if instruction is None:
             return
         turn = {"parts": [{"text": instruction}]} if isinstance(instruction, str) else instruction
-        texts = [part["text"] for part in _parts_of(turn, "systemInstruction") if isinstance(part.get("text"), str)]
+        parts = _parts_of(turn, "systemInstruction")
+        texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+        if len(texts) < len(parts):
+            left_out(self._call, "systemInstruction.parts")
         if texts:
             self.messages.append({"role": "system", "content": "\n".join(texts)})
 
