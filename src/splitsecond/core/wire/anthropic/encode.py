@@ -114,11 +114,11 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     body |= quirks.native(call, fields, _OWN)
     if limit is None:
         limit = quirks.default_max_tokens
-        thinking = body.get("thinking")
-        budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
-        least = budget if isinstance(budget, int) else 0  # the limit must exceed the budget
-        if limit is None or limit <= least:
-            limit = least + DEFAULT_MAX_TOKENS
+        match body.get("thinking"):
+            case {"budget_tokens": int(budget)}:  # the limit must exceed it
+                limit = limit if limit and limit > budget else budget + DEFAULT_MAX_TOKENS
+            case _:
+                limit = limit or DEFAULT_MAX_TOKENS
         call.notes.added[""] = f"max_tokens={limit}"
     body["max_tokens"] = limit
     return _request(body, model, quirks, streamed)
