@@ -187,7 +187,7 @@ def test_a_picture_in_the_system_prompt_is_left_out_by_name() -> None:
 
 
 CALL = {"id": "a", "name": "look", "args": {}}
-RESULT = {
+RESULT: dict[str, Body] = {
     "openai": {
         "messages": [
             {

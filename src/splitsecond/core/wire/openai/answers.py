@@ -17,8 +17,6 @@ _DELTAS: dict[TokenKind, Any] = {
     "image": {"images": [{"type": "image_url", "image_url": {"url": SLOT}}]},
 }
 """The delta for each kind of token but "tool". Clients read reasoning under one of two names."""
-_REQUIRED: dict[str, Any] = {"system_fingerprint": None}
-"""A field that some clients require."""
 
 
 class StreamWriter(AnswerWriter):
@@ -28,6 +26,7 @@ class StreamWriter(AnswerWriter):
         self._operation: Operation = operation
         name = "chat.completion" if operation == "chat" else "text_completion"
         self._whole_head: dict[str, Any] = {"id": id, "object": name, "created": created, "model": model}
+        self._whole_head["system_fingerprint"] = None  # some clients require it
         self._head = (
             {**self._whole_head, "object": "chat.completion.chunk"} if operation == "chat" else self._whole_head
         )
@@ -38,7 +37,7 @@ class StreamWriter(AnswerWriter):
         """Return the event with the role; b"" for a completion, which has none."""
         if self._operation == "completions":
             return b""
-        return self._choice(index, {"delta": {"role": "assistant", "content": ""}}, **_REQUIRED)
+        return self._choice(index, {"delta": {"role": "assistant", "content": ""}})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         around = self._around.get((kind, index))
@@ -90,7 +89,7 @@ class StreamWriter(AnswerWriter):
             for index, answer in enumerate(answers)
         ]
         head = {**self._head, "object": self._head["object"].removesuffix(".chunk")}
-        return to_json({**head, "choices": choices, "usage": usage_fields(usage), **_REQUIRED})
+        return to_json({**head, "choices": choices, "usage": usage_fields(usage)})
 
     def _content(self, answer: ServerAnswer) -> dict[str, Any]:
         if self._operation == "completions":
@@ -103,9 +102,9 @@ class StreamWriter(AnswerWriter):
             message["tool_calls"] = [function_call(call.id, call.name, call.arguments) for call in answer.calls]
         return {"message": message}
 
-    def _choice(self, index: int, content: dict[str, Any], finish: str | None = None, **fields: Any) -> bytes:
+    def _choice(self, index: int, content: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": index, **content, "logprobs": None, "finish_reason": finish}
-        return encode_event(to_json({**self._head, **fields, "choices": [choice]}))
+        return encode_event(to_json({**self._head, "choices": [choice]}))
 
     def _frame(self, kind: TokenKind, index: int) -> list[bytes]:
         if self._operation == "completions":
