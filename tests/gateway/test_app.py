@@ -340,6 +340,34 @@ def test_requests_need_a_valid_key(presented: str, status: int) -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("kind", ["", "application/x-www-form-urlencoded", "text/plain"])
+def test_json_needs_a_content_type_only_without_keys(kind: str) -> None:
+    async def main() -> None:
+        headers = {"authorization": f"Bearer {KEY}", "content-type": kind}
+        assert (await visitor(fake(), named("web", KEY)).asks(CHAT, headers=headers)).status == 200
+        assert (await visitor(fake(), named("web", KEY)).asks(b"a=b", headers=headers)).status == 400
+        assert (await visitor(fake(), named("web", KEY)).asks(CHAT, headers={"content-type": kind})).status == 401
+        assert (await visitor(fake()).asks(CHAT, headers={"content-type": kind})).status == 415
+
+    run_virtual(main())
+
+
+def test_ollamas_clients_learn_the_context_length_of_a_model() -> None:
+    async def main() -> None:
+        headers = {"authorization": f"Bearer {KEY}"}
+        client = visitor(fake(), named("web", KEY))
+        told = (await client.asks({"model": "fast"}, path="/api/show", headers=headers)).json
+        assert "tools" in told["capabilities"]
+        architecture = told["model_info"]["general.architecture"]
+        assert told["model_info"][f"{architecture}.context_length"] == 32_000
+        for body, given, status in (({"model": "no"}, headers, 404), ({"model": "fast"}, {}, 401)):
+            asked = await visitor(fake(), named("web", KEY)).asks(body, path="/api/show", headers=given)
+            assert asked.status == status
+            assert isinstance(asked.json["error"], str)
+
+    run_virtual(main())
+
+
 def test_a_removed_key_is_rejected_at_once() -> None:
     async def main() -> None:
         client, headers = visitor(fake(), named("web", KEY)), {"authorization": f"Bearer {KEY}"}
@@ -370,7 +398,9 @@ def test_health_needs_no_key_and_reports_draining() -> None:
         again.gateway.draining = True
         await again.asks(b"", path="/health/ready", method="GET")
         assert again.status == 503
-        assert (await visitor(fake()).asks(b"", path="/health/live", method="GET")).status == 200
+        for path in ("/health/live", "/health", "/", "/api/hello", "/api/version"):
+            assert (await visitor(fake()).asks(b"", path=path, method="GET")).status == 200
+            assert (await visitor(fake()).asks(b"", path=path, method="HEAD")).status == 200
 
     run_virtual(main())
 
@@ -408,6 +438,7 @@ def test_notes_of_policies_become_response_headers() -> None:
             call.notes.cache = "hit"
             call.notes.chosen = "fastest: a/x\r\nset-cookie: b=c ü"
             call.notes.dropped.append("logit_bias")
+            call.notes.added |= {"fake/model": "max_tokens=8192", "other": "max_tokens=1"}
             return await fake()(call)
 
     async def main() -> None:
@@ -418,6 +449,7 @@ def test_notes_of_policies_become_response_headers() -> None:
             assert headers["x-splitsecond-cache"] == "hit"
             assert headers["x-splitsecond-chosen"] == "fastest: a/x??set-cookie: b=c ?"
             assert headers["x-splitsecond-dropped"] == "api_key, base_url, logit_bias"
+            assert headers["x-splitsecond-added"] == "max_tokens=8192"
             assert headers["x-request-id"].startswith("req-")
 
     run_virtual(main())

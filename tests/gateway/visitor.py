@@ -35,6 +35,9 @@ class OneRoute:
     def expression(self, model: str) -> Expression:
         return TargetName("fake/model")
 
+    def context_tokens(self, model: str) -> int | None:
+        return 32_000
+
 
 def head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
     """Return the request line and headers of a request."""

@@ -67,6 +67,41 @@ def play(
     return request, seen
 
 
+def test_a_required_call_at_ollama_is_a_call_for_the_client() -> None:
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(b'{"message":{"content":"{\\"city\\":"},"done":false}\n')
+        reply = await calling
+        exchange.body(b'{"message":{"content":"\\"Bern\\"}"},"done":false}\n{"done":true,"done_reason":"stop"}\n')
+        exchange.end()
+        events = said("openai", await read_all(reply))
+        calls = [event for event in events if isinstance(event, Token) and event.kind == "tool"]
+        assert "".join(event.arguments for event in calls) == '{"city":"Bern"}'
+        assert calls[0].tool is not None
+        assert (calls[0].tool.name, bool(calls[0].tool.id)) == ("weather", True)
+        assert [event.reason for event in events if isinstance(event, Finish)] == ["tool_calls"]
+
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+    body = {**BODIES["openai"], "tools": [tool], "tool_choice": "required"}
+    play(act, "openai", "ollama", body=body)
+
+
+@pytest.mark.parametrize("client", ["openai", "responses"])
+def test_the_catalogues_maximum_is_the_limit_of_a_chat_without_one(client: Spoken) -> None:
+    spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", api_format="anthropic", output_tokens=64_000)
+    call, scripted = Call(id="c", body=BODIES[client], api_format=client), ScriptedClient()
+
+    async def main() -> None:
+        target = connect(spec, lambda seen: None, environment={}, client=scripted.as_client())
+        calling = asyncio.get_running_loop().create_task(target(call))
+        await scripted.exchange()
+        calling.cancel()
+
+    run_virtual(main())
+    ((_, sent),) = scripted.sent
+    assert json.loads(sent.body)["max_tokens"] == 64_000
+    assert call.notes.added == {"x/m": "max_tokens=64000"}
+
+
 def said(client: Spoken, data: bytes) -> list[Event]:
     decoder = CLIENTS[client].decoder("chat")
     return [*decoder.feed(data, 1), *decoder.close(1)]

@@ -7,6 +7,7 @@ import pytest
 from tests.cases import each_case
 
 from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.upstream.transcoding import request
 from splitsecond.core.wire import openai
 from splitsecond.core.wire.api_format import Quirks
@@ -89,3 +90,45 @@ def test_reasoning_before_tool_calls(client: Spoken, named: str) -> None:
     sent, dropped = asked(client, CALLED[client], takes_thoughts=True)
     assert [message.get("reasoning_content") for message in sent["messages"]] == [None, "Hm.", None, "", None]
     assert dropped == []
+
+
+SIGNED = {"google": {"thought_signature": "Qw=="}}
+PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+
+
+def signatures(client: Spoken, said: dict[str, Any], **quirks: Any) -> list[Any]:
+    """The ``extra_content`` of each tool call that a target gets."""
+    told, _ = asked(client, said, **quirks)
+    return [call.get("extra_content") for message in told["messages"] for call in message.get("tool_calls", ())]
+
+
+def test_tool_calls_get_the_signature_that_gemini_requires() -> None:
+    first: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    own: dict[str, Any] = {"messages": [{"role": "assistant", "tool_calls": [first, first]}]}
+    own["messages"].append({"role": "assistant", "tool_calls": [{**first, "extra_content": SIGNED}]})
+    assert signatures("openai", own, thought_signatures=True) == [PLACEHOLDER, None, SIGNED]
+    assert signatures("openai", own) == [None, None, SIGNED]
+    for client in ("anthropic", "responses"):
+        assert set(map(str, signatures(client, CALLED[client], thought_signatures=True))) == {str(PLACEHOLDER)}
+        assert set(signatures(client, CALLED[client])) == {None}
+
+
+@pytest.mark.parametrize("api_format", ["anthropic", "cohere", "gemini", "ollama", "responses"])
+def test_unknown_fields_are_left_out_by_name(api_format: str) -> None:
+    said = {**HELLO["openai"], "chat_template_kwargs": {"a": 1}, "provider": {"order": ["x"]}, "transforms": []}
+    call = Call(id="1", body={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in said.items()})
+    sent = request(call, api_format, API_FORMATS[api_format].encode, "m", Quirks(takes=("transforms",)), target="x")
+    body = msgspec.json.decode(sent.body)
+    assert call.notes.left_out["x"] == ["chat_template_kwargs", "provider"]
+    assert "transforms" in body
+    assert {"chat_template_kwargs", "provider"}.isdisjoint(body)
+
+
+@pytest.mark.parametrize("client", ["openai", "anthropic"])
+def test_top_k_goes_to_responses_only_where_it_is_taken(client: Spoken) -> None:
+    body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**HELLO[client], "top_k": 64}.items()}
+    for takes, left in ((None, ["top_k"]), (("top_k",), [])):
+        call = Call(id="1", api_format=client, body=body)
+        sent = request(call, "responses", API_FORMATS["responses"].encode, "m", Quirks(takes=takes), target="x")
+        assert call.notes.left_out.get("x", []) == left
+        assert ("top_k" in msgspec.json.decode(sent.body)) is not bool(left)

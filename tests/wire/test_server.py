@@ -12,9 +12,10 @@ from tests.cases import each_case
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire import openai
+from splitsecond.core.wire import openai, responses
 from splitsecond.core.wire.api_format import ServerAnswer
 from splitsecond.core.wire.openai import StreamWriter
+from splitsecond.core.wire.openai.plain_stream import plain_answer
 
 OPERATIONS: tuple[Operation, ...] = ("chat", "completions")
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -91,6 +92,7 @@ def test_a_chunk_looks_like_openais() -> None:
         "object": "chat.completion.chunk",
         "created": 1_795_000_000,
         "model": 'a "model"',
+        "system_fingerprint": None,
         "choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
     }
 
@@ -219,3 +221,23 @@ def test_a_written_stream_may_be_split_anywhere(texts: list[str], cuts: list[int
     events = [event for start, end in pairwise(edges) for event in decoder.feed(data[start:end], 1)]
     assert [event.text for event in events if isinstance(event, Token)] == texts
     assert events[-1] == Done(1, True)
+
+
+def test_reasoning_stands_under_both_names_that_clients_read() -> None:
+    write = writer("chat")
+    event = json.loads(write.token("Hm", "reasoning").removeprefix(b"data: "))
+    assert event["choices"][0]["delta"] == {"reasoning_content": "Hm", "reasoning": "Hm"}
+    whole = json.loads(write.whole([ServerAnswer(text="a", reasoning="Hm")], Usage(1, 5, 2)))
+    message = whole["choices"][0]["message"]
+    assert (message["reasoning_content"], message["reasoning"]) == ("Hm", "Hm")
+
+
+def test_fields_that_openrouters_client_requires_are_null() -> None:
+    write = writer("chat")
+    opening = json.loads(write.opening().removeprefix(b"data: "))
+    whole = json.loads(write.whole([ServerAnswer(text="a")], Usage(1, 5, 2)))
+    assert opening["system_fingerprint"] is whole["system_fingerprint"] is None
+    assert plain_answer(write.opening() + write.token("a") + write.end("stop", Usage(1, 5, 2))) is not None
+    response = json.loads(responses.StreamWriter("chat", "m", id="r", created=1).whole([ServerAnswer()], Usage(1)))
+    required = ("completed_at", "frequency_penalty", "presence_penalty", "error", "incomplete_details", "instructions")
+    assert {response[name] for name in required} == {None}

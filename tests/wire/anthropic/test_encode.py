@@ -329,6 +329,25 @@ def test_effort_is_a_budget_within_max_tokens_for_older_models(model: str) -> No
     assert "output_config" not in body
 
 
+def limited(default: int | None, **fields: Any) -> tuple[int, str]:
+    """The limit of a request without one, and the note about it. `default`: the model's maximum."""
+    call = Call(id="c", body={"messages": HELLO, **fields})
+    request = anthropic.encode(call, "claude-haiku-4-5", Quirks(default_max_tokens=default))
+    return msgspec.json.decode(request.body)["max_tokens"], call.notes.added.get("", "")
+
+
+def test_a_chat_without_a_limit_gets_the_models_maximum() -> None:
+    assert limited(64_000) == (64_000, "max_tokens=64000")
+    assert limited(None) == (DEFAULT_MAX_TOKENS, f"max_tokens={DEFAULT_MAX_TOKENS}")
+    assert limited(64_000, max_tokens=5) == limited(64_000, max_completion_tokens=5) == (5, "")
+
+
+def test_a_budget_of_reasoning_is_below_the_limit() -> None:
+    thinking = {"type": "enabled", "budget_tokens": 24_576}
+    assert limited(32_000, thinking=thinking)[0] == 32_000
+    assert limited(16_000, thinking=thinking)[0] == limited(None, thinking=thinking)[0] == 24_576 + DEFAULT_MAX_TOKENS
+
+
 @pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-opus-4.7", "claude-opus-5", "claude-mythos-preview"])
 def test_effort_is_a_level_for_newer_models(model: str) -> None:
     schema = {"format": {"type": "json_schema", "schema": {}}}

@@ -108,8 +108,8 @@ def test_system_messages_are_separate_and_equal_roles_merged() -> None:
     "given, part",
     [
         (
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO/+=", "detail": "low"}},
-            {"inlineData": {"mimeType": "image/png", "data": "iVBO/+="}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO/+==", "detail": "low"}},
+            {"inlineData": {"mimeType": "image/png", "data": "iVBO/+=="}},
         ),
         (
             {"type": "image_url", "image_url": "https://x/cat.JPG?w=1"},

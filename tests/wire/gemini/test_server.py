@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +57,7 @@ def test_any_tokens_read_back_in_any_split(parts: list[tuple[str, TokenKind, int
     tokens = [Token(1, text, kind, index) for text, kind, index in parts]
     data = b"".join(write.token(token.text, token.kind, token.index) for token in tokens)
     finishes = [Finish(1, "MAX_TOKENS", index) for index in sorted({token.index for token in tokens})]
-    data += b"".join(write.finish("length", finish.index) for finish in finishes)
+    data += b"".join(write.finish("length", finish.index) for finish in finishes) + write.done()
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     decoder = gemini.decoder("chat")
     events = [event for start, end in pairwise(edges) for event in decoder.feed(data[start:end], 1)]
@@ -64,7 +65,8 @@ def test_any_tokens_read_back_in_any_split(parts: list[tuple[str, TokenKind, int
 
 
 def test_a_refusal_is_text() -> None:
-    assert decoded(writer().token("No.", "refusal") + writer().finish("content_filter"))[:2] == [
+    write = writer()
+    assert decoded(write.token("No.", "refusal") + write.finish("content_filter") + write.done())[:2] == [
         Token(1, "No."),
         Finish(1, "SAFETY"),
     ]
@@ -80,7 +82,7 @@ def test_an_image(url: str) -> None:
 def test_function_calls_are_written_whole() -> None:
     write = writer()
     assert write.tool_call("weather", "call_1") + write.token('{"city":', "tool") + write.token('"x"}', "tool") == b""
-    data = write.tool_call("time", "call_2") + write.finish("tool_calls")
+    data = write.tool_call("time", "call_2") + write.finish("tool_calls") + write.done()
     assert decoded(data) == [
         Token(1, 'weather{"city":"x"}', "tool", tool=ToolPart(0, "call_1", "weather")),
         Token(1, "time{}", "tool", tool=ToolPart(1, "call_2", "time")),
@@ -218,3 +220,13 @@ def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> N
 def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
     with pytest.raises(CallerFault):
         gemini.parse_request("chat", raw, PATH)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_last_event_has_candidates(counts: bool) -> None:
+    write = writer()
+    data = write.token("a") + write.token("b", index=1) + write.end("stop", Usage(1, 5, 2), choices=2, counts=counts)
+    events = [msgspec.json.decode(line[6:]) for line in data.split(b"\r\n\r\n") if line]
+    assert all(event["candidates"] for event in events)
+    assert [each["finishReason"] for each in events[-1]["candidates"]] == ["STOP", "STOP"]
+    assert ("usageMetadata" in events[-1]) is counts

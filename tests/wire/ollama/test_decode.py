@@ -84,6 +84,20 @@ def test_a_tool_call_is_its_name_and_its_arguments() -> None:
     ]
 
 
+def test_the_text_of_a_required_call_is_its_arguments() -> None:
+    decoder = make()
+    decoder.as_tool = "now"
+    data = said(thinking="Hm") + said(content='{"a":') + said(content="1}") + said(done=True)
+    events = [*decoder.feed(data, 1), *decoder.close(1)]
+    tokens = [event for event in events if isinstance(event, Token)]
+    assert [(token.kind, token.arguments) for token in tokens] == [
+        ("reasoning", "Hm"),
+        ("tool", '{"a":'),
+        ("tool", "1}"),
+    ]
+    assert [token.tool for token in tokens] == [None, ToolPart(0, "", "now"), ToolPart(0)]
+
+
 def test_a_plain_answer_arrives_with_its_last_byte() -> None:
     decoder = ollama.decoder("chat")
     body = WHOLE.rstrip()

@@ -14,6 +14,8 @@ from splitsecond.core.wire.api_format import Quirks
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
+OTHER = {"type": "function", "function": {"name": "then"}}
+NAMED = {"type": "function", "function": {"name": "now"}}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -134,7 +136,10 @@ def test_a_result_is_named_by_the_call_that_it_answers() -> None:
         ({"n": 2}, "n 2"),
         ({"logprobs": True}, "logprobs true"),
         ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"tools": [TOOL], "tool_choice": "required"}, 'tool_choice "required"'),
+        ({"tools": [TOOL, OTHER], "tool_choice": "required"}, 'tool_choice "required"'),
+        ({"tools": [OTHER], "tool_choice": NAMED}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "odd"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "now"}}}, "tool_choice"),
         ({"response_format": {"type": "grammar"}}, "response_format"),
         ({"modalities": ["text", "audio"]}, "modalities"),
@@ -152,6 +157,18 @@ def test_untranslatable_field_is_named(body: dict[str, Any], named: str) -> None
     with pytest.raises(CallerFault, match=named + ".* cannot be translated for Ollama") as caught:
         sent(**body)
     assert caught.value.kind == "not_translatable"
+
+
+@pytest.mark.parametrize(("choice", "tools"), [("required", [TOOL]), (NAMED, [TOOL, OTHER])])
+def test_a_required_call_is_asked_for_by_its_schema(choice: Any, tools: list[Any]) -> None:
+    asked = {"messages": [USER], "tools": tools, "tool_choice": choice, "response_format": {"type": "json_object"}}
+    call = Call(id="1", body=asked)
+    encoded = ollama.encode(call, "m:7b", Quirks())
+    body = json.loads(encoded.body)
+    assert (encoded.as_tool, body["format"], body.get("tools")) == ("now", {"type": "object"}, None)
+    assert body["messages"][0] == USER
+    assert "function now" in body["messages"][-1]["content"]
+    assert call.notes.dropped == ["response_format"]
 
 
 def test_completions_are_refused() -> None:

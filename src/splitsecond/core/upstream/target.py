@@ -92,7 +92,7 @@ class Target:
         self._spec = spec
         self._api_format = API_FORMATS[spec.api_format]
         try:
-            self._quirks = msgspec.convert(spec.quirks, Quirks)
+            self._quirks = msgspec.convert({"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks)
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
         self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))
@@ -155,11 +155,13 @@ class Target:
             start_ns=call.start_ns,
             streamed=encoded.streamed,
         )
+        decoder = api_format.decoder(call.operation)
+        decoder.as_tool = encoded.as_tool
         attempt = Attempt.begin(
             self._config if call.stall_ns is None else _with_stall(self._config, call.stall_ns),
             call,
             timeline,
-            api_format.decoder(call.operation),
+            decoder,
             None if call.api_format == spec.api_format else self._transcoder(call),
             len(encoded.body),
         )

@@ -39,7 +39,7 @@ def request(
 ) -> Encoded:
     """Encode `call` for `model` at `target`, whose API format is `api_format`; `encode` writes it from the chat form.
 
-    What had to be left out is added to the call's notes, under `target`. `prefill`: whether the model continues the
+    The call's notes get what had to be left out or added, under `target`. `prefill`: whether the model continues the
     beginning of an answer, and how to tell the provider; None: unknown. Raises `CallerFault` for a request that the
     target's format cannot express.
     """
@@ -53,6 +53,8 @@ def request(
     if own.notes.dropped:
         names = client_format(call).left_out_names
         call.notes.left_out[target] = list(dict.fromkeys(names.get(name, name) for name in own.notes.dropped))
+    for field in own.notes.added.values():
+        call.notes.added[target] = field
     return encoded
 
 

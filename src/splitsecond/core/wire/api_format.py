@@ -6,7 +6,7 @@ reads a `ServerRequest`, then a `StreamWriter` (`AnswerWriter`), or an `error_bo
 of one format are data, too: `Quirks`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from splitsecond.core.events import Event, TokenKind, TokenRun, Usage
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire.reasoning import ReasoningStyle
+from splitsecond.core.wire.translation import shared_fields
 
 UsagePlace = Literal["", "own_chunk", "last_chunk", "every_chunk", "choices", "x_groq"]
 """The place of the usage in a stream of OpenAI's format: in a chunk of its own after the answer, in the chunk that ends
@@ -30,12 +31,6 @@ USAGE_WORDS: Mapping[str, str] = {
 """Text for each place, to follow "token counts"."""
 
 
-FewTake = Literal[
-    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity"
-]
-"""Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
-
-
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Differences of a provider from its API format. The defaults fit most OpenAI-compatible providers.
 
@@ -44,15 +39,19 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `stream_options`    accepts ``stream_options`` (some providers reject unknown fields)
     `max_tokens_field`  its name of the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
+    `default_max_tokens`  the limit on output tokens of a translated chat without one, where the format requires it
+                        (Anthropic); None: the maximum of the model if that is known, otherwise 8,192
     `done_marker`       ends a stream with ``[DONE]``; information only, because a missing mark alone is no fault
     `on_vertex`         accepts Anthropic's Messages in the form of Google's Vertex: the path names the model
     `drop_tools`        tools of other providers (the beginning of their types) that a translated request leaves out
     `threads`           keeps conversations of Anthropic's Messages, so that a request continues one (``thread``)
     `takes_thoughts`    accepts earlier reasoning, as ``reasoning_content`` of an assistant's message
+    `thought_signatures`  its models require a signature of the reasoning before a tool call (Gemini 3)
     `extra_fields`      fields of every chat, over those of the client (a speed tier)
     `betas`             beta features of every request, beside those of the client (Anthropic)
     `stream_whole`      what the client wants whole may be requested as a stream: only a stream can be timed
-    `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`)
+    `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`); in another
+                        format, fields of a chat beside those that the format defines; None: the usual ones
     `thinking`          how to set the reasoning of its models; the first entry that matches a model counts
     `stream_hosts`      hosts beside its own to which it may refer for a stream (Replicate)
     `usage`             the place of the token counts (see `UsagePlace`), for messages about missing counts
@@ -62,20 +61,27 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     stream_options: bool = True
     max_tokens_field: str = "max_tokens"
+    default_max_tokens: int | None = None
     done_marker: bool = True
     on_vertex: bool = False
     drop_tools: tuple[str, ...] = ()
     threads: bool = False
     takes_thoughts: bool = False
+    thought_signatures: bool = False
     extra_fields: dict[str, str] = {}
     betas: str = ""
     stream_whole: bool = True
-    takes: tuple[FewTake, ...] = ("top_k", "user")
+    takes: tuple[str, ...] | None = None
     thinking: tuple[ReasoningStyle, ...] = (ReasoningStyle(),)
     stream_hosts: tuple[str, ...] = ()
     usage: UsagePlace = ""
     reasoning_field: Literal["", "reasoning_content", "reasoning", "content"] = ""
     rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""
+
+    def native(self, call: Call, fields: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
+        """Return what is left of the `fields` of a chat: those of the format's `own` and of `takes`. The call's notes
+        name the others: no format but a chat's is known to have them."""
+        return shared_fields(call, fields, {*own, *(self.takes or ())})
 
     def streamed(self, call: Call) -> bool:
         """Return whether to request the answer to `call` as a stream."""
@@ -99,7 +105,8 @@ class Encoded(Struct, frozen=True):
     """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key.
 
     `streamed`: it requests a stream. `follow`: reads the address of the answer from the response; None: the response is
-    the answer. `fresh`: headers of this request only.
+    the answer. `fresh`: headers of this request only. `as_tool`: the text of the answer is the arguments of a call of
+    this tool; "": it is text.
     """
 
     path: str
@@ -108,6 +115,7 @@ class Encoded(Struct, frozen=True):
     streamed: bool = True
     follow: Follow | None = None
     fresh: tuple[tuple[str, str], ...] = ()
+    as_tool: str = ""
 
 
 class Encode(Protocol):
@@ -121,13 +129,15 @@ class Decoder(Protocol):
 
     `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the reader of the events
     only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
-    `tier`: the provider's word for the speed tier that served the request, "" until it says so. `counted`: the
-    largest counts that were reported since the reader of the events set this to None.
+    `as_tool`: see `Encoded`; formats without need ignore it. `tier`: the provider's word for the speed tier that served
+    the request, "" until it says so. `counted`: the largest counts that were reported since the reader of the events
+    set this to None.
     """
 
     server_timings: dict[str, float]
     tier: str
     in_runs: bool
+    as_tool: str
     counted: Usage | None
 
     def feed(self, data: bytes, at: int) -> list[Event]:

@@ -2,10 +2,12 @@
 
 Two tables decide about fields that such a format lacks: fields that do not change the answer are left out and reported
 in the call's notes; fields that do are refused by name, unless their value requests the default. Fields that OpenAI
-does not define belong to the target's format, in the request and in each message: they pass unchanged.
+does not define belong to the target's format. Those of a message pass unchanged; those of the request if the format has
+them (`Quirks.native`).
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -66,6 +68,10 @@ class Function(Struct, frozen=True):
 
     name: Annotated[str, Meta(max_length=MAX_TOOL_NAME)]
     arguments: str = ""
+
+
+NO_SIGNATURE = "skip_thought_signature_validator"
+"""Google's documented placeholder for the signature of the reasoning before a tool call, for a call that lacks one."""
 
 
 class ToolCall(Struct):
@@ -194,13 +200,78 @@ def chat_messages(value: Any, api_format: str, *, pictures: bool = False, failur
             if not call.function.name:
                 raise not_translatable(f"{where}.tool_calls[{place}].type {call.type!r}", api_format)
         message.role = _ROLES[message.role]
+        if isinstance(message.content, list):
+            message.content = [standard_part(part) for part in message.content]
         message.native = {name: own for name, own in fields.items() if name not in _OPENAI_FIELDS}
     return messages
 
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)
+_OTHER_TYPES: Mapping[str, str] = {"image/jpg": "image/jpeg", "audio/mpeg": "audio/mp3", "audio/x-wav": "audio/wav"}
+"""Media types that clients send, and the name that targets know."""
+_NOT_STANDARD = "-_\r\n "
+_STANDARD = str.maketrans({"-": "+", "_": "/", "\r": None, "\n": None, " ": None})
+PICTURE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The types of images that the APIs of Anthropic, OpenAI and Cohere take."""
+DOCUMENT_TYPES = ("application/pdf", "text/plain", "text/markdown", "text/csv", "text/html", "text/xml")
+"""The types of documents that can be written for Anthropic: PDF, and those that are read as text."""
 
 
+def standard_base64(data: str) -> str:
+    """Return `data` in the standard alphabet, padded and without line breaks, as strict decoders require.
+
+    Google's Python client sends base64 in the alphabet for URLs, and shell commands break it into lines.
+    """
+    if any(character in data for character in _NOT_STANDARD):
+        data = data.translate(_STANDARD)
+    return data + "=" * (-len(data) % 4)
+
+
+def standard_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a message with its data in standard base64, under the usual name of its type.
+
+    A document that was sent as an image becomes a file.
+    """
+    match part:
+        case {"type": "image_url", "image_url": {"url": str(url)} | str(url) as image} if url.startswith("data:"):
+            url = _standard_url(url)
+            if media_type(url) == _PDF:
+                rest = {name: value for name, value in part.items() if name != "image_url"}
+                return {**rest, "type": "file", "file": {"filename": "document.pdf", "file_data": url}}
+            return {**part, "image_url": {**image, "url": url} if isinstance(image, dict) else url}
+        case {"type": "file", "file": {"file_data": str(url), **file}}:
+            return {**part, "file": {**file, "file_data": _standard_url(url)}}
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **audio}}:
+            kind = f"audio/{form}".lower()
+            form = _OTHER_TYPES.get(kind, kind).removeprefix("audio/")
+            return {**part, "input_audio": {**audio, "data": standard_base64(data), "format": form}}
+    return part
+
+
+def _standard_url(url: str) -> str:
+    found = _DATA_URL.match(url)
+    if found is None:
+        return url
+    kind = found[1].lower()
+    return f"data:{_OTHER_TYPES.get(kind, kind)};base64,{standard_base64(url[found.end() :])}"
+
+
+def text_of(data: str, place: str) -> str:
+    """Return the text in base64 `data`. Raises `CallerFault` if it holds none."""
+    try:
+        return b64decode(data, validate=True).decode()
+    except ValueError:
+        raise CallerFault(f"{place} is not the base64 of a text in UTF-8") from None
+
+
+def refuse_type(kind: str, known: Collection[str], place: str, api_format: str) -> None:
+    """Raise `CallerFault` if media of type `kind` are not among those `known` to the API format `api_format`."""
+    if kind and kind not in known:
+        hint = f"Possible here: {', '.join(known)}."
+        raise not_translatable(f"{place} of the media type {kind!r}", api_format, hint)
+
+
+_PDF = "application/pdf"
 _LINK_TYPES: Mapping[str, str] = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -209,7 +280,7 @@ _LINK_TYPES: Mapping[str, str] = {
     "gif": "image/gif",
     "heic": "image/heic",
     "heif": "image/heif",
-    "pdf": "application/pdf",
+    "pdf": _PDF,
 }
 """Media types, by the endings of addresses."""
 

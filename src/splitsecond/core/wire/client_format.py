@@ -53,13 +53,16 @@ class ModelListing(Struct, frozen=True):
     """Model listing for clients of a format: `paths`, below each the path of each model, and what they return.
 
     `entry`: None if there is no path for one model. `header`: a header that all clients of this format send, where
-    several formats have the same path; without one, the first of these formats is meant.
+    several formats have the same path; without one, the first of these formats is meant. `details_path`: where a
+    request names one model, "" for nowhere; `details` describes it, with its context length in tokens, None if unknown.
     """
 
     paths: tuple[str, ...]
     whole: Callable[[Sequence[str]], bytes]
     entry: Callable[[str], bytes] | None = None
     header: bytes = b""
+    details_path: str = ""
+    details: Callable[[str, int | None], bytes] | None = None
 
 
 class TokenCounting(Struct, frozen=True):
@@ -240,7 +243,7 @@ OLLAMA_CHAT = _translated(
     single=True,
     paths={"/api/chat": "chat"},
     root="/api/",
-    models=ModelListing(("/api/tags",), ollama.model_list),
+    models=ModelListing(("/api/tags",), ollama.model_list, details_path="/api/show", details=ollama.model_details),
     streams=True,
     incoming=ollama.chat_to_chat,
     counts=ollama.counts,

@@ -18,6 +18,11 @@ def around_slot(event: bytes) -> tuple[bytes, bytes]:
     return before, after
 
 
+def around_slots(event: bytes, slots: int) -> list[bytes]:
+    """Return the bytes of `event` around its last `slots` times `SLOT`, for a text that an event repeats."""
+    return event.rsplit(_SLOT, slots)
+
+
 def typed_event(name: str, **fields: Any) -> bytes:
     """Return an event whose JSON repeats its name as the type."""
     return encode_event(to_json({"type": name, **fields}), name)

@@ -55,6 +55,7 @@ class AnswerDecoder:
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
+        self.as_tool = ""
         self.counted: Usage | None = None
         self._miscounted = False  # a report of token counts cannot be true, so none is trusted
         self.tier = ""

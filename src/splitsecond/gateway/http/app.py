@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 
+import msgspec
+
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, Fault, InternalFault
 from splitsecond.core.internal_errors import report_internal_error
@@ -25,6 +27,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Service
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.core.wire.client_format import ClientFormat, listing_at
+from splitsecond.core.wire.ollama import SERVED_VERSION
 from splitsecond.core.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
 from splitsecond.core.wire.translation import nested_too_deeply, short
 from splitsecond.gateway.http.counting import count_tokens
@@ -96,6 +99,10 @@ class Gateway:
         self._wrong_keys = WrongKeys()
         self._bodies = HeldBodies()
         self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
+            "/": self._live,
+            "/api/hello": self._live,
+            "/api/version": self._version,
+            "/health": self._ready,
             "/health/live": self._live,
             "/health/ready": self._ready,
             **self._pages.handlers,
@@ -221,6 +228,9 @@ class Gateway:
         else:
             await cycle.answer(200, b'{"status":"ready"}')
 
+    async def _version(self, cycle: RequestCycle) -> None:
+        await cycle.answer(200, msgspec.json.encode({"version": SERVED_VERSION}))
+
     async def _models(self, cycle: RequestCycle) -> None:
         """Answer with the list of models, or with one model: a route, or a target."""
         found, key = listing_at(cycle.path, cycle.headers), self._key(cycle)
@@ -271,8 +281,9 @@ class Gateway:
 
     async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
         key = self._key(cycle)
-        if not cycle.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
-            hint = "Send Content-Type: application/json."  # pages of other origins cannot send it without a preflight
+        if key is None and not cycle.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            # Pages of other origins cannot send this type or a key without a preflight request.
+            hint = "Send Content-Type: application/json."
             raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
         form = endpoint.format
         body = await cycle.body(self._max_body_bytes, self._bodies)
@@ -285,6 +296,10 @@ class Gateway:
         if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
             found = await off_loop(cycle.client, _ids_in, request) if large else ids_in_request(request.body)
             service = self._continued(request.model, found, cycle.client) or service
+        if endpoint.details and form.models is not None and form.models.details is not None:
+            body = form.models.details(request.model, self._routes.context_tokens(request.model))
+            await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
+            return
         limited = cycle.client in self._limited
         if limited and key is not None and self._limits is not None:
             cycle.extra = [*cycle.extra, *self._limits.admit(key)]

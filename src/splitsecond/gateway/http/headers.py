@@ -32,6 +32,8 @@ RESPONSE_HEADERS: Mapping[str, str] = {
     "x-splitsecond-chosen": "The reason, if a policy chose.",
     "x-splitsecond-dropped": "Dropped fields of the request. usage: streams of the target have no token counts "
     "(Replicate's).",
+    "x-splitsecond-added": "A field that the target's API format requires and the request lacked. max_tokens=64000: "
+    "the maximum of the model if it is known, otherwise 8192 and the budget of reasoning.",
     "x-splitsecond-estimated": "input_tokens: the count is estimated from the length. usage: the target reported no "
     "token counts, only some, or counts that cannot be true; the others are the estimates by which limits and costs "
     "are computed. Only on responses that are not streamed.",
@@ -98,6 +100,8 @@ def call_headers(cycle: RequestCycle, call: Call, token_ns: int | None = None, t
     if notes.dropped or target in notes.left_out:
         dropped = ", ".join([*notes.dropped, *notes.left_out.get(target, ())])
         headers.append((b"x-splitsecond-dropped", header_value(dropped)))
+    if target in notes.added:
+        headers.append((b"x-splitsecond-added", header_value(notes.added[target])))
     return headers
 
 

@@ -4,7 +4,7 @@ Measurements are worth more than reports about them. Each observation is appende
 one write; `run.json` is replaced as a whole, by rename. A crash or a full disk can cost the line that is being written,
 never an earlier one, and readers ignore an incomplete last line.
 
-The content of `run.json` is defined in `analysis`; here it is any struct.
+The content of `run.json` is defined in `benchmark.findings`; here it is any struct.
 """
 
 import contextlib

@@ -9,7 +9,8 @@ from splitsecond.core.wire.client_format import FORMATS, OPENAI_CHAT, ClientForm
 
 
 class Endpoint(Struct, frozen=True):
-    """Operation and API format of a path. `counts`: it returns only the number of tokens of the request.
+    """Operation and API format of a path. `counts`: it returns only the number of tokens of the request; `details`:
+    only a description of its model.
 
     `model`, `stream`: what the path says instead of the body; "" and None: nothing.
     """
@@ -17,6 +18,7 @@ class Endpoint(Struct, frozen=True):
     operation: Operation
     format: ClientFormat
     counts: bool = False
+    details: bool = False
     model: str = ""
     stream: bool | None = None
 
@@ -25,6 +27,11 @@ ENDPOINTS: dict[str, Endpoint] = {
     path: Endpoint(operation, form) for form in FORMATS for path, operation in form.paths.items()
 } | {
     form.counting.path: Endpoint("chat", form, counts=True) for form in FORMATS if form.counting and form.counting.path
+}
+ENDPOINTS |= {
+    form.models.details_path: Endpoint("chat", form, details=True)
+    for form in FORMATS
+    if form.models and form.models.details_path
 }
 
 

@@ -95,6 +95,11 @@ class Routes:
         """Return the policy that serves `model`: a route's, or a target itself."""
         return self._settings.routes.get(model) or TargetName(model)
 
+    def context_tokens(self, model: str) -> int | None:
+        """Return the context length that every target of `model` has, in tokens; None if it is not known of any."""
+        known = (self._states.info(target).context_tokens for target in targets(self.expression(model)))
+        return min(filter(None, known), default=None)
+
     def counting(self, model: str, api_format: str) -> Target | None:
         """Return the first target of `model` that counts tokens for requests in the API format `api_format`."""
         specs = map(self._settings.spec, targets(self.expression(model)))

@@ -1,8 +1,10 @@
 """Client role: a call in the common chat form as a request for ``/messages``.
 
-Anthropic requires a limit on output tokens: a call without one gets `DEFAULT_MAX_TOKENS`. Every field that OpenAI does
-not define is Anthropic's own and passes unchanged (``thinking``, ``top_k``, ``system``, ``output_config``, …); it wins
-over a field of OpenAI's with the same meaning. Tools that are not OpenAI's functions are Anthropic's own, too.
+Anthropic requires a limit on output tokens: a call without one gets the maximum of the model (`default_max_tokens` of
+the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the call's notes say so. Fields of Anthropic's own
+pass unchanged (``thinking``, ``top_k``, ``system``, ``output_config``, …) and win over a field of OpenAI's with the
+same meaning; unknown fields are left out, and the call's notes name them. Tools that are not OpenAI's functions are
+Anthropic's own, too.
 
 The version of the format is in a header: the client's own, or the one set here. On Vertex it is in the body, and the
 model is in the path.
@@ -51,6 +53,11 @@ _SERVICE_TIERS = {
     "flex": "standard_only",
     "standard_only": "standard_only",
 }
+_OWN = (
+    "temperature", "top_p", "top_k", "system", "thinking", "metadata", "stop_sequences", "cache_control", "container",
+    "context_management", "inference_geo", "mcp_servers", "speed", "output_format", "anthropic_beta",
+)  # fmt: skip
+"""Fields of the format that a chat may hold, under the name that they have here."""
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -104,12 +111,15 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     config |= object_field("output_config", fields.pop("output_config", {}))
     if config:
         body["output_config"] = config
-    body |= fields
+    body |= quirks.native(call, fields, _OWN)
     if limit is None:
-        limit = DEFAULT_MAX_TOKENS
+        limit = quirks.default_max_tokens
         match body.get("thinking"):
             case {"budget_tokens": int(budget)}:  # the limit must exceed it
-                limit += budget
+                limit = limit if limit and limit > budget else budget + DEFAULT_MAX_TOKENS
+            case _:
+                limit = limit or DEFAULT_MAX_TOKENS
+        call.notes.added[""] = f"max_tokens={limit}"
     body["max_tokens"] = limit
     return _request(body, model, quirks, streamed)
 

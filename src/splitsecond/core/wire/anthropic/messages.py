@@ -7,28 +7,56 @@ do the marks of its prompt cache (``cache_control``) on a part or a message.
 
 Reasoning. Anthropic accepts reasoning only in its own blocks, which have a signature. The plain text
 (``reasoning_content``) is left out of a translated request. In a conversation of Anthropic's own form, answers of other
-targets leave blocks without a signature, and those are removed: the bytes are searched for an empty signature, and only
-a conversation that holds one is decoded. If a tool call that is being answered loses the reasoning before it, a model
-with a reasoning budget would reject the request, so reasoning is switched off.
+targets leave blocks without a signature (an empty one, null or none), and those are removed: of a conversation with
+reasoning only the types and signatures are decoded, and the rest only if a signature is missing. If a tool call that is
+being answered loses the reasoning before it, a model with a reasoning budget would reject the request, so reasoning is
+switched off.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from splitsecond.core.service import Call
 from splitsecond.core.validation import plain_value, read_json
 from splitsecond.core.wire.anthropic.answers import NOT_IN_AN_ID
-from splitsecond.core.wire.chat_form import Message, file_data, media_of, read_part
+from splitsecond.core.wire.chat_form import (
+    DOCUMENT_TYPES,
+    PICTURE_TYPES,
+    Message,
+    file_data,
+    media_of,
+    read_part,
+    refuse_type,
+    text_of,
+)
 from splitsecond.core.wire.translation import left_out, not_translatable
 
-_UNSIGNED = re.compile(rb'"signature"\s*:\s*""')
+_REASONING = re.compile(rb'"thinking"')
 UNSIGNED_REASONING = "thinking blocks"
 """The name of what was left out, for the client."""
 
 Blocks = list[dict[str, Any]]
+
+
+class _Block(Struct, gc=False):
+    type: Any = None
+    signature: Any = None
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether this is reasoning that Anthropic would reject."""
+        return self.type == "thinking" and not self.signature
+
+
+class _Turn(Struct, gc=False):
+    content: list[_Block] | str | None = None
+
+
+_decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 
 
 def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]]:
@@ -93,9 +121,9 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
         case "image" if not value.startswith("data:"):
             block = {"type": "image", "source": {"type": "url", "url": value}}
         case "image":
-            block = {"type": "image", "source": _inline(value, f"{place}.image_url")}
+            block = {"type": "image", "source": _inline(value, f"{place}.image_url", PICTURE_TYPES)}
         case "file":
-            source = _inline(file_data(part, place, "Anthropic"), f"{place}.file.file_data")
+            source = _inline(file_data(part, place, "Anthropic"), f"{place}.file.file_data", DOCUMENT_TYPES)
             named = {"title": name} if (name := part["file"].get("filename")) else {}
             block = {"type": "document", "source": source, **named}
         case _ if not isinstance(part.get("type"), str) or part["type"] == "input_audio":
@@ -106,8 +134,11 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _inline(url: str, place: str) -> dict[str, Any]:
+def _inline(url: str, place: str, kinds: tuple[str, ...]) -> dict[str, Any]:
     kind, data = media_of(url, place)
+    refuse_type(kind, kinds, place, "Anthropic")
+    if kind.startswith("text/"):
+        return {"type": "text", "media_type": "text/plain", "data": text_of(data, place)}
     return {"type": "base64", "media_type": kind, "data": data}
 
 
@@ -123,7 +154,12 @@ def own_body(call: Call) -> Mapping[str, Any]:
     """
     body = call.body
     given = body.get("messages")
-    if not isinstance(given, Raw) or not _UNSIGNED.search(given):
+    if not isinstance(given, Raw) or not _REASONING.search(given):
+        return body
+    known = read_json(given, _decode_turns)
+    if known is not None and not any(
+        block.unsigned for turn in known if isinstance(turn.content, list) for block in turn.content
+    ):
         return body
     turns = without_unsigned_reasoning(given)
     if turns is given:

@@ -1,8 +1,9 @@
 """Client role: a call in the common chat form as a request for ``/v2/chat``.
 
 Many fields are the same in both, others have another name. Cohere cannot force the call of one tool: only that tool is
-offered, and a call is required. Strictness applies to all tools or none. Every field that OpenAI does not define passes
-unchanged (``documents``, ``thinking``, ``safety_mode``, ``citation_options``) and overrides a translated one.
+offered, and a call is required. Strictness applies to all tools or none. Fields of Cohere's own
+(``documents``, ``thinking``, ``safety_mode``, ``citation_options``) pass unchanged and override a translated one;
+unknown fields are left out, and the call's notes name them.
 """
 
 from typing import Any
@@ -14,6 +15,11 @@ from splitsecond.core.wire.reasoning import BUDGETS, ReasoningRequest, requested
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.translation import not_translatable, short
 
+_OWN = (
+    "temperature", "seed", "frequency_penalty", "presence_penalty", "p", "k", "stop_sequences", "documents", "thinking",
+    "citation_options", "safety_mode", "strict_tools", "priority", "raw_prompting",
+)  # fmt: skip
+"""Fields of the format that a chat may hold, under the name that they have here."""
 _RENAMED = {"top_p": "p", "top_k": "k"}
 _TOOL_CHOICES = {"auto": None, "none": "NONE", "required": "REQUIRED", "NONE": "NONE", "REQUIRED": "REQUIRED"}
 _NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -47,7 +53,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     wanted = requested(call, fields, model, quirks.thinking, own="thinking")
     if wanted is not None and wanted.is_set:
         body["thinking"] = _thinking(wanted)
-    return chat_request("/chat", body | fields, streamed)
+    return chat_request("/chat", body | quirks.native(call, fields, _OWN), streamed)
 
 
 def _thinking(wanted: ReasoningRequest) -> dict[str, Any]:
@@ -85,9 +91,10 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     kind, value = chat_form.read_part(part, place)
     if kind == "text":
         return {"type": "text", "text": value}
-    if kind == "image" and isinstance(part["image_url"], str):
-        return {"type": "image_url", "image_url": {"url": value}}
-    if kind == "image" or part.get("type") in ("document", "thinking"):
+    if kind == "image":
+        chat_form.refuse_type(chat_form.media_type(value), chat_form.PICTURE_TYPES, f"{place}.image_url", "Cohere")
+        return {"type": "image_url", "image_url": {"url": value}} if isinstance(part["image_url"], str) else part
+    if part.get("type") in ("document", "thinking"):
         return part
     raise not_translatable(f"{place}.type {part.get('type')!r}", "Cohere")
 

@@ -35,14 +35,16 @@ _STATUSES = {
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`.
 
-    Gemini sends neither an opening nor an end mark. It sends a function call in one piece: `tool_call` and tokens of
-    kind "tool" return no bytes until the next call or `finish` completes the call.
+    Gemini sends neither an opening nor an end mark. Its last event has the finish reasons and the token counts, so
+    `finish` keeps the reason until then. It sends a function call in one piece: `tool_call` and tokens of kind "tool"
+    return no bytes until the next call or `finish` completes the call.
     """
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._head = {"modelVersion": model, "responseId": id}
         self._around: dict[tuple[TokenKind, int], tuple[bytes, bytes]] = {}
         self._calls: dict[int, tuple[str, str, list[str]]] = {}
+        self._ended: list[dict[str, Any]] = []
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         if kind == "tool":
@@ -62,11 +64,18 @@ class StreamWriter(AnswerWriter):
         return before
 
     def finish(self, reason: str, index: int = 0) -> bytes:
-        ended = {"finishReason": _REASONS.get(reason, reason)}
-        return self._pending_call(index) + self._candidate(index, {**_content([{"text": ""}]), **ended})
+        ended = {"finishReason": _REASONS.get(reason, reason), "index": index}
+        self._ended.append({**_content([{"text": ""}]), **ended})
+        return self._pending_call(index)
 
     def usage(self, usage: Usage) -> bytes:
-        return _event({"usageMetadata": _usage_fields(usage), **self._head})
+        return self._last(usageMetadata=_usage_fields(usage))
+
+    def done(self) -> bytes:
+        return self._last() if self._ended else b""
+
+    def end(self, reason: str, usage: Usage, *, choices: int = 1, counts: bool = True, marker: bool = True) -> bytes:
+        return super().end(reason, usage, choices=choices, counts=counts)
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
         """Return an error inside the stream. Gemini has a word for each status, and no place for `type`."""
@@ -78,6 +87,10 @@ class StreamWriter(AnswerWriter):
             for index, each in enumerate(answers)
         ]
         return to_json({"candidates": candidates, "usageMetadata": _usage_fields(usage), **self._head})
+
+    def _last(self, **fields: Any) -> bytes:
+        candidates, self._ended = self._ended, []
+        return _event({"candidates": candidates, **fields, **self._head})
 
     def _pending_call(self, index: int) -> bytes:
         call = self._calls.pop(index, None)

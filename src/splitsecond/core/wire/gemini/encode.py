@@ -1,9 +1,9 @@
 """Client role: a call in the common chat form as a request for ``streamGenerateContent`` or ``generateContent``.
 
 A table maps OpenAI's fields to those of ``generationConfig`` with another name; `chat_form` handles fields that Gemini
-lacks. Every other field is Gemini's own and passes unchanged (``safetySettings``, ``cachedContent``,
-``generationConfig``, ``contents`` instead of messages); it overrides a translated field. Tools without a ``type`` are
-Gemini's own too (``{"googleSearch": {}}``).
+lacks. Gemini's own fields pass unchanged (``safetySettings``, ``cachedContent``, ``generationConfig``, ``contents``
+instead of messages) and override a translated field; unknown fields are left out, and the call's notes name them. Tools
+without a ``type`` are Gemini's own too (``{"googleSearch": {}}``).
 
 Messages become turns by "user" and "model", with the system text apart. Consecutive turns of one role become one,
 because Gemini expects the results of parallel calls together. A result names the function that it answers, so the call
@@ -44,6 +44,12 @@ _CONFIG = {
 
 _KNOWN = ("n", "service_tier")
 """Fields that most other formats lack, and this one has."""
+
+_OWN = (
+    "contents", "systemInstruction", "system_instruction", "safetySettings", "safety_settings", "cachedContent",
+    "cached_content", "toolConfig", "tool_config", "serviceTier", "labels", "store",
+)  # fmt: skip
+"""Fields of the format that a chat may hold, under the name that they have here."""
 
 _LEVELS = ("low", "medium", "high", "xhigh", "minimal")
 """Levels from Gemini 3 on, where thinking cannot be turned off; all models have the first."""
@@ -86,7 +92,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if config:
         body["generationConfig"] = config
     streamed = quirks.streamed(call)
-    return chat_request(_path(model, streamed), body | fields, streamed)
+    return chat_request(_path(model, streamed), body | quirks.native(call, fields, _OWN), streamed)
 
 
 def _path(model: str, streamed: bool) -> str:
@@ -178,8 +184,6 @@ def _allowed_name(tool: Any) -> str:
     raise not_translatable(f"in tool_choice, the tool {short(tool)}", "Gemini")
 
 
-_NO_SIGNATURE = "skip_thought_signature_validator"
-
 Parts = list[dict[str, Any]]
 
 
@@ -252,7 +256,7 @@ def _calls(message: chat_form.Message, where: str, *, signed: bool) -> Parts:
             case {"google": {"thought_signature": str(signature)}}:
                 part["thoughtSignature"] = signature
             case _ if signed and number == 0:  # of parallel calls only the first is signed
-                part["thoughtSignature"] = _NO_SIGNATURE
+                part["thoughtSignature"] = chat_form.NO_SIGNATURE
         parts.append(part)
     return parts
 

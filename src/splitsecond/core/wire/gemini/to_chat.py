@@ -96,7 +96,10 @@ class _Conversation:
         if instruction is None:
             return
         turn = {"parts": [{"text": instruction}]} if isinstance(instruction, str) else instruction
-        texts = [part["text"] for part in _parts_of(turn, "systemInstruction") if isinstance(part.get("text"), str)]
+        parts = _parts_of(turn, "systemInstruction")
+        texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+        if len(texts) < len(parts):
+            left_out(self._call, "systemInstruction.parts")
         if texts:
             self.messages.append({"role": "system", "content": "\n".join(texts)})
 
@@ -117,7 +120,7 @@ class _Conversation:
         for number, part in enumerate(parts):
             match part:
                 case {"functionResponse": {"name": str(name)} as result}:
-                    self.messages.append(self._result(name, result))
+                    self.messages.append(self._result(name, result, f"{where}[{number}].functionResponse"))
                 case _:
                     content.append(_content(part, f"{where}[{number}]"))
         if content:
@@ -143,7 +146,7 @@ class _Conversation:
                     raise _unknown(part, f"{where}[{number}]")
         self.messages.append(assistant_message(texts, reasoning, calls))
 
-    def _result(self, name: str, result: Fields) -> Fields:
+    def _result(self, name: str, result: Fields, place: str) -> Fields:
         identity = result.get("id") or next((known for known, called in self._open if called == name), None)
         if not isinstance(identity, str):
             raise CallerFault(f"the result of the function {name[:100]!r} answers no call in contents")
@@ -154,7 +157,9 @@ class _Conversation:
                 pass
             case _:
                 text = msgspec.json.encode(response).decode()
-        return tool_message(identity, [{"type": "text", "text": text}])
+        media = _parts_of({"parts": result.get("parts") or []}, place)
+        parts = [_content(part, f"{place}.parts[{number}]") for number, part in enumerate(media)]
+        return tool_message(identity, [{"type": "text", "text": text}, *parts])
 
 
 def _parts_of(turn: Any, where: str) -> list[Fields]:

@@ -4,7 +4,15 @@ The last line of an answer reports the server's own durations of loading the mod
 output, to compare with the measured times.
 """
 
-from splitsecond.core.wire.ollama.answers import GenerateWriter, StreamWriter, counts, error_body, model_list
+from splitsecond.core.wire.ollama.answers import (
+    SERVED_VERSION,
+    GenerateWriter,
+    StreamWriter,
+    counts,
+    error_body,
+    model_details,
+    model_list,
+)
 from splitsecond.core.wire.ollama.decode import OllamaDecoder as decoder
 from splitsecond.core.wire.ollama.decode import fault_from_response
 from splitsecond.core.wire.ollama.encode import encode

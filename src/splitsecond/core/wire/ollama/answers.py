@@ -23,6 +23,11 @@ _FINISH = {"tool_calls": "stop", "content_filter": "stop"}
 """OpenAI's finish reasons that Ollama lacks; "stop" and "length" are the same in both."""
 
 
+SERVED_VERSION = "0.12.0"
+"""The version of Ollama whose API is served. Some clients refuse servers before 0.6.4."""
+_FAMILY = "splitsecond"
+
+
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`. There is one choice, and the events are lines."""
 
@@ -127,6 +132,16 @@ def model_list(names: Sequence[str]) -> bytes:
     return to_json(
         {"models": [{"name": name, "model": name, "size": 0, "digest": "", "details": {}} for name in names]}
     )
+
+
+def model_details(name: str, context_tokens: int | None) -> bytes:
+    """Return the description of one model, which clients ask for its abilities and its context length in tokens."""
+    about: dict[str, Any] = {"general.architecture": _FAMILY, "general.basename": name}
+    if context_tokens is not None:
+        about[f"{_FAMILY}.context_length"] = context_tokens
+    details = {"format": "", "family": _FAMILY, "families": [_FAMILY], "parameter_size": "", "quantization_level": ""}
+    abilities = ["completion", "tools", "vision"]
+    return to_json({"details": details, "model_info": about, "capabilities": abilities, "template": "", "license": ""})
 
 
 def counts(usage: Usage) -> dict[str, int]:

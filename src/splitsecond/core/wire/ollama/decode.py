@@ -161,7 +161,10 @@ class OllamaDecoder(AnswerDecoder):
         before = len(out)
         if message.thinking:
             out.append(Token(at, message.thinking, "reasoning"))
-        if message.content:
+        if message.content and self.as_tool:
+            part = self._calls.part("", name=self.as_tool)
+            out.append(Token(at, part.name + message.content, "tool", tool=part))
+        elif message.content:
             out.append(Token(at, message.content))
         for call in message.tool_calls or ():
             if call.function is not None and call.function.name:

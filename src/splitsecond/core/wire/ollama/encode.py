@@ -1,8 +1,10 @@
 """Client role: a call in the common chat form as a request for ``/api/chat``.
 
 Some of OpenAI's fields are in ``options`` here, some under another name. Tools are the same in both. Ollama has no tool
-choice: for "none" the tools are left out, "auto" is its default, and others are refused. Every field that OpenAI does
-not define passes unchanged (``options``, ``think``, ``keep_alive``, ``format``) and overrides a translated one.
+choice: for "none" the tools are left out, and "auto" is its default. A call that must be of one tool is requested as an
+answer in the form of the tool's arguments, which the decoder reads as the call (`as_tool`); others are refused.
+Ollama's own fields (``options``, ``think``, ``keep_alive``, ``format``) pass unchanged and override a translated one;
+unknown fields are left out, and the call's notes name them.
 
 A message is one string of text, with images in base64 beside it; arguments of tool calls are objects. Several texts of
 one message are joined by line feeds. A tool's result names the function that it answers, so the call must be among the
@@ -28,13 +30,15 @@ from splitsecond.core.wire.chat_form import (
     take_output_limit,
 )
 from splitsecond.core.wire.reasoning import ReasoningRequest, requested
-from splitsecond.core.wire.translation import not_translatable, object_field, short
+from splitsecond.core.wire.translation import left_out, not_translatable, object_field, short
 
 _HEADERS = (("content-type", "application/json"), ("accept", "application/x-ndjson"))
 
 _OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "top_k", "min_p")
 """Fields with the same name in ``options`` as in OpenAI's format or in common use."""
 
+_OWN = ("think", "keep_alive", "format", "truncate", "shift")
+"""Fields of the format that a chat may hold, under the name that they have here."""
 _EFFORTS = ("none", "low", "medium", "high")
 
 
@@ -48,20 +52,54 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     body: dict[str, Any] = {"model": model, "stream": streamed}
     body["messages"] = _messages(chat_messages(fields.pop("messages", []), "Ollama"))
     choice, tools = fields.pop("tool_choice", "auto"), fields.pop("tools", None)
-    if choice not in ("auto", "none"):
-        raise not_translatable(f"tool_choice {short(choice)}", "Ollama", "Possible here: auto, none.")
-    if tools and choice == "auto":
-        body["tools"] = tools
     kind, schema = output_format(fields, "Ollama")
     if kind != "text":
         body["format"] = "json" if kind == "json_object" else schema
+    as_tool = ""
+    if tools and choice == "auto":
+        body["tools"] = tools
+    elif choice not in ("auto", "none"):
+        if kind != "text":
+            left_out(call, "response_format")
+        tool = _only_tool(choice, tools)
+        as_tool, body["format"] = tool["name"], tool.get("parameters") or {"type": "object"}
+        asked = (
+            f"Answer with the arguments of a call of the function {as_tool}, as JSON. {tool.get('description') or ''}"
+        )
+        body["messages"].append({"role": "system", "content": asked.strip()})
     wanted = requested(call, fields, model, quirks.thinking, own="think")
     if wanted is not None and wanted.is_set:
         body["think"] = _think(call, wanted)
     if options := _options(fields):
         body["options"] = options
     headers = _HEADERS if streamed else WHOLE_HEADERS
-    return Encoded("/api/chat", headers, msgspec.json.encode(body | fields), streamed)
+    body |= quirks.native(call, fields, _OWN)
+    return Encoded("/api/chat", headers, msgspec.json.encode(body), streamed, as_tool=as_tool)
+
+
+def _only_tool(choice: Any, tools: Any) -> dict[str, Any]:
+    """Return the function that `choice` requires. Raises `CallerFault` if it does not require a single one."""
+    functions: list[dict[str, Any]] = [
+        tool["function"] for tool in tools or () if isinstance(tool, dict) and _is_function(tool)
+    ]
+    match choice:
+        case "required":
+            pass
+        case {"type": "function", "function": {"name": str(name)}}:
+            functions = [function for function in functions if function["name"] == name]
+        case _:
+            functions = []
+    if len(functions) != 1:
+        hint = "Possible here: auto, none, the name of a tool, and required with one tool."
+        raise not_translatable(f"tool_choice {short(choice)}", "Ollama", hint)
+    return functions[0]
+
+
+def _is_function(tool: dict[str, Any]) -> bool:
+    match tool:
+        case {"function": {"name": str()}}:
+            return True
+    return False
 
 
 def _think(call: Call, wanted: ReasoningRequest) -> bool | str:

@@ -102,7 +102,8 @@ def _messages(given: Any) -> list[Fields]:
                 open_calls += [(each["id"], each["function"]["name"]) for each in calls]
                 made.append(assistant_message(*_texts(message), calls))
             case {"role": "tool", "content": str(text)}:
-                made.append({"role": "tool", "tool_call_id": _answered(message, open_calls, where), "content": text})
+                content = _content(text, message.get("images"), f"{where}.images")
+                made.append({"role": "tool", "tool_call_id": _answered(message, open_calls, where), "content": content})
             case {"role": "system" | "user" as role, "content": str(text)}:
                 made.append({"role": role, "content": _content(text, message.get("images"), f"{where}.images")})
             case _:
@@ -155,5 +156,6 @@ def _content(text: str, images: Any, where: str) -> str | list[Fields]:
 
 
 def _media_type(image: str) -> str:
+    image = image[:8].replace("_", "/")
     known = {_PNG: "image/png", _JPEG: "image/jpeg", _GIF: "image/gif"}
     return next((kind for begin, kind in known.items() if image.startswith(begin)), "image/webp")

@@ -6,17 +6,17 @@ from typing import Any
 from splitsecond.core.events import Done, Event, Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
-from splitsecond.core.wire.server_answer import SLOT, around_slot, function_call, known, to_json
+from splitsecond.core.wire.server_answer import SLOT, around_slots, function_call, known, to_json
 from splitsecond.core.wire.sse import encode_event
 
 _DELTAS: dict[TokenKind, Any] = {
     "text": {"content": SLOT},
-    "reasoning": {"reasoning_content": SLOT},
+    "reasoning": {"reasoning_content": SLOT, "reasoning": SLOT},
     "refusal": {"refusal": SLOT},
     "audio": {"audio": {"data": SLOT}},
     "image": {"images": [{"type": "image_url", "image_url": {"url": SLOT}}]},
 }
-"""The delta for each kind of token but "tool"."""
+"""The delta for each kind of token but "tool". Clients read reasoning under one of two names."""
 
 
 class StreamWriter(AnswerWriter):
@@ -26,10 +26,11 @@ class StreamWriter(AnswerWriter):
         self._operation: Operation = operation
         name = "chat.completion" if operation == "chat" else "text_completion"
         self._whole_head: dict[str, Any] = {"id": id, "object": name, "created": created, "model": model}
+        self._whole_head["system_fingerprint"] = None  # some clients require it
         self._head = (
             {**self._whole_head, "object": "chat.completion.chunk"} if operation == "chat" else self._whole_head
         )
-        self._around: dict[tuple[TokenKind, int], tuple[bytes, bytes]] = {}
+        self._around: dict[tuple[TokenKind, int], list[bytes]] = {}
         self._calls: dict[int, int] = {}  # the number of the latest tool call of each choice
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
@@ -42,7 +43,7 @@ class StreamWriter(AnswerWriter):
         around = self._around.get((kind, index))
         if around is None:
             around = self._around[kind, index] = self._frame(kind, index)
-        return around[0] + to_json(text) + around[1]
+        return to_json(text).join(around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         number = self._calls[index] = self._calls.get(index, -1) + 1
@@ -96,7 +97,7 @@ class StreamWriter(AnswerWriter):
         content = answer.text or (None if answer.calls else "")
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": answer.refusal or None}
         if answer.reasoning:
-            message["reasoning_content"] = answer.reasoning
+            message["reasoning_content"] = message["reasoning"] = answer.reasoning
         if answer.calls:
             message["tool_calls"] = [function_call(call.id, call.name, call.arguments) for call in answer.calls]
         return {"message": message}
@@ -105,7 +106,7 @@ class StreamWriter(AnswerWriter):
         choice = {"index": index, **content, "logprobs": None, "finish_reason": finish}
         return encode_event(to_json({**self._head, "choices": [choice]}))
 
-    def _frame(self, kind: TokenKind, index: int) -> tuple[bytes, bytes]:
+    def _frame(self, kind: TokenKind, index: int) -> list[bytes]:
         if self._operation == "completions":
             content: dict[str, Any] = {"text": SLOT}
         elif kind == "tool":
@@ -113,7 +114,7 @@ class StreamWriter(AnswerWriter):
             content = {"delta": {"tool_calls": [fragment]}}
         else:
             content = {"delta": _DELTAS[kind]}
-        return around_slot(self._choice(index, content))
+        return around_slots(self._choice(index, content), len(content.get("delta", content)))
 
 
 def model_list(names: Sequence[str]) -> bytes:

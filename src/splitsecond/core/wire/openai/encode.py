@@ -1,7 +1,8 @@
 """Client role: a call as a request for a provider of OpenAI's API format.
 
 The fields of a call pass unchanged, byte for byte. Four are set here: ``model`` (the target's name for it), ``stream``
-(on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens. In a request for
+(on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens. For Gemini's models
+(`thought_signatures`) tool calls in the conversation get the signature that they lack. In a request for
 embeddings only the model is set.
 
 A chat that was translated from another API format is fitted to the provider as well. Providers differ in what they
@@ -12,17 +13,19 @@ back, and the reasoning effort is written in the provider's own way. What is lef
 the answer, or only by degree.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Operation
+from splitsecond.core.validation import read_json
 from splitsecond.core.wire import tool_results
-from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, FewTake, Quirks
-from splitsecond.core.wire.chat_form import REASONING_FIELD
+from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
+from splitsecond.core.wire.chat_form import NO_SIGNATURE, REASONING_FIELD, standard_part
 from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
 from splitsecond.core.wire.translation import leave_out, left_out
 
@@ -50,6 +53,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         fields["stream_options"] = _USAGE if options is None else {**_options(options), "include_usage": True}
     if call.operation == "chat" and ("max_tokens" in fields or "max_completion_tokens" in fields):
         _name_limit(fields, quirks.max_tokens_field)
+    if quirks.thought_signatures and "messages" in fields:
+        fields["messages"] = _with_signatures(fields["messages"])
     if quirks.extra_fields:
         fields |= quirks.extra_fields
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
@@ -78,6 +83,33 @@ def _options(value: Any) -> dict[str, Any]:
         raise CallerFault(f"stream_options must be an object: {error}") from error
 
 
+_CALLS = re.compile(rb'"tool_calls"')
+_UNSIGNED = {"google": {"thought_signature": NO_SIGNATURE}}
+
+
+def _with_signatures(value: Any) -> Any:
+    """Return the messages `value`; tool calls without a signature of the reasoning before them get a placeholder."""
+    messages: Any = value
+    if isinstance(value, msgspec.Raw):
+        messages = read_json(value) if _CALLS.search(value) else None
+    return [_with_signature(message) for message in messages] if isinstance(messages, list) else value
+
+
+def _with_signature(message: Any) -> Any:
+    match message:
+        case {"tool_calls": [{"extra_content": dict()}, *_]}:
+            return message
+        case {"tool_calls": [dict(first), *others]}:  # of parallel calls only the first is signed
+            return {**message, "tool_calls": [{**first, "extra_content": _UNSIGNED}, *others]}
+    return message
+
+
+_FEW_TAKE = (
+    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity",
+)  # fmt: skip
+"""Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
+_USUAL = ("top_k", "user")
+"""Those that are taken unless the quirk `takes` names others."""
 _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": ("medium",)}
 """Values that request the default; they are left out without a report."""
 
@@ -85,8 +117,9 @@ _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": (
 def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
     """Fit `chat`, translated from another API format, to `model` at a provider with these `quirks`."""
     body = dict(chat.body)
-    for name in get_args(FewTake):
-        if name in body and name not in quirks.takes:
+    takes = _USUAL if quirks.takes is None else quirks.takes
+    for name in _FEW_TAKE:
+        if name in body and name not in takes:
             leave_out(chat, body, name, _DEFAULTS.get(name, ()))
     wanted = requested(chat, body, model, quirks.thinking)
     if wanted is not None:
@@ -126,10 +159,16 @@ def _reasoning_object(wanted: ReasoningRequest) -> dict[str, Any]:
 
 
 def _messages(chat: Call, messages: list[dict[str, Any]], quirks: Quirks) -> list[dict[str, Any]]:
-    """Return the messages with their reasoning if the provider takes it back, otherwise without.
+    """Return the messages with their media in standard form, and with their reasoning if the provider takes it back.
 
     A provider that takes it back requires it with every tool call, even if it is empty.
     """
+    messages = [
+        {**each, "content": [standard_part(part) for part in content]}
+        if isinstance(content := each.get("content"), list)
+        else each
+        for each in messages
+    ]
     if quirks.takes_thoughts:
         return [{REASONING_FIELD: "", **each} if each.get("tool_calls") else each for each in messages]
     if not any(REASONING_FIELD in message for message in messages):

@@ -2,8 +2,9 @@
 
 Many fields are the same in both. Two have other defaults here: answers are stored, and the schemas of tools are strict;
 both are set to what a chat has. Fields that Responses lacks are left out or refused by the tables of `chat_form` and
-one table here. Every field that chat does not define passes (``instructions``, ``include``, ``previous_response_id``,
-``reasoning``, ``text``) and wins over the translation of a field of chat; so do tools that are not functions.
+one table here. Fields of Responses' own pass (``instructions``, ``include``, ``previous_response_id``, ``reasoning``,
+``text``) and win over the translation of a field of chat; so do tools that are not functions. Unknown fields are left
+out, and the call's notes name them.
 
 In ``input`` messages stay messages; tool calls and their results are items beside them. Earlier reasoning is left out:
 the API accepts only its own, by id. Types of parts that only this API has pass unchanged.
@@ -41,6 +42,12 @@ _KNOWN = (
     "service_tier", "store", "user", "verbosity",
 )  # fmt: skip
 """Fields of chat that few other formats have and this one has."""
+_OWN = (
+    *(name for name in _KNOWN if name != "verbosity"), "temperature", "top_p", "background", "context_management",
+    "conversation", "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "previous_response_id",
+    "prompt", "top_logprobs", "truncation",
+)  # fmt: skip
+"""Fields of the format that a chat may hold, under the name that they have here."""
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -73,7 +80,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         "reasoning", fields.pop("reasoning", {})
     ):
         body["reasoning"] = reasoning
-    return chat_request("/responses", body | fields | quirks.extra_fields, streamed)
+    return chat_request("/responses", body | quirks.native(call, fields, _OWN) | quirks.extra_fields, streamed)
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -169,6 +176,9 @@ def _part(part: dict[str, Any], text: str, place: str) -> dict[str, Any]:
         case "text":
             return {"type": text, "text": value}
         case "image":
+            chat_form.refuse_type(
+                chat_form.media_type(value), chat_form.PICTURE_TYPES, f"{place}.image_url", "Responses"
+            )
             given = part["image_url"]
             detail = given.get("detail") if isinstance(given, dict) else None
             return {"type": "input_image", "image_url": value, "detail": detail or "auto"}
