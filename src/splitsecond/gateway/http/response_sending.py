@@ -29,7 +29,6 @@ Note = Callable[[bytes, str], None]
 async def send_stream(
     cycle: RequestCycle, open_call: OpenCall, reply: Reply, form: ClientFormat, note: Note | None, *, usage: bool
 ) -> None:
-    """Send the headers with the first bytes, then the rest of the stream as it arrives."""
     relay = form.relay(open_call.call, open_call.target, usage=usage)
     cycle.begin_stream(response_headers(cycle, open_call), kind=form.stream_type)
 
@@ -72,7 +71,6 @@ async def send_whole(
     cost: Callable[[Observation], float | None] | None,
     stops_billing: BillingRule,
 ) -> None:
-    """Send a response that is not streamed. Its target may have changed, if the first one failed."""
     whole, body = form.assembly(), b""
     try:
         while data := await reply.read():
@@ -112,8 +110,6 @@ async def send_whole(
 
 
 def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: ClientFormat) -> bytes | None:
-    """Return `body` with the token counts by which limits and costs are computed, if the target has not reported them;
-    otherwise None."""
     known = with_estimated_tokens(attempt, call)
     if known is attempt or call.operation in WHOLE_OPERATIONS:
         return None
@@ -133,7 +129,6 @@ def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: 
 
 
 async def _wait_for_end(reply: Reply) -> None:
-    """Wait up to `ENDS_WITHIN_NS` for the end of the body: then the attempt has ended and its cost is known."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
             await reply.finished()

@@ -53,7 +53,7 @@ class ConfigSource(Struct, frozen=True):
     def load(self, checks: Sequence[Check] = ()) -> GatewaySettings:
         """Return the settings. Raises `CallerFault` if they are invalid, or would open the gateway to everyone.
 
-        `checks`: see `reading.load`. Without a configuration they are not made.
+        `checks`: see `reading.load`.
         """
         environment = dict(self.environment)
         if self.path is None:
@@ -74,7 +74,6 @@ class ConfigSource(Struct, frozen=True):
         )
 
     def stamp(self, settings: GatewaySettings) -> Stamp:
-        """Return the stamp of the configuration file and of the other files of `settings`."""
         return {file: _stamp(file) for file in (self.path, *settings.files) if file is not None}
 
 
@@ -111,11 +110,9 @@ class ConfigWatcher:
         self._error = ""
 
     def now(self) -> None:
-        """Check at once, and apply the settings even if the files have not changed."""
         self._requested.set()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         before: Stamp = {}
         while True:
             with contained("reload"):
@@ -132,7 +129,6 @@ class ConfigWatcher:
                         self._manager.ready()
 
     async def _wait(self) -> bool:
-        """Wait for the next check. Return whether `now` was called."""
         try:
             async with asyncio.timeout(POLL_S):
                 await self._requested.wait()

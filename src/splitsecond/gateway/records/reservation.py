@@ -2,7 +2,7 @@
 
 A reservation must not be smaller than the bill, whatever the client writes. So it takes the largest of all output
 limits that are named, in the words of every API format, since fields pass through to targets that may read any of them.
-It multiplies that by the number of answers (`n`, `best_of`) and of prompts. `prompt_size` estimates the prompt.
+It multiplies that by the number of answers (`n`, `best_of`) and of prompts.
 
 Where no limit is named, an answer is as long as the model's maximum output if that is known, else
 `USUAL_OUTPUT_TOKENS`. A limit that is zero or negative means "no limit" to some servers, and is read as none. A number
@@ -37,8 +37,6 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 
 
 class ReservedTokens(Struct, frozen=True):
-    """The tokens of one attempt."""
-
     target: str
     input_tokens: int
     output_tokens: int
@@ -73,8 +71,7 @@ def reserved(
     """Return the tokens to reserve for `call`, served by the policy `expression`.
 
     A policy that asks several targets at once, or one after another, reserves the most expensive answer and the prompts
-    of the others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the
-    maximum output of a target's model, `context` its context length; None where they are not known.
+    of the others. One that may need two whole answers (`cascade`, `pipeline`) reserves both.
     """
     estimate = call.notes.estimate or estimated(call)
     prompt, answers, limit = estimate.prompt, estimate.answers, estimate.output_limit
@@ -112,13 +109,11 @@ def output_limit(call: Call) -> int | None:
 
 
 def answer_count(call: Call) -> int:
-    """Return how many answers the request asks for: per prompt, times the number of prompts."""
     each = max([1, *_numbers(call, _ANSWERS)])
     return min(each * _prompt_count(call), MAX_TOKENS)
 
 
 def _prompt_count(call: Call) -> int:
-    """Return how many prompts a request for completions holds; 1 for anything else."""
     prompt = call.body.get("prompt")
     if call.operation != "completions" or prompt is None:
         return 1

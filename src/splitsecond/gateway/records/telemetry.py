@@ -1,12 +1,10 @@
 """OpenTelemetry: a span for each call with one child for each attempt, and metrics of both, exported by OTLP.
 
-Names follow the semantic conventions for generative AI, schema gen-ai/1.42.0 (status: development). What clients see
-are `gen_ai.server.*` metrics; each attempt, losers included, counts in `gen_ai.client.*` metrics. The value
+Names follow the semantic conventions for generative AI, schema gen-ai/1.42.0 (status: development). The value
 ``gen_ai/dup`` of ``OTEL_SEMCONV_STABILITY_OPT_IN`` adds the metrics under their names before 1.42. What the conventions
 do not name begins with `splitsecond.`.
 
-Spans are made from the record of an ended call, so nothing happens while it runs. The OpenTelemetry SDK, an extra,
-exports them in threads of its own; its variables ``OTEL_*`` apply.
+The OpenTelemetry SDK, an extra, exports them in threads of its own; its variables ``OTEL_*`` apply.
 """
 
 import os
@@ -70,8 +68,6 @@ Attributes = dict[str, str | bool | int | float | list[str]]
 
 
 class Telemetry:
-    """Exports the calls of one worker. `took` gets each ended call; `close` exports the rest."""
-
     def __init__(
         self,
         settings: TelemetrySettings,
@@ -140,7 +136,6 @@ class Telemetry:
             ).record
 
     def took(self, record: CallRecord) -> None:
-        """Export an ended call."""
         self._measure(record)
         context = trace_context(record.call, record.traceparent)
         low_bits = context.trace & ((1 << 64) - 1)
@@ -148,7 +143,6 @@ class Telemetry:
             self._trace(record, context.trace, context.parent)
 
     def close(self) -> None:
-        """Export what is left, within `CLOSE_MS`, and stop."""
         self._processor.force_flush(CLOSE_MS)
         self._processor.shutdown()  # type: ignore[no-untyped-call]
         self._metrics.shutdown(CLOSE_MS)
@@ -233,7 +227,6 @@ class Telemetry:
 
 
 def _exporters(settings: TelemetrySettings) -> "tuple[SpanExporter, MetricExporter]":
-    """Return the exporters of spans and of metrics to the collector. Raises `ImportError`."""
     headers = {name.lower(): value for name, value in settings.headers.items()}
     if settings.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import metric_exporter, trace_exporter
@@ -273,7 +266,6 @@ def _call_attributes(record: CallRecord) -> Attributes:
 
 
 def _attempt_attributes(record: CallRecord, attempt: Observation) -> Attributes:
-    """Return the attributes of an attempt in spans and in metrics."""
     provider, model = split_target(attempt.target)
     attributes: Attributes = {
         "gen_ai.operation.name": _operation(record),
@@ -288,7 +280,6 @@ def _attempt_attributes(record: CallRecord, attempt: Observation) -> Attributes:
 
 
 def _attempt_details(attempt: Observation) -> Attributes:
-    """Return the attributes that only the span of an attempt has."""
     details: Attributes = {
         "splitsecond.attempt": attempt.id,
         "splitsecond.outcome": attempt.outcome,
