@@ -57,7 +57,6 @@ def read_foreign(path: Path) -> InitialConfig:
 
 
 def _listed(found: Any) -> Any:
-    """Return a plain list of OpenRouter's models, in JSON, YAML or one on each line, as the `models` of a request."""
     if isinstance(found, str) and all("/" in word for word in found.split()):
         found = found.split()
     return {"models": found} if isinstance(found, list) else found
@@ -74,7 +73,6 @@ class _LiteLLM:
         """Targets and their weights, by the name of their group."""
 
     def config(self) -> InitialConfig:
-        """Return the configuration. Raises `CallerFault`."""
         for number, entry in enumerate(shaped("model_list", self._document["model_list"], list[Any])):
             self._add(f"model_list[{number}]", entry)
         if not self._targets:
@@ -140,7 +138,6 @@ class _LiteLLM:
         self._targets.setdefault(name, []).append((f"{entry_name}/{found[1]}", parts))
 
     def _provider(self, place: str, entry: Provider, api_base: Any, api_key: Any) -> str | None:
-        """Return the name of the provider with this address and key, which may get an entry; None: not carried over."""
         wanted: dict[str, str] = {}
         if api_base:
             address = _address(entry, api_base)
@@ -169,7 +166,6 @@ class _LiteLLM:
         return f"{stem}.{number}"
 
     def _policy(self, targets: list[tuple[str, int]], strategy: str, others: Iterable[str]) -> str:
-        """Return the policy of a group: choose by `strategy`, and if the choice fails, try each in turn."""
         own = list(dict.fromkeys(target for target, _ in targets))
         in_turn = policy_text("fallback", [*own, *others])
         if len(own) == 1:
@@ -181,7 +177,6 @@ class _LiteLLM:
         return f"fallback({chosen}, {in_turn.removeprefix('fallback(')}"
 
     def _fallbacks(self, router: dict[str, Any], settings: dict[str, Any]) -> dict[str, list[Any]]:
-        """Return the names to fall back to by the name of a group; "*": for all."""
         found: dict[str, list[Any]] = {}
         for section, where in (("router_settings", router), ("litellm_settings", settings)):
             for each in shaped(f"{section}.fallbacks", where.pop("fallbacks", None) or [], list[dict[str, list[Any]]]):
@@ -220,7 +215,6 @@ def _mapping(place: str, value: Any) -> dict[str, Any]:
 
 
 def _provider_of(model: str, given: str) -> tuple[Provider, str] | None:
-    """Return the catalogue's provider of a LiteLLM model, and the model's name there; None: it is not known."""
     prefix, slash, rest = model.partition("/")
     if given and not model.startswith(f"{given}/"):
         prefix, slash, rest = given, "/", model
@@ -248,12 +242,10 @@ def _address(entry: Provider, api_base: Any) -> str:
 
 
 def _variable(value: Any) -> str:
-    """Return the variable that LiteLLM's ``os.environ/NAME`` names; "" for anything else."""
     return value.removeprefix("os.environ/") if isinstance(value, str) and value.startswith("os.environ/") else ""
 
 
 def _openrouter(document: dict[str, Any]) -> InitialConfig:
-    """Return the configuration for the fields `models`, `model` and `provider` of a request to OpenRouter."""
     models = shaped("models", document.get("models") or [], list[str])
     if document.get("model"):
         models = [shaped("model", document["model"], str), *models]
@@ -282,14 +274,12 @@ def _openrouter(document: dict[str, Any]) -> InitialConfig:
 
 
 def _twice(choosing: str, policies: Iterable[str]) -> list[str]:
-    """Return the comment that says why targets stand twice in policies that choose by `choosing`; [] if none does."""
     if not any(policy.startswith(f"fallback({choosing}(") for policy in policies):
         return []
     return [f"fallback({choosing}(A, B), A, B): {choosing} chooses A or B; if that one fails, each is tried in order."]
 
 
 def _at(slug: str, model: str, not_carried: list[str]) -> str:
-    """Return the target of OpenRouter's `model` at the provider with this `slug`; "" if its name there is not known."""
     plain = slug.partition("/")[0].lower()
     name = PROVIDERS.get(plain, plain)
     if name not in names():

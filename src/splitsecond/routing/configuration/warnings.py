@@ -17,7 +17,6 @@ from splitsecond.routing.router.target_directory import TargetDirectory
 
 
 def problems(settings: GatewaySettings) -> Iterator[str]:
-    """Yield warnings that need no price list."""
     for name, spec in settings.providers.items():
         try:
             settings.spec(f"{name}/any")
@@ -65,7 +64,6 @@ def misspelt(settings: GatewaySettings) -> Iterator[str]:
 
 
 def unpriced(settings: GatewaySettings) -> Iterator[str]:
-    """Yield warnings about targets of routes that keys with `usd_per_day` cannot use. Reads the public price list."""
     if not _has_spending_limits(settings):
         return
     directory = TargetDirectory(settings)
@@ -82,7 +80,6 @@ def _has_spending_limits(settings: GatewaySettings) -> bool:
 
 
 def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:
-    """Yield route, target and provider for every target of a route whose provider is in the catalogue."""
     for route, policy in settings.routes.items():
         for target in targets(policy):
             if like := settings.about(target).like:
@@ -90,7 +87,6 @@ def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _in_clear(url: str) -> bool:
-    """Return whether requests to `url` cross public networks unencrypted."""
     place = urlsplit(url)
     if place.scheme != "http":
         return False

@@ -23,10 +23,9 @@ def build(
 ) -> Service:
     """Return the service that `expression` describes.
 
-    `target` returns the service of a target; it is called once for each name. `states`: the states of the targets, by
-    which policies choose and each attempt is guarded; they must observe every observation. None: no attempt is guarded,
-    and policies begin without knowledge. `guarded` False: policies choose by `states`, but attempts are not guarded.
-    `make_encoder` and `trim_logprobs`: see `PolicyContext`.
+    `states`: the states of the targets, by which policies choose and each attempt is guarded; they must observe every
+    observation. None: no attempt is guarded, and policies begin without knowledge. `guarded` False: policies choose by
+    `states`, but attempts are not guarded.
     """
     services = {name: target(name) for name in targets(expression)}
     known = states or TargetStates()
@@ -39,7 +38,6 @@ def build(
     )
 
     def reached(part: Expression) -> frozenset[str]:
-        """Return the targets of `part` that a call can go to."""
         if isinstance(part, TargetName):
             return frozenset({part.name})
         policy = part.definition
@@ -48,8 +46,6 @@ def build(
         return frozenset[str]().union(*map(reached, part.parts))
 
     def made(part: Expression, others: frozenset[str], needs_stream: bool, continued: bool) -> Service:
-        """Return the service of `part`. `others`: targets outside of it that can answer its calls in its place.
-        `needs_stream`: a policy around it waits for the first token. `continued`: one continues its broken answers."""
         if isinstance(part, TargetName):
             service = services[part.name]
             if states is None or not guarded:
@@ -74,7 +70,6 @@ def build(
 
 
 def _budget(expression: Expression) -> ExtraRequestBudget | None:
-    """Return the budget of all policies in `expression`: as much as the most generous of them may send alone."""
     found = list(_extras(expression))
     if not found:
         return None

@@ -143,7 +143,6 @@ def _may_serve(name: str, preferences: RoutingPreferences, info: Callable[[str],
 
 
 def _is_named(name: str, names: Iterable[str], info: Callable[[str], TargetInfo]) -> bool:
-    """Return whether a target, or its provider, is among `names`."""
     own = {name.casefold(), name.partition("/")[0].casefold(), info(name).provider.casefold()}
     return any(each.casefold() in own for each in names if each)
 
@@ -167,7 +166,6 @@ def _in_order(
 
 
 def _units(expression: Expression) -> list[tuple[str, Expression]]:
-    """Return each target of `expression`, with the policies that are around this target only."""
     names = targets(expression)
     if len(names) == 1 or isinstance(expression, TargetName):
         return [(names[0], expression)]
@@ -179,8 +177,6 @@ def _units(expression: Expression) -> list[tuple[str, Expression]]:
 
 
 def _around(expression: Expression, kept: list[str], inside: Callable[[Expression], Expression]) -> Expression:
-    """Return `expression` with its inner part replaced by what `inside` makes of it; policies around all targets
-    stay."""
     if isinstance(expression, PolicyExpression) and len(expression.parts) == len(expression.branches) == 1:
         (branch,) = expression.branches
         return msgspec.structs.replace(expression, branches=(_around(branch, kept, inside),))

@@ -47,7 +47,6 @@ def input_tokens(call: Call) -> int:
     """Return the estimated number of tokens of the prompt, at least 1.
 
     Policies compare targets with it, several times for one call: it is a typical value, and nothing is decoded for it.
-    For limits and charges see `routing.router.prompt_tokens.conservative_input_tokens`.
     """
     size = 0
     for name, value in call.body.items():
@@ -63,9 +62,8 @@ def input_tokens(call: Call) -> int:
 def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:
     """Yield the length of each run of base64 in `data` that is long enough for a picture.
 
-    Such a run covers at least one multiple of `_MIN_PICTURE`, so only the runs around these positions are measured,
-    and each byte is examined at most twice. A regular expression with a least length would start again at each byte of
-    a run that is too short.
+    Such a run covers at least one multiple of `_MIN_PICTURE`, so only the runs around these positions are measured, and
+    each byte is examined at most twice.
     """
     done = 0
     for place in range(0, len(data), _MIN_PICTURE):
@@ -106,7 +104,6 @@ def _limit(value: Any) -> int | None:
 
 
 def decoded_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a JSON object in a body; none for anything else."""
     fields = plain_value(value)
     return fields if isinstance(fields, dict) else {}
 
@@ -123,5 +120,4 @@ def output_tokens(call: Call, usual: Sequence[float]) -> int:
 
 
 def raw_bytes(value: Raw | Any) -> bytes | memoryview:
-    """Return the JSON of a field of a body, without a copy if it is the client's bytes."""
     return memoryview(value) if isinstance(value, Raw) else msgspec.json.encode(value)

@@ -5,7 +5,7 @@ target that falls silent. That costs several times the processor time. So a shor
 client's limit on output tokens and the speed of the target bound its length and time, and nothing waits for its first
 token. A share of them is still streamed, as a sample of the speed, but at most one each quarter of a second: more would
 teach nothing new, and a stream costs several times as much. All are streamed while the speed is not known well, so a
-target with few requests is always asked for streams. Whole answers themselves teach nothing about the speed.
+target with few requests is always asked for streams.
 
 `fallback` limits the wait for a branch's first token by what is usual. An answer is requested whole only if three times
 its expected time fits into that limit.
@@ -46,10 +46,6 @@ class WholeAnswers:
         self._times: tuple[float, float] | None = None  # TTFT and time per output token, ns
 
     def allowed_ns(self, call: Call, estimate: SpeedEstimate, random: Random, now_ns: int) -> int | None:
-        """Return how long a whole answer to `call` may take beyond the wait for a first token; None: stream it.
-
-        `estimate`: the speed of streamed answers.
-        """
         most = most_output_tokens(call)
         if most is None:
             return None
@@ -70,7 +66,6 @@ class WholeAnswers:
 
 
 def _times(estimate: SpeedEstimate) -> tuple[float, float] | None:
-    """Return a long TTFT and time per output token; None if they are not known well."""
     if estimate.fresh_samples < MIN_SAMPLES or estimate.age_ns > OLDEST_NS:
         return None
     ttft_ns, tpot_ns = estimate.ttft_ns(_AT), estimate.tpot_ns(_AT)
