@@ -1,8 +1,4 @@
-"""The chart and the page of production speeds: one bar for each target, coloured by its grade, with filters.
-
-This module turns speeds into a plot, texts and a table; `templates/speed.html` has the layout, `templates/filters.js`
-the filters, which run in the browser.
-"""
+"""The chart and the page of production speeds: one bar for each target, coloured by its grade, with filters."""
 
 from collections.abc import Sequence
 
@@ -42,7 +38,6 @@ SELECTS = ("model", "maker", "host")
 
 
 def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
-    """Draw the medians of total TPS as bars, the fastest first; None without a median."""
     shown = [(speed, speed.total_tps.p50) for speed in speeds if speed.total_tps.p50 is not None]
     if not shown:
         return None
@@ -76,7 +71,6 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
 
 
 def grade_entries() -> dict[str, LegendEntry]:
-    """Return the colour of each grade with its limits."""
     entries = palette_entries("grade", list(LABELS.values()))
     return {grade: entries[label] for grade, label in LABELS.items()}
 
@@ -92,7 +86,6 @@ def speed_png(speeds: Sequence[ProductionSpeed]) -> bytes:
 def render_speed(
     speeds: Sequence[ProductionSpeed], statements: Sequence[str], *, period: str, least: int, by: str
 ) -> str:
-    """Render the page. `period`: beginning and end of the log's part, in words."""
     drawn = speed_plot(speeds)
     prices = {speed.name: speed.usd_per_million for speed in speeds}
     found = logged_speed_and_price(speeds, prices) if by == "target" else None
@@ -126,14 +119,12 @@ def render_speed(
 
 
 def _main_finding(speeds: Sequence[ProductionSpeed], statements: Sequence[str], least: int) -> str:
-    """Return the first finding, which is about the fastest; without any grade, why there is none."""
     if speeds and all(speed.grade is None for speed in speeds):
         return f"Nothing has a grade yet: a grade needs {least:,} successful requests."
     return statements[0] if statements else ""
 
 
 def _headline(speeds: Sequence[ProductionSpeed], sentence: str) -> Headline:
-    """Return the main finding, and the speed of the first three."""
     tiles = [
         Tile(
             label=f"total TPS p50, grade {speed.grade}",
@@ -155,7 +146,6 @@ def _grade(speed: ProductionSpeed) -> str:
 
 
 def _properties(speed: ProductionSpeed, by: str) -> dict[str, str]:
-    """Return what a row can be filtered by."""
     found = {"name": speed.name, "grade": _grade(speed)}
     if by == "target":
         target = identify(speed.name)

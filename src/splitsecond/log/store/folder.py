@@ -3,8 +3,6 @@
 Measurements are worth more than reports about them. Each observation is appended as soon as it is known, one line in
 one write; `run.json` is replaced as a whole, by rename. A crash or a full disk can cost the line that is being written,
 never an earlier one, and readers ignore an incomplete last line.
-
-The content of `run.json` is defined in `analysis`; here it is any struct.
 """
 
 import contextlib
@@ -26,14 +24,10 @@ T = TypeVar("T")
 
 
 class _Dated(msgspec.Struct):
-    """The beginning of a run, which `findings.Run` has as text."""
-
     began: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class _Beginning(_Dated):
-    """The beginning of a run on both clocks, so that its measurements can be dated."""
-
     began_ns: int
 
 
@@ -51,8 +45,6 @@ _MAY_BE_LARGER = re.compile(rb"[0-9]{19}")
 
 
 class RunFolder:
-    """The folder of one run, open for appending. Use it as a context manager, or `close` it."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._created = False
@@ -87,19 +79,15 @@ class RunFolder:
         self.close()
 
     def add(self, observation: Observation) -> None:
-        """Append one observation. Raises `OSError` if the disk refuses it (full, removed)."""
         _append(self._observations, self._encoder.encode(observation))
 
     def add_reading(self, reading: InstrumentReading) -> None:
-        """Append a reading of the instrument for one block. Raises `OSError`."""
         _append(self._readings, self._encoder.encode(reading))
 
     def write_run(self, run: msgspec.Struct) -> None:
-        """Replace `run.json` atomically. Raises `OSError`."""
         self.write(RUN, msgspec.json.format(self._encoder.encode(run), indent=1))
 
     def write(self, name: str, data: bytes) -> Path:
-        """Write a file of the folder atomically; return its path. Raises `OSError`."""
         target = self.path / name
         unfinished = self.path / f".{name}.part"
         try:
@@ -124,7 +112,6 @@ class RunFolder:
                 self.path.rmdir()
 
     def close(self) -> None:
-        """Close the files. A second call does nothing."""
         for descriptor in (self._observations, self._readings):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -132,7 +119,6 @@ class RunFolder:
 
 
 def _append(descriptor: int, line: bytes) -> None:
-    """Append a line, all of it or nothing. Raises `OSError`."""
     data = memoryview(line + b"\n")
     left = data
     try:
@@ -155,12 +141,10 @@ def read_run(path: Path, kind: type[T]) -> T:
 
 
 def read_observations(path: Path) -> list[Observation]:
-    """Read every complete observation of a run's folder, in the order in which they ended."""
     return _read_lines(path / OBSERVATIONS, Observation, Observation.compact)
 
 
 def read_readings(path: Path) -> list[InstrumentReading]:
-    """Read every complete reading of a run's folder."""
     return _read_lines(path / READINGS, InstrumentReading, lambda reading: reading)
 
 
@@ -189,7 +173,6 @@ def _read_lines(file: Path, kind: type[T], kept: Callable[[T], T]) -> list[T]:
 
 
 def _decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return what `data` describes. Raises an error of the parser, or `ValueError` for an integer that is too large."""
     found = decoder.decode(data)
     if _MAY_BE_LARGER.search(data) and _has_larger(msgspec.json.decode(data)):
         raise ValueError(f"an integer is not below {MAX_NUMBER:,}")
@@ -197,7 +180,6 @@ def _decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _has_larger(value: Any) -> bool:
-    """Return whether `value` has an integer outside the bound. The options of the command line may be any numbers."""
     if isinstance(value, dict):
         return any(_has_larger(each) for name, each in value.items() if name != "settings")
     if isinstance(value, list):

@@ -41,9 +41,8 @@ def import_log(
 ) -> Imported:
     """Write the calls of a file into the log at `url`, which is created if there is none.
 
-    `mapped`: columns by field; `provider` replaces that of each line; `done` is called with the number of lines that
-    were read. Lines that cannot be a call are refused and counted. Raises `CallerFault` if the file or the log cannot
-    be opened, or if the file's columns are not understood.
+    Lines that cannot be a call are refused and counted. Raises `CallerFault` if the file or the log cannot be opened,
+    or if the file's columns are not understood.
     """
     with file_faults(f"cannot read {path}", kind="unreadable_file"):
         first = next((values for _, values in lines_of(path) if not isinstance(values, str)), None)
@@ -69,7 +68,6 @@ def import_log(
 def _records(
     path: Path, form: ForeignFormat, provider: str, found: Imported
 ) -> Iterator[tuple[int, tuple[CallRecord, int]]]:
-    """Yield each call with the number of its line, and count the other lines."""
     with file_faults(f"cannot read {path}", kind="unreadable_file"):
         for number, values in lines_of(path):
             try:
@@ -90,13 +88,11 @@ def _records(
 def _batches(
     records: Iterator[tuple[int, tuple[CallRecord, int]]],
 ) -> Iterator[tuple[int, list[tuple[CallRecord, int]]]]:
-    """Yield the calls in parts, each with the number of its last line."""
     while part := list(itertools.islice(records, BATCH)):
         yield part[-1][0], [record for _, record in part]
 
 
 def _write(connection: Connection, begin: str, batch: Sequence[tuple[CallRecord, int]], found: Imported) -> None:
-    """Write the calls that are not there yet, in one transaction."""
     calls = {record.call: (record, came_us) for record, came_us in batch}
     there = select(CALLS.c.call).where(CALLS.c.came_us.in_({came_us for _, came_us in batch}), CALLS.c.call.in_(calls))
     connection.exec_driver_sql(begin)

@@ -4,8 +4,7 @@ A day that is too old is dropped as a whole, which takes milliseconds, while del
 of millions. Partitions are created days ahead. The default partition holds what belongs to no other one: the rows of a
 log from before it had partitions, imported calls of long ago, and rows of a machine whose clock is wrong.
 
-Creating and dropping wait `LOCK_MS` at most for a lock, because writers queue behind them. What fails is tried again at
-the next look, some minutes later.
+Creating and dropping wait `LOCK_MS` at most for a lock, because writers queue behind them.
 """
 
 from sqlalchemy import Connection, text
@@ -24,7 +23,6 @@ SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE 
 
 
 def divide(connection: Connection) -> None:
-    """Make the tables partitioned. Their rows become the default partition. Call it in a transaction."""
     for table in TABLES:
         default = f"{table}_default"
         indexes = connection.execute(

@@ -21,10 +21,7 @@ BLOCK = 1000
 
 
 class Recovery:
-    """The files of a log, one after another, in blocks."""
-
     def __init__(self, log: Log, say: Callable[[str], None]) -> None:
-        """`say` gets what was recovered, and which files cannot be read."""
         self._log = log
         self._say = say
         self._files: list[FoundFile] = []
@@ -37,30 +34,25 @@ class Recovery:
 
     @property
     def waiting(self) -> int:
-        """Records that this process has saved and not given to the log again. Those of workers' files are not counted:
-        the workers do that."""
         own = self._files and self._files[0].expected
         return (len(self._block) if own else 0) + sum(max(0, each.expected - each.records) for each in self._files)
 
     @property
     def busy(self) -> bool:
-        """Whether the log is being asked, or `next_block` would look for files."""
         return self._asking is not None or clock.now_ns() >= self._look_ns
 
     def take(self, file: FoundFile) -> None:
-        """Read this file too, from now on."""
         self._files.append(file)
         self.look_now()
 
     def look_now(self) -> None:
-        """Look for files at the next opportunity."""
         self._look_ns = 0
 
     def next_block(self, waiting: Set[str]) -> list[tuple[Rows, str]]:
         """Return the rows of some records that the log does not contain, each with the id of its call; none: not now.
 
         `waiting`: calls that the log will contain soon. Call it again when all that it returned is written: then the
-        file can be removed. It does not wait.
+        file can be removed.
         """
         if not self.busy or (self._asking is not None and self._asking.is_alive()):
             return []
@@ -99,14 +91,12 @@ class Recovery:
         return []
 
     def close(self) -> None:
-        """Leave the files to others."""
         for each in self._files:
             each.close()
             self._say(f"log {self._log.where}: what is not written is kept in {each.path}; the next start writes it.")
         self._files.clear()
 
     def _ask(self, wall_us: int, waiting: Set[str]) -> None:
-        """Ask the log which records of the block it contains."""
         block, self._waiting, self._contained = self._block, waiting, None
 
         def ask() -> None:

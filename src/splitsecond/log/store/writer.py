@@ -1,8 +1,8 @@
 """The thread that writes the log, so that traffic never waits for a disk.
 
-The event loop appends to a bounded queue. The thread takes what has gathered in a quarter of a second and writes it in
-one transaction. A few dozen rows are inserted with one statement, because the interpreter is free for the event loop
-while the database works on it; with a statement for each row, the two threads would compete for it at every row.
+The event loop appends to a bounded queue. A few dozen rows are inserted with one statement, because the interpreter is
+free for the event loop while the database works on it; with a statement for each row, the two threads would compete for
+it at every row.
 
 Between statements the thread yields the processor. The scheduler lets a process finish its time slice, a millisecond or
 more, before another one that has just woken up: a request that waits for the same processor would be that late.
@@ -11,8 +11,6 @@ Rows that the database refuses are kept and tried again with the next batch, aft
 bounded: if a queue is full, records are dropped and counted, and traffic continues. A record that can never be written
 (a number too large) is found by halving its batch, and dropped alone. If the confirmation of a commit is lost, the
 batch is written again, and may then be in the log twice.
-
-Rows older than `keep_days` are deleted from time to time, a few hundred at a time, so that no other process waits long.
 """
 
 import contextlib
@@ -101,11 +99,9 @@ class LogWriter:
 
     @property
     def waiting(self) -> int:
-        """Records that are not written yet."""
         return len(self._queue) + len(self._pending)
 
     def put(self, record: CallRecord | Rows) -> None:
-        """Queue a record, or its rows. Never waits and never raises."""
         waiting = len(self._queue)
         if waiting >= self._most:
             self._refused += 1
@@ -115,7 +111,6 @@ class LogWriter:
             self._wake.set()
 
     def close(self) -> None:
-        """Write what waits, for `CLOSE_S` at most. The rest is counted as dropped."""
         if self._closing:
             return
         self._closing = True
@@ -142,7 +137,6 @@ class LogWriter:
             self._disconnect()
 
     def _gather(self) -> None:
-        """Return when there are records, and more have had time to gather."""
         if not self._pending and not self._sweeping:
             self._asleep = True
             if not self._queue and not self._closing:
@@ -155,7 +149,8 @@ class LogWriter:
 
     def write(self) -> bool:
         """Write what waits in one transaction, at most a batch of the queue, then delete some old rows. Return whether
-        that succeeded. Called by the thread, and by tests that have none."""
+        that succeeded.
+        """
         if not self._pending and not self._queue and not self._sweeping:
             return True
         try:
@@ -174,7 +169,6 @@ class LogWriter:
         return True
 
     def _write_batch(self, connection: Connection, *, alone: bool = False) -> None:
-        """Write the pending rows and, unless `alone`, queued ones. Rows stay pending until all are in the database."""
         cursor = connection.connection.cursor()  # the driver's: SQLAlchemy's execution costs more than the insert
         with contextlib.closing(cursor):  # left open, it would keep the lock of a transaction that failed
             cursor.execute(self._database.begin)
@@ -189,7 +183,6 @@ class LogWriter:
         self._pending.clear()
 
     def _next_rows(self, wall_us: int) -> list[Rows]:
-        """Move a few more records from the queue to the pending rows."""
         self.yield_processor()
         taken = [self._queue.popleft() for _ in range(min(_AT_ONCE[0], len(self._queue)))]
         made = [rows(each, wall_us) if isinstance(each, CallRecord) else each for each in taken]
@@ -213,7 +206,6 @@ class LogWriter:
             cursor.execute(self._statement(table, len(chunk)), values)
 
     def yield_processor(self) -> None:
-        """Let another process run that waits for this processor, unless there is enough to write for a whole batch."""
         if len(self._queue) < BATCH and _yield_processor is not None:
             _yield_processor()
 
@@ -233,7 +225,6 @@ class LogWriter:
         return statement
 
     def _write_good_ones(self) -> bool:
-        """Write the pending rows except for those of a bad record, which is found by halving and dropped."""
         self._hold_back()
         waiting, self._pending = list(self._pending), deque()
         parts = [waiting]
@@ -275,7 +266,6 @@ class LogWriter:
                 connection.close()
 
     def _failed(self, error: Exception) -> None:
-        """Keep the rows for the next try, after a longer pause each time."""
         self._disconnect()
         self.errors += 1
         self.failing = True
@@ -291,7 +281,6 @@ class LogWriter:
             self._say(f"the log {self._database.where} is written again; records lost so far: {self.dropped:,}")
 
     def _hold_back(self) -> None:
-        """Convert the queue to rows, which are smaller. Beyond the limit the oldest are dropped."""
         wall_us = clock.wall_offset_us()
         while self._queue:
             self._next_rows(wall_us)
@@ -304,7 +293,6 @@ class LogWriter:
             self._report(f"log {self._database.where}: the queue is full; records lost: {lost:,}")
 
     def _report(self, words: str) -> None:
-        """Report a problem, at most once a minute."""
         moment = clock.now_ns()
         if self._reported_ns is None or moment - self._reported_ns >= SAY_NS:
             self._reported_ns = moment
@@ -316,7 +304,6 @@ class LogWriter:
         return clock.now_ns() >= self._sweep_ns
 
     def _sweep(self, connection: Connection) -> None:
-        """Delete a few rows that are too old. If there are no more, look again some minutes later."""
         now_us = clock.now_ns() // 1000 + clock.wall_offset_us()
         cutoff_us = now_us - self._keep_us
         if self._database.is_server:
@@ -331,7 +318,6 @@ class LogWriter:
 
 
 def _chunks(given: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Yield `given` in parts of the sizes that there are statements for."""
     begin = 0
     for size in _AT_ONCE:
         while len(given) - begin >= size:

@@ -8,6 +8,5 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Add five columns."""
     for name in ("queue", "prefill", "decode", "head", "total"):
         op.add_column("attempts", sa.Column(f"server_{name}_ns", sa.BigInteger))

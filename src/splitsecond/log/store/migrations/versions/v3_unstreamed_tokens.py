@@ -8,5 +8,4 @@ down_revision = "2"
 
 
 def upgrade() -> None:
-    """Add a column."""
     op.add_column("attempts", sa.Column("unstreamed_tokens", sa.BigInteger))

@@ -9,6 +9,5 @@ down_revision = "4"
 
 
 def upgrade() -> None:
-    """Turn the tables into default partitions."""
     if op.get_context().dialect.name == "postgresql":
         partitions.divide(op.get_bind())

@@ -8,5 +8,4 @@ down_revision = "5"
 
 
 def upgrade() -> None:
-    """Add a column."""
     op.add_column("attempts", sa.Column("packed", sa.LargeBinary))
