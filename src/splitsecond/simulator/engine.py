@@ -6,8 +6,8 @@ Sarathi-Serve). A prompt that is finished in a step gives its first token at the
 
     step_base_ms + step_per_sequence_ms × batch + prompt tokens / prefill_tokens_per_s
 
-so more sequences raise throughput and slow each one down, until the slots are full. Then requests queue, and TTFT grows
-with the queue. Steps follow each other at absolute times without a gap, so a late caller does not slow the server down.
+so more sequences raise throughput and slow each one down, until the slots are full. Steps follow each other at absolute
+times without a gap, so a late caller does not slow the server down.
 """
 
 from collections import deque
@@ -56,11 +56,9 @@ class Engine(Generic[Key]):
 
     @property
     def next_ns(self) -> int | None:
-        """The end of the current step; None while the server is idle."""
         return self._ends_ns
 
     def submit(self, key: Key, *, prompt_tokens: int, output_tokens: int, now_ns: int) -> None:
-        """Add a request. Raises `Overloaded` if slots and queue are full."""
         limit, held = self._spec.queue_limit, len(self._running) + len(self._waiting)
         if limit is not None and held >= self._spec.slots + limit:
             raise Overloaded(
@@ -72,12 +70,10 @@ class Engine(Generic[Key]):
             self._begin_step(max(now_ns, self._ended_ns))
 
     def cancel(self, key: Key) -> None:
-        """Remove a request, running or waiting; its slot is free from the next step on. Unknown keys are ignored."""
         if self._running.pop(key, None) is None:
             self._waiting = deque(sequence for sequence in self._waiting if sequence.key != key)
 
     def advance(self) -> list[Emission[Key]]:
-        """End the current step and begin the next one. Returns the tokens of the step that ended."""
         ended_ns = self._ends_ns
         if ended_ns is None:
             return []

@@ -25,7 +25,6 @@ def producer_for(profile: Profile, pacer: Pacer, seed: int) -> "TableProducer | 
 
 
 def _saves(profile: Profile) -> float:
-    """Return the share of TTFT that a fully cached prompt saves."""
     if profile.prompt_cache is None:
         return 0.0
     return DEFAULT_SAVES if profile.prompt_cache.saves is None else profile.prompt_cache.saves
@@ -76,8 +75,6 @@ class _PacedTokens:
 
 
 class EngineProducer:
-    """Produces all responses from the steps of one engine."""
-
     def __init__(self, spec: EngineSpec, pacer: Pacer) -> None:
         self._engine: Engine[int] = Engine(spec)
         self._pacer = pacer
@@ -88,7 +85,6 @@ class EngineProducer:
     def start(
         self, sender: ResponseSender, *, arrived_ns: int, in_flight: int, prompt_tokens: int, cached_tokens: int
     ) -> Callable[[], None]:
-        """Start a response; return the function that stops it. The engine counts the requests in flight itself."""
         key = self._next_key
         self._next_key += 1
         left = prompt_tokens - cached_tokens

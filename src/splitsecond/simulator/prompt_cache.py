@@ -1,9 +1,8 @@
 """A simulated prompt cache: it stores prefixes of prompts, so that a prompt with a known prefix is processed faster.
 
-A prefix is identified by the hash of its text. An automatic cache (OpenAI, DeepSeek, Gemini, vLLM) stores prefixes of
-whole blocks. A cache with marks (Anthropic) stores the prefixes that end at a mark of the client. There an earlier
-prefix is found at each end of a text block that is not too far before a mark, so a growing conversation is found again
-although its mark moves.
+An automatic cache (OpenAI, DeepSeek, Gemini, vLLM) stores prefixes of whole blocks. A cache with marks (Anthropic)
+stores the prefixes that end at a mark of the client. There an earlier prefix is found at each end of a text block that
+is not too far before a mark, so a growing conversation is found again although its mark moves.
 """
 
 from collections.abc import Sequence
@@ -34,8 +33,6 @@ class CacheLookup(msgspec.Struct, frozen=True):
 
 
 class PromptCache:
-    """The prompt cache of one provider. The caller passes the monotonic time in ns, which must not go back."""
-
     def __init__(self, spec: PromptCacheSpec, most: int = MAX_PREFIXES) -> None:
         self._spec = spec
         self._ttl_ns = round(spec.ttl_s * NS_PER_S)
@@ -43,7 +40,6 @@ class PromptCache:
         self._used_ns: dict[bytes, int] = {}  # last use by prefix, oldest first
 
     def look_up(self, text: str, now_ns: int) -> CacheLookup:
-        """Look up a prompt in an automatic cache."""
         block = self._spec.block_tokens * CHARACTERS_PER_TOKEN
         first = -(-self._spec.from_tokens * CHARACTERS_PER_TOKEN // block) * block
         ends = list(range(first, len(text) + 1, block))
@@ -52,7 +48,6 @@ class PromptCache:
         return CacheLookup(_tokens(ends[known]) if known >= 0 else 0, None, tuple(prefixes))
 
     def look_up_marked(self, text: str, marks: tuple[int, ...], now_ns: int) -> CacheLookup:
-        """Look up a prompt of which only the prefixes up to `marks` (in characters) are stored."""
         marks = tuple(mark for mark in marks if _tokens(mark) >= self._spec.from_tokens)
         if not marks:
             return CacheLookup(0, 0, ())
@@ -64,7 +59,6 @@ class PromptCache:
         return CacheLookup(read, max(_tokens(marks[-1]) - read, 0), kept)
 
     def store(self, prefixes: Sequence[bytes], now_ns: int) -> None:
-        """Store these prefixes, which grow in length."""
         for prefix in reversed(prefixes):  # the longest ones are dropped first
             self._used_ns.pop(prefix, None)
             self._used_ns[prefix] = now_ns
@@ -72,7 +66,6 @@ class PromptCache:
             del self._used_ns[next(iter(self._used_ns))]
 
     def _ends_before(self, text: str, mark: int) -> list[int]:
-        """Return the ends of the last text blocks before `mark` that are long enough; line feeds join the blocks."""
         ends: list[int] = []
         end = text.rfind("\n", 0, mark)
         while end >= 0 and len(ends) < LOOK_BACK and _tokens(end) >= self._spec.from_tokens:
@@ -81,7 +74,6 @@ class PromptCache:
         return ends
 
     def _known(self, prefixes: list[bytes], now_ns: int) -> int:
-        """Return the number of the longest stored prefix that has not expired, or -1."""
         for number in range(len(prefixes) - 1, -1, -1):
             used_ns = self._used_ns.get(prefixes[number])
             if used_ns is not None and now_ns - used_ns <= self._ttl_ns:
@@ -90,7 +82,6 @@ class PromptCache:
 
 
 def _hashes(text: str, ends: list[int]) -> list[bytes]:
-    """Return the hashes of the prefixes of `text` with these lengths, which must rise."""
     running = blake2b(digest_size=16)
     hashes = []
     begin = 0

@@ -82,32 +82,26 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cached_tokens(self) -> int:
-        """How many tokens of the prompt come from the cache."""
         return 0 if self.cached is None else min(self.cached.read_tokens, self.prompt_tokens)
 
     @property
     def limit_headers(self) -> Headers:
-        """The response headers that report the rate limits."""
         write = self.endpoint.limit_headers
         return [] if write is None or self.limits is None else write(self.limits, clock.wall_time())
 
     @property
     def fault_kind(self) -> str:
-        """The kind of the fault that strikes this request, or ""."""
         return self.fault.kind if self.fault else ""
 
     @property
     def response_id(self) -> str:
-        """The id of the response."""
         return f"{self.endpoint.id_prefix}{self.number}"
 
     @property
     def tool_call_id(self) -> str:
-        """The id of a tool call in the response, or its beginning."""
         return f"call_{self.number}"
 
     def usage(self) -> Usage:
-        """Return the usage to report: the true one, unless the fault is `wrong_usage`."""
         output = self.output_tokens * self.parsed.n
         if self.fault is not None and self.fault.kind == "wrong_usage":
             output = round(output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor))
@@ -204,14 +198,12 @@ def _fault_for(
 
 
 def error_code(status: int) -> str:
-    """Return the code of a simulated error with this `status`."""
     return "invalid_api_key" if status == 401 else "simulated"
 
 
 def _with_content(
     request: SimulatedRequest, profile: Profile, rule: ReplyRule | None, wants: Wants, conversation: ConversationEnd
 ) -> SimulatedRequest:
-    """Return the request with the content of its response, if that is not plain words. Raises `CallerFault`."""
     parsed = request.parsed
     call_id = request.tool_call_id
     if rule is not None and rule.has_content:
@@ -252,7 +244,6 @@ def count_request_tokens(profile: Profile, endpoint: TokenCountEndpoint, path: s
 
 
 def check_model(profile: Profile, model: str) -> None:
-    """Raise `RejectedRequest` if the provider does not serve `model`."""
     if profile.model != ANY_MODEL and model not in (profile.model, profile.name, *profile.aliases):
         message = f"unknown model {model!r}; this provider serves {profile.model!r}"
         raise RejectedRequest(404, message, code="model_not_found")
