@@ -1,7 +1,7 @@
 """Numbers of one attempt in a fixed layout, so that millions of attempts are read without a Python object for each.
 
-The log keeps them beside its columns, as `attempts.packed`. `core/timing/columns` reads many of them at once with
-numpy, which this module does not import, because the gateway uses it.
+`core/timing/columns` reads many of them at once with numpy, which this module does not import, because the gateway uses
+it.
 """
 
 from collections.abc import Callable
@@ -50,13 +50,11 @@ class AttemptLabel(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def label_hash(target: str, client: str, route: str, tier: str, fault: str) -> int:
-    """Return 64 bits that stand for the names of an attempt."""
     text = "\n".join((target, client, route, tier, fault)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 
 def call_hash(call: str) -> int:
-    """Return 32 bits that, with the time of the call, stand for its id. Only calls with several attempts need them."""
     return crc32(call.encode("utf-8", "surrogatepass"))
 
 
