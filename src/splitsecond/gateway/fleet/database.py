@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -192,15 +192,7 @@ class FleetDatabase:
                 (_FLEET, (fleet_s - FORGET_S,)),
                 (_SHORT, (fleet_s - SHORT_S,)),
             )
-            fleet = {
-                name: Neighbour(
-                    name=name,
-                    instance=instance,
-                    silent_s=max(wall_s - seen_wall_s, fleet_s - seen_fleet_s, 0.0),
-                    about=_about(text),
-                )
-                for name, instance, seen_wall_s, seen_fleet_s, text in seen
-            }
+            fleet = _neighbours(seen, wall_s, fleet_s)
             mine = fleet.get(self.name)
             if mine is not None and mine.instance != self._instance and not self.may_take_over:
                 raise NameTaken(f"another gateway has taken the name {self.name}")
@@ -310,6 +302,18 @@ class FleetDatabase:
             add = "INSERT INTO splitsecond_limits SELECT unnest(%s::text[]), '{}' ON CONFLICT DO NOTHING"
             await connection.execute(add, (missing,))
             self._known.update(missing)
+
+
+def _neighbours(rows: Iterable[tuple[Any, ...]], wall_s: float, fleet_s: float) -> dict[str, Neighbour]:
+    return {
+        name: Neighbour(
+            name=name,
+            instance=instance,
+            silent_s=max(wall_s - seen_wall_s, fleet_s - seen_fleet_s, 0.0),
+            about=_about(text),
+        )
+        for name, instance, seen_wall_s, seen_fleet_s, text in rows
+    }
 
 
 def _about(text: str) -> About:

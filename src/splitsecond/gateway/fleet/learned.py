@@ -144,23 +144,27 @@ def merged(reports: Iterable[tuple[float, TargetReport]]) -> TargetReport:
     The latest opening, good answer and rate limit count; rates and histograms are added.
     """
     aged = [_aged(report, since_s) for since_s, report in reports]
-    limits: dict[str, Limits] = {}
-    for each in aged:
-        for account, found in each.limits.items():
-            before = limits.get(account)
-            latest = found if before is None or found.age_s < before.age_s else before
-            rate = found.per_s + (0.0 if before is None else before.per_s)
-            limits[account] = replace(latest, per_s=bounded(rate))
     speeds = [each.speed for each in aged if each.speed is not None]
     return TargetReport(
         opening=min((each.opening for each in aged if each.opening), key=lambda opening: opening.age_s, default=None),
         good_s=min((each.good_s for each in aged if each.good_s is not None), default=None),
-        limits=limits,
+        limits=_merged_limits(each.limits for each in aged),
         speed=_added(speeds) if speeds else None,
         wants=any(each.wants for each in aged),
         due=any(each.due for each in aged),
         probing=any(each.probing for each in aged),
     )
+
+
+def _merged_limits(reports: Iterable[Mapping[str, Limits]]) -> dict[str, Limits]:
+    merged_limits: dict[str, Limits] = {}
+    for limits in reports:
+        for account, report in limits.items():
+            before = merged_limits.get(account, report)
+            latest = report if report.age_s < before.age_s else before
+            rate = report.per_s + (before.per_s if account in merged_limits else 0.0)
+            merged_limits[account] = replace(latest, per_s=bounded(rate))
+    return merged_limits
 
 
 def merged_targets(reports: Sequence[tuple[float, Mapping[str, TargetReport]]]) -> dict[str, TargetReport]:

@@ -5,7 +5,7 @@ Without a fresh view it works on alone: it uses nothing of others and needs no t
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -170,19 +170,21 @@ class WorkerExchange:
     def _receive(self, view: FleetView | None, now_ns: int) -> None:
         fresh = view is None or self.view is None or view.at_ns != self.view.at_ns
         self.view = view
-        states, routed = self._states.known(), set(self._routed)
         if fresh:
-            targets = {} if view is None else view.targets
-            reports = {name: report for name, report in targets.items() if name in states or name in routed}
-            for name in self._received - reports.keys():
-                if name in states:
-                    self._use(states[name], TargetReport(), now_ns, now_ns)
-            self._received = set(reports)
-            for name, report in reports.items():
-                self._use(self._states.state(name), report, now_ns if view is None else view.at_ns, now_ns)
-        for state in states.values():
+            self._use_reports({} if view is None else view.targets, now_ns if view is None else view.at_ns, now_ns)
+        for state in self._states.known().values():
             needs_turn = view is not None and state.breaker.needs_turn()
             state.breaker.turn_until_ns = view.turns.get(state.name, 0) if view is not None and needs_turn else None
+
+    def _use_reports(self, targets: Mapping[str, TargetReport], at_ns: int, now_ns: int) -> None:
+        states, routed = self._states.known(), set(self._routed)
+        reports = {name: report for name, report in targets.items() if name in states or name in routed}
+        for name in self._received - reports.keys():
+            if name in states:
+                self._use(states[name], TargetReport(), now_ns, now_ns)
+        self._received = set(reports)
+        for name, report in reports.items():
+            self._use(self._states.state(name), report, at_ns, now_ns)
 
     def _use(self, state: TargetState, report: TargetReport, at_ns: int, now_ns: int) -> None:
         breaker, opening = state.breaker, report.opening

@@ -10,13 +10,13 @@ from splitsecond.core import clock
 from splitsecond.core.errors import Fault, InternalFault
 from splitsecond.core.events import Usage
 from splitsecond.core.internal_errors import report_internal_error
-from splitsecond.core.money.closed_early import BillingRule
+from splitsecond.core.money.closed_early import BillingRule, CostRange
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.core.wire.client_format import ClientFormat
 from splitsecond.gateway.http.headers import header_value, response_headers, server_timing, usd_value
-from splitsecond.routing.requests.error_response import error_response
+from splitsecond.routing.requests.error_response import Headers, error_response
 from splitsecond.routing.router.call_tracker import OpenCall, call_cost, with_estimated_tokens
 
 ENDS_WITHIN_NS = 20 * clock.NS_PER_MS
@@ -99,14 +99,17 @@ async def send_whole(
                 body = estimated
                 headers.append((b"x-splitsecond-estimated", b"usage"))
             break
-    if cost is not None and (found := call_cost(open_call, cost, stops_billing)) is not None:
-        headers.append((b"x-splitsecond-cost-usd", usd_value(found.expected)))
-        if not found.exact:
-            headers += (
-                (b"x-splitsecond-cost-low-usd", usd_value(found.low)),
-                (b"x-splitsecond-cost-high-usd", usd_value(found.high)),
-            )
+    if cost is not None and (usd := call_cost(open_call, cost, stops_billing)) is not None:
+        headers += _cost_headers(usd)
     await cycle.answer(200, body, headers)
+
+
+def _cost_headers(usd: CostRange) -> Headers:
+    headers: Headers = [(b"x-splitsecond-cost-usd", usd_value(usd.expected))]
+    if not usd.exact:
+        headers.append((b"x-splitsecond-cost-low-usd", usd_value(usd.low)))
+        headers.append((b"x-splitsecond-cost-high-usd", usd_value(usd.high)))
+    return headers
 
 
 def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: ClientFormat) -> bytes | None:

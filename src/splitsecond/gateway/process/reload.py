@@ -142,26 +142,29 @@ class ConfigWatcher:
             wanted = await asyncio.to_thread(self._source.load)  # in a thread, so that no response waits for it
             if self._source.stamp(self.running) != self._stamp:
                 return  # it was being written, perhaps empty: the next check reads it
-            found, waiting = reloadable(wanted, self.running)
-            changed = found != self.running
+            settings, waiting = reloadable(wanted, self.running)
+            changed = settings != self.running
             if changed or requested:
-                await self._apply(found)
+                await self._apply(settings)
         except Exception as error:
-            why = str(error) if isinstance(error, CallerFault) else f"internal error ({type(error).__name__})."
-            if requested or why != self._error:
-                if not isinstance(error, CallerFault):
-                    report_internal_error("reload", error)
-                say(f"{why} The old configuration keeps running.")
-            self._error = why
+            self._report(error, requested=requested)
             return
         fixed, self._error = bool(self._error), ""
-        self.running = found
-        files = self._source.stamp(found).items()
+        self.running = settings
+        files = self._source.stamp(settings).items()
         self._stamp = {file: self._stamp.get(file, after) for file, after in files}  # from before the files were read
         if changed or requested or fixed or waiting:
-            say(f"{self._source.path or 'the environment'} is loaded: {summary(found)}.")
+            say(f"{self._source.path or 'the environment'} is loaded: {summary(settings)}.")
         for name in waiting:
             say(f"{name} has changed; restart the gateway to apply it.")
+
+    def _report(self, error: Exception, *, requested: bool) -> None:
+        why = str(error) if isinstance(error, CallerFault) else f"internal error ({type(error).__name__})."
+        if requested or why != self._error:
+            if not isinstance(error, CallerFault):
+                report_internal_error("reload", error)
+            say(f"{why} The old configuration keeps running.")
+        self._error = why
 
 
 def on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> None:

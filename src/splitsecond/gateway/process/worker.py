@@ -140,9 +140,8 @@ class GatewayWorker:
         )
         self._ceilings: FleetCeilings | None = None
         self._exchange: WorkerExchange | None = None
-        if settings.shared is not None and folder is not None and shared is not None:
-            self._ceilings = FleetCeilings(shared.ceilings, workers=self._slot.workers, number=self._slot.number)
-            self._exchange = worker_exchange(folder, self._slot.number, self.router.states)
+        if settings.shared is not None:
+            self._join_fleet(folder, shared)
         self._journal = None if self._slot.journal is None else Journal(self._slot.journal, say)
         self._limits = self._key_limits()
         if self._journal is not None:
@@ -177,6 +176,11 @@ class GatewayWorker:
 
     def __repr__(self) -> str:
         return repr(self.router)
+
+    def _join_fleet(self, folder: Path | None, shared: SharedTables | None) -> None:
+        if folder is not None and shared is not None:
+            self._ceilings = FleetCeilings(shared.ceilings, workers=self._slot.workers, number=self._slot.number)
+            self._exchange = worker_exchange(folder, self._slot.number, self.router.states)
 
     def renew(self, settings: GatewaySettings) -> None:
         """Serve by other settings from the next request on: see `Router.renew`. Raises `CallerFault`, and then nothing

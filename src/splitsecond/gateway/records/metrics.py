@@ -306,9 +306,8 @@ class Metrics:
 
     def took(self, record: CallRecord) -> None:
         counts = self.counts
-        client = record.client
         route = record.route_label
-        counts.requests[route, client, record.status] += 1
+        counts.requests[route, record.client, record.status] += 1
         if record.cache:
             counts.cached[route, record.cache] += 1
         streamed, attempts = True, record.attempts
@@ -317,21 +316,7 @@ class Metrics:
                 counts.extra[route, kind, "won" if won else "lost"] += 1
         for attempt in attempts:
             streamed = streamed and attempt.streamed
-            target = self._targets.get(attempt.target) or self._known(attempt.target)
-            fault = attempt.fault
-            counts.attempts[route, target, attempt.outcome, "" if fault is None else fault.kind] += 1
-            if attempt.streamed and (ttft_ns := attempt.ttft_ns) is not None:
-                counts.target_ttft[target].add(ttft_ns)
-            if attempt.input_tokens:
-                counts.tokens[target, "input"] += attempt.input_tokens
-            if attempt.output_tokens:
-                counts.tokens[target, "output"] += attempt.output_tokens
-            if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
-                usd = self._lost(attempt, target, record)
-            else:
-                usd = None if self._cost is None else self._cost(attempt)
-            if usd:
-                counts.cost_usd[client, target] += usd
+            self._count_attempt(attempt, route, record)
         if streamed and record.first_token_ns is not None:
             counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
         if self._folder is not None:
@@ -360,6 +345,24 @@ class Metrics:
             self._timer.cancel()
             self._timer = None
         self._write()
+
+    def _count_attempt(self, attempt: Observation, route: str, record: CallRecord) -> None:
+        counts = self.counts
+        target = self._targets.get(attempt.target) or self._known(attempt.target)
+        fault = attempt.fault
+        counts.attempts[route, target, attempt.outcome, "" if fault is None else fault.kind] += 1
+        if attempt.streamed and (ttft_ns := attempt.ttft_ns) is not None:
+            counts.target_ttft[target].add(ttft_ns)
+        if attempt.input_tokens:
+            counts.tokens[target, "input"] += attempt.input_tokens
+        if attempt.output_tokens:
+            counts.tokens[target, "output"] += attempt.output_tokens
+        if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
+            usd = self._lost(attempt, target, record)
+        else:
+            usd = None if self._cost is None else self._cost(attempt)
+        if usd:
+            counts.cost_usd[record.client, target] += usd
 
     def _lost(self, attempt: Observation, target: str, record: CallRecord) -> float | None:
         counts = self.counts

@@ -9,7 +9,7 @@ The OpenTelemetry SDK, an extra, exports them in threads of its own; its variabl
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splitsecond import __version__
 from splitsecond.core import clock
@@ -65,6 +65,12 @@ _TOKENS = {
 """Counts of an observation, and their names in the conventions."""
 
 Attributes = dict[str, str | bool | int | float | list[str]]
+
+
+class _SpanIds(NamedTuple):
+    trace: int
+    span: int
+    parent: int
 
 
 class Telemetry:
@@ -162,45 +168,45 @@ class Telemetry:
             if winner.tps:
                 self._call_token_s(1 / winner.tps, call)
         for attempt in record.attempts:
-            own = _attempt_attributes(record, attempt)
-            for add in self._attempt_s:
-                add(_seconds(attempt.end_ns - attempt.start_ns), own)
-            if attempt.streamed and attempt.ttft_ns is not None:
-                self._first_chunk_s(_seconds(attempt.ttft_ns), own)
-                if attempt.tps:
-                    self._chunk_s(1 / attempt.tps, own)
-            for name, add_tokens in self._usage.items():
-                if count := getattr(attempt, name):
-                    add_tokens(count, own)
-            if self._old_usage is not None:
-                for kind in ("input", "output"):
-                    if count := getattr(attempt, f"{kind}_tokens"):
-                        self._old_usage(count, own | {"gen_ai.token.type": kind})
+            self._measure_attempt(attempt, _attempt_attributes(record, attempt))
+
+    def _measure_attempt(self, attempt: Observation, attributes: Attributes) -> None:
+        for add in self._attempt_s:
+            add(_seconds(attempt.end_ns - attempt.start_ns), attributes)
+        if attempt.streamed and attempt.ttft_ns is not None:
+            self._first_chunk_s(_seconds(attempt.ttft_ns), attributes)
+            if attempt.tps:
+                self._chunk_s(1 / attempt.tps, attributes)
+        for name, add_tokens in self._usage.items():
+            if count := getattr(attempt, name):
+                add_tokens(count, attributes)
+        if self._old_usage is not None:
+            for kind in ("input", "output"):
+                if count := getattr(attempt, f"{kind}_tokens"):
+                    self._old_usage(count, attributes | {"gen_ai.token.type": kind})
 
     def _trace(self, record: CallRecord, trace: int, parent: int) -> None:
         offset_ns = clock.wall_offset_ns()
         span = span_id(record.call)
         name = f"{_operation(record)} {record.route}"
         self._processor.on_end(
-            self._span(name, trace, span, parent, _call_attributes(record), record.start_ns + offset_ns,
+            self._span(name, _SpanIds(trace, span, parent), _call_attributes(record), record.start_ns + offset_ns,
                        record.end_ns + offset_ns, server=True, error=_error(record))
         )  # fmt: skip
         for attempt in record.attempts:
             attributes = _attempt_attributes(record, attempt) | _attempt_details(attempt)
             name = f"{_operation(record)} {split_target(attempt.target)[1]}"
-            own = span_id(attempt.id)
+            ids = _SpanIds(trace, span_id(attempt.id), span)
             begin_ns = attempt.sent_ns or attempt.start_ns
             self._processor.on_end(
-                self._span(name, trace, own, span, attributes, begin_ns + offset_ns, attempt.end_ns + offset_ns,
+                self._span(name, ids, attributes, begin_ns + offset_ns, attempt.end_ns + offset_ns,
                            server=False, error="" if attempt.fault is None else attempt.fault.kind)
             )  # fmt: skip
 
     def _span(
         self,
         name: str,
-        trace: int,
-        span: int,
-        parent: int,
+        ids: _SpanIds,
         attributes: Attributes,
         start_ns: int,
         end_ns: int,
@@ -214,8 +220,8 @@ class Telemetry:
         flags = TraceFlags(TraceFlags.SAMPLED)
         return ReadableSpan(
             name,
-            SpanContext(trace, span, is_remote=False, trace_flags=flags),
-            SpanContext(trace, parent, is_remote=server, trace_flags=flags) if parent else None,
+            SpanContext(ids.trace, ids.span, is_remote=False, trace_flags=flags),
+            SpanContext(ids.trace, ids.parent, is_remote=server, trace_flags=flags) if ids.parent else None,
             self._resource,
             attributes,
             kind=SpanKind.SERVER if server else SpanKind.CLIENT,
