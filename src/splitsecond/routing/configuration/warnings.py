@@ -17,6 +17,18 @@ from splitsecond.routing.router.target_directory import TargetDirectory
 
 
 def problems(settings: GatewaySettings) -> Iterator[str]:
+    yield from _unusable_providers(settings)
+    if _has_spending_limits(settings):
+        yield from _free_providers(settings)
+    for pattern in settings.seeds:
+        if not glob.glob(pattern):
+            yield f"seeds: no folder matches {pattern}."
+    yield from _retired_models(settings)
+    if not settings.routes:
+        yield 'there are no routes: clients can only name targets as "provider/model".'
+
+
+def _unusable_providers(settings: GatewaySettings) -> Iterator[str]:
     for name, spec in settings.providers.items():
         try:
             settings.spec(f"{name}/any")
@@ -24,27 +36,27 @@ def problems(settings: GatewaySettings) -> Iterator[str]:
             yield f"providers.{name}: {fault.message}; it cannot be used."
         if spec.api_key_env and _in_clear(spec.base_url):
             yield f"providers.{name}: our key is sent to {redacted(spec.base_url)} unencrypted. Use https."
-    if _has_spending_limits(settings):
-        for name, about in settings.known.items():
-            given = settings.providers.get(name)
-            if not about.like and about.price is None and given is not None and given.api_key_env:
-                yield (
-                    f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
-                    "a price of their own. Set price, also if it is free."
-                )
-    for pattern in settings.seeds:
-        if not glob.glob(pattern):
-            yield f"seeds: no folder matches {pattern}."
-    for route, target, like in _catalogued(settings):
-        known = provider(like).model(settings.split_tier(target)[0])
-        if known.retired:
-            instead = f"; its replacement is {known.replaced_by}" if known.replaced_by else ""
+
+
+def _free_providers(settings: GatewaySettings) -> Iterator[str]:
+    for name, about in settings.known.items():
+        spec = settings.providers.get(name)
+        if not about.like and about.price is None and spec is not None and spec.api_key_env:
             yield (
-                f"routes.{route}: the provider of {target} retires it on {known.retired}{instead}. "
+                f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
+                "a price of their own. Set price, also if it is free."
+            )
+
+
+def _retired_models(settings: GatewaySettings) -> Iterator[str]:
+    for route, target, like in _catalogued(settings):
+        model = provider(like).model(settings.split_tier(target)[0])
+        if model.retired:
+            instead = f"; its replacement is {model.replaced_by}" if model.replaced_by else ""
+            yield (
+                f"routes.{route}: the provider of {target} retires it on {model.retired}{instead}. "
                 f"See: splitsecond models {like}"
             )
-    if not settings.routes:
-        yield 'there are no routes: clients can only name targets as "provider/model".'
 
 
 def misspelt(settings: GatewaySettings) -> Iterator[str]:

@@ -199,19 +199,22 @@ class Policy:
         positional = kinds.count(Parameter.POSITIONAL_ONLY) + kinds.count(Parameter.POSITIONAL_OR_KEYWORD)
         keywords = [name for name, each in parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
         types = {name: _without_none(parameters[name].annotation) for name in keywords}
+        _check_types(make, types)
         self.least: int = positional
         self.most: int | None = None if Parameter.VAR_POSITIONAL in kinds else positional
         self.named: tuple[str, ...] | None = tuple(name for name, kind in types.items() if kind is Service)
         if Parameter.VAR_KEYWORD in kinds:
             self.named = ANY_NAME
         self.settings: Mapping[str, Any] = {name: kind for name, kind in types.items() if kind is not Service}
-        for name, kind in self.settings.items():
-            if not _is_setting(kind):
-                raise TypeError(f"{make.__name__}: {name} is no setting: {kind} is not a Setting, a Literal or bool")
-        self.required = tuple(name for name in self.settings if parameters[name].default is Parameter.empty)
-        self._defaults: Mapping[str, object] = {
-            name: None if name in self.required else parameters[name].default for name in self.settings
-        }
+        defaults = {name: parameters[name].default for name in self.settings}
+        self.required = tuple(name for name, default in defaults.items() if default is Parameter.empty)
+        self._defaults: Mapping[str, object] = defaults | dict.fromkeys(self.required)
+
+
+def _check_types(make: Callable[..., Service], types: Mapping[str, Any]) -> None:
+    for name, kind in types.items():
+        if kind is not Service and not _is_setting(kind):
+            raise TypeError(f"{make.__name__}: {name} is no setting: {kind} is not a Setting, a Literal or bool")
 
 
 def _without_none(hint: Any) -> Any:

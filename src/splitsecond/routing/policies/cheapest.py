@@ -59,19 +59,27 @@ class Cheapest(PolicyService):
             return
         now_ns = clock.now_ns()
         offers = self._offers(call, available, now_ns)
-        fast = [offer for offer in offers if offer.ttft_ns is not None and offer.ttft_ns <= self._limit_ns]
+        if self._limit_ns == inf:
+            for offer in offers:
+                yield offer.branch, f"cheapest: {offer}"
+        else:
+            yield from self._within_limit(call, offers, available, now_ns)
+
+    def _within_limit(
+        self, call: Call, offers: Sequence[PricedBranch], available: Sequence[Branch], now_ns: int
+    ) -> Iterator[Choice]:
         unknown = [offer for offer in offers if offer.ttft_ns is None]
-        if self._limit_ns != inf and not fast and not unknown:
+        fast = [offer for offer in offers if offer.ttft_ns is not None and offer.ttft_ns <= self._limit_ns]
+        if not fast and not unknown:
             for prospect in self._speeds.ranked(call, available):
                 yield prospect.branch, f"cheapest, none is fast enough: {prospect}"
             return
-        if self._limit_ns != inf:
-            explored = self._explored(offers, fast, now_ns)
-            for offer in explored:
-                yield offer.branch, f"cheapest: {offer}, explored"
-            offers = [offer for offer in (*fast, *unknown) if offer not in explored]
-        for offer in offers:
-            yield offer.branch, f"cheapest: {offer}"
+        explored = self._explored(offers, fast, now_ns)
+        for offer in explored:
+            yield offer.branch, f"cheapest: {offer}, explored"
+        for offer in (*fast, *unknown):
+            if offer not in explored:
+                yield offer.branch, f"cheapest: {offer}"
 
     def _explored(
         self, offers: Sequence[PricedBranch], fast: Sequence[PricedBranch], now_ns: int

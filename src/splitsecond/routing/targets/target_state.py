@@ -215,17 +215,20 @@ class TargetState:
                 self.headroom = RateLimitHeadroom()
             self.headroom.observe(limits, observation.head_ns or now_ns, number)
         if observation.outcome == "ok":
-            began_ns = observation.sent_ns or now_ns
-            if self.key.refused_until_ns or not self.key.worked:
-                self.key.record_accepted(began_ns)
-            was_open = self.breaker.state == "open"
-            self.breaker.record_success(now_ns, began_ns, client)
-            if was_open and self.breaker.state != "open":
-                self._bring_siblings_forward(now_ns)
-            if self.headroom is not None:
-                self.headroom.record_tokens((observation.input_tokens or 0) + (observation.output_tokens or 0))
+            self._record_answer(observation, now_ns, client)
         else:
             self._apply_verdict(verdict(observation), observation, now_ns, client)
+
+    def _record_answer(self, observation: Observation, now_ns: int, client: str) -> None:
+        began_ns = observation.sent_ns or now_ns
+        if self.key.refused_until_ns or not self.key.worked:
+            self.key.record_accepted(began_ns)
+        was_open = self.breaker.state == "open"
+        self.breaker.record_success(now_ns, began_ns, client)
+        if was_open and self.breaker.state != "open":
+            self._bring_siblings_forward(now_ns)
+        if self.headroom is not None:
+            self.headroom.record_tokens((observation.input_tokens or 0) + (observation.output_tokens or 0))
 
     def record_timeout(self, now_ns: int, began_ns: int, client: str) -> None:
         self.breaker.record_failure(now_ns, began_ns, "no token in the time that a policy gives", client)

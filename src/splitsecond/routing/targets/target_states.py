@@ -227,15 +227,9 @@ class GuardedTarget:
             reply = await (self._probe(call, attempt, state, now_ns) if on_trial else self._service(call))
         except BaseException as error:
             state.record_no_reply(attempt, call.stream)
-            if isinstance(error, asyncio.CancelledError):
-                if _is_late(call):
-                    state.record_timeout(clock.now_ns(), now_ns, call.client)
-                elif error.args == (LOST,):
-                    state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), now_ns, call.client)
-            elif isinstance(error, Fault):
+            if isinstance(error, Fault):
                 error.on_trial = on_trial
-                if isinstance(error, ProviderFault) and error.status == PAYMENT_REQUIRED:
-                    state.record_unpaid(call, clock.now_ns())
+            _record_end_without_reply(error, call, state, now_ns)
             raise
         if state.credit:
             state.record_paid(call)
@@ -298,13 +292,16 @@ class GuardedTarget:
             return why
         if available:
             return "" if state.take_last_resort(now_ns) else why
+        return why if self._another_is_due_first(call, others, until_ns, now_ns) else ""
+
+    def _another_is_due_first(self, call: Call, others: list[TargetState], until_ns: int, now_ns: int) -> bool:
         mine = (until_ns, self._name)
         for other in others:
-            if other.must_not_be_asked(now_ns, client) or other.name in call.notes.rejected:
+            if other.must_not_be_asked(now_ns, call.client) or other.name in call.notes.rejected:
                 continue
-            if (other.unavailable_until_ns(now_ns, client), other.name) < mine:
-                return why
-        return ""
+            if (other.unavailable_until_ns(now_ns, call.client), other.name) < mine:
+                return True
+        return False
 
     def _rejection_while_returning(self, call: Call, state: TargetState, now_ns: int) -> str:
         """Return why the call does not belong to the part of the traffic that a returning target gets; "" if it does.
@@ -323,6 +320,16 @@ class GuardedTarget:
             if healthy and not other.unavailable_until_ns(now_ns, call.client) and _may_serve(call, other, now_ns):
                 return True
         return False
+
+
+def _record_end_without_reply(error: BaseException, call: Call, state: TargetState, began_ns: int) -> None:
+    if isinstance(error, asyncio.CancelledError):
+        if _is_late(call):
+            state.record_timeout(clock.now_ns(), began_ns, call.client)
+        elif error.args == (LOST,):
+            state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), began_ns, call.client)
+    elif isinstance(error, ProviderFault) and error.status == PAYMENT_REQUIRED:
+        state.record_unpaid(call, clock.now_ns())
 
 
 def _may_serve(call: Call, other: TargetState, now_ns: int) -> bool:
