@@ -1,6 +1,7 @@
 """The chart and the page of production speeds: one bar for each target, coloured by its grade, with filters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.errors import CallerFault
@@ -88,19 +89,14 @@ def render_speed(
 ) -> str:
     drawn = speed_plot(speeds)
     prices = {speed.name: speed.usd_per_million for speed in speeds}
-    found = logged_speed_and_price(speeds, prices) if by == "target" else None
-    targets = target_entries([point.target for point in found.targets] if found else [])
+    speed_and_price = logged_speed_and_price(speeds, prices) if by == "target" else None
+    targets = target_entries([point.target for point in speed_and_price.targets] if speed_and_price else [])
     sentence = _main_finding(speeds, statements, least)
     rows = [_properties(speed, by) for speed in speeds]
-    selects = {
-        each: values for each in SELECTS if len(values := sorted({row[each] for row in rows if each in row})) > 1
-    }
-    present = {row["grade"] for row in rows}
-    grades = {value: entry for value, entry in grade_entries().items() if value in present}
     batches = next((f"; here, each {s.period} is one of them" for s in speeds if s.periods), "")
     return render(
         "speed.html",
-        [*([drawn] if drawn else []), *speed_against_price(found, targets)],
+        [*([drawn] if drawn else []), *speed_against_price(speed_and_price, targets)],
         {"targets": targets},
         headline=_headline(speeds, sentence),
         filtered=rows,
@@ -108,14 +104,22 @@ def render_speed(
         lead=f"{counted_as(sum(speed.requests for speed in speeds), 'request')}, {period}, one row for each {by}.",
         statements=[statement for statement in statements if statement != sentence],
         meaning=f"Grades: {', '.join(f'{number} from {tps:g} tokens/s' for tps, number in GRADES)}, else {SLOWEST}.",
-        selects=selects,
-        grades=grades,
+        **_filters(rows),
         least=f"{least:,}",
         periods=batches,
-        money_statements=full(speed_and_price_statements(found)),
+        money_statements=full(speed_and_price_statements(speed_and_price)),
         last=_table(speeds, by),
         lines=speed_remarks(speeds),
     )
+
+
+def _filters(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    choices = {each: sorted({row[each] for row in rows if each in row}) for each in SELECTS}
+    present = {row["grade"] for row in rows}
+    return {
+        "selects": {each: values for each, values in choices.items() if len(values) > 1},
+        "grades": {value: entry for value, entry in grade_entries().items() if value in present},
+    }
 
 
 def _main_finding(speeds: Sequence[ProductionSpeed], statements: Sequence[str], least: int) -> str:

@@ -18,7 +18,7 @@ lies among the times of one state, and differ most between the states.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -218,16 +218,10 @@ def summary_of(
     ordered = np.sort(unordered)
     n, rounds = len(ordered), batches.count if batches else 0
     answered = ordered[np.isfinite(ordered)]
-    needs = still_needed(n, rounds) if independent else {}
     if not len(answered):
         return Summary(n=0, needs=still_needed(0, rounds) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
     at = {name: percentile(ordered, q) for name, q in places.items()}
-    ci95: dict[str, Interval] = {}
-    if independent:
-        for name, q in places.items():
-            ci95[name] = batches.interval(ordered, q, at[name]) if batches else percentile_interval(ordered, q)
-        ci95["mean"] = batches.mean_interval() if batches else mean_interval(answered)
     return Summary(
         n=n,
         failed=n - len(answered),
@@ -237,12 +231,20 @@ def summary_of(
         mean=float(answered.mean()),
         min=float(answered[0]),
         max=float(answered[-1]),
-        ci95=ci95,
-        needs=needs,
+        ci95=_intervals(ordered, places, batches) if independent else {},
+        needs=still_needed(n, rounds) if independent else {},
         rounds=rounds,
         n_effective=min(batches.worth(at["p50"]), n) if batches else None,
         autocorrelation=batches.autocorrelation() if batches else None,
     )
+
+
+def _intervals(ordered: Floats, places: Mapping[str, float], batches: "_Batches | None") -> dict[str, Interval]:
+    if batches is None:
+        independent = {name: percentile_interval(ordered, q) for name, q in places.items()}
+        return independent | {"mean": mean_interval(ordered[np.isfinite(ordered)])}
+    intervals = {name: batches.interval(ordered, q, percentile(ordered, q)) for name, q in places.items()}
+    return intervals | {"mean": batches.mean_interval()}
 
 
 class _Batches:

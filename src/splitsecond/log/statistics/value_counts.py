@@ -21,7 +21,7 @@ percentile, with Greenwood's variance on the log-minus-log scale, which keeps it
 must not load numpy, has this curve in `core/timing/survival`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -217,14 +217,7 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
     for name, percentile in PERCENTILES.items():
         q = 1 - percentile if higher_is_better else percentile
         value = at[name] = curve.quantile(q) if censored else _interpolated(curve, q)
-        ci95[name] = (None, None)
-        if value is not None:
-            least = max(q * (1 - q) / n, curve.variance(value))
-            half = _half(np.array([part.share(value) for part in curves]), sizes, least)
-            ci95[name] = (
-                curve.quantile(q - half) if (q - half) * n >= 1 else None,
-                curve.quantile(q + half) if (1 - q - half) * n >= 1 else None,
-            )
+        ci95[name] = (None, None) if value is None else _batch_interval(curve, curves, sizes, q, value)
     mean = None if censored else float(np.average(counted.values, weights=counted.counts))
     if mean is not None:
         least = float(np.average((counted.values - mean) ** 2, weights=counted.counts)) / n
@@ -240,6 +233,16 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
         max=None if censored else float(curve.values[-1]),
         ci95=ci95,
         needs=still_needed(n),
+    )
+
+
+def _batch_interval(curve: _Curve, curves: Sequence[_Curve], sizes: Floats, q: float, value: float) -> Interval:
+    n = curve.weights.sum()
+    least = max(q * (1 - q) / n, curve.variance(value))
+    half = _half(np.array([part.share(value) for part in curves]), sizes, least)
+    return (
+        curve.quantile(q - half) if (q - half) * n >= 1 else None,
+        curve.quantile(q + half) if (1 - q - half) * n >= 1 else None,
     )
 
 

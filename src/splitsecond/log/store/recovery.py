@@ -67,28 +67,36 @@ class Recovery:
             if missing:
                 return [(rows(each, self._files[0].wall_us), call) for call, each in missing.items()]
         if not self._files:
-            self._files, unreadable = claim(self._log.unwritten, self._ignored)
-            for path, why in unreadable.items():
-                self._ignore(path, f"cannot be read: {why}")
+            self._find_files()
+        while self._files and not self._has_block(self._files[0]):
+            pass  # then look again: others may have been left meanwhile
+        if self._files:
+            self._ask(self._files[0].wall_us, waiting)
+        return []
+
+    def _find_files(self) -> None:
+        self._files, unreadable = claim(self._log.unwritten, self._ignored)
+        for path, why in unreadable.items():
+            self._ignore(path, f"cannot be read: {why}")
         if not self._files:
             self._look_later()
-        while self._files:  # then look again: others may have been left meanwhile
-            file = self._files[0]
-            try:
-                self._block = self._block or file.read(BLOCK)
-            except (ValueError, OSError) as error:
-                self._ignore(file.path, f"cannot be read: {error}")
-                self._files.pop(0).close()
-                continue
-            if self._block:
-                self._ask(file.wall_us, waiting)
-                return []
-            self._say(f"log {self._log.where}: records written from {file.path}: {file.records:,}.")
-            try:
-                self._files.pop(0).remove()
-            except OSError as error:
-                self._ignore(file.path, f"are written, but it cannot be removed: {error.strerror}")
-        return []
+
+    def _has_block(self, file: FoundFile) -> bool:
+        """Read the next block of the first file. Without one, the file is left: it is written, or cannot be read."""
+        try:
+            self._block = self._block or file.read(BLOCK)
+        except (ValueError, OSError) as error:
+            self._ignore(file.path, f"cannot be read: {error}")
+            self._files.pop(0).close()
+            return False
+        if self._block:
+            return True
+        self._say(f"log {self._log.where}: records written from {file.path}: {file.records:,}.")
+        try:
+            self._files.pop(0).remove()
+        except OSError as error:
+            self._ignore(file.path, f"are written, but it cannot be removed: {error.strerror}")
+        return False
 
     def close(self) -> None:
         for each in self._files:
