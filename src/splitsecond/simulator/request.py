@@ -143,15 +143,7 @@ def read_request(
         raise _invalid(error) from error
     if profile.usage == "always":
         parsed = msgspec.structs.replace(parsed, include_usage=True)
-    limit = parsed.max_tokens or profile.output_tokens
-    if limit * parsed.n > MAX_OUTPUT_TOKENS:
-        message = f"max_tokens is {limit:,} for {parsed.n:,} choices; the maximum is {MAX_OUTPUT_TOKENS:,} in all"
-        raise RejectedRequest(400, message, code="max_tokens")
-    natural = profile.natural_tokens
-    ignores_eos = bytes(parsed.fields.get("ignore_eos", b"")) == b"true"
-    is_shorter = natural is not None and natural < limit and not ignores_eos
-    output_tokens = natural if natural is not None and is_shorter else limit
-    ends_itself = is_shorter or (parsed.max_tokens is None and not ignores_eos)
+    output_tokens, ends_itself = _length(profile, parsed)
     given_id = headers.get(b"x-client-request-id", b"").decode("latin-1")[:MAX_ID_CHARACTERS]
     request = SimulatedRequest(
         request_id=given_id or f"{profile.name}-{number}",
@@ -175,6 +167,20 @@ def read_request(
         return _with_content(request, profile, rule, wants, conversation)
     except CallerFault as error:
         raise _invalid(error) from error
+
+
+def _length(profile: Profile, parsed: ServerRequest) -> tuple[int, bool]:
+    """Return the output tokens of one choice, and whether the model ends the response itself, below the limit."""
+    limit = parsed.max_tokens or profile.output_tokens
+    if limit * parsed.n > MAX_OUTPUT_TOKENS:
+        message = f"max_tokens is {limit:,} for {parsed.n:,} choices; the maximum is {MAX_OUTPUT_TOKENS:,} in all"
+        raise RejectedRequest(400, message, code="max_tokens")
+    if bytes(parsed.fields.get("ignore_eos", b"")) == b"true":
+        return limit, False
+    natural = profile.natural_tokens
+    if natural is not None and natural < limit:
+        return natural, True
+    return limit, parsed.max_tokens is None
 
 
 def _fault_for(

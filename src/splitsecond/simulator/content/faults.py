@@ -86,10 +86,9 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError("a fault has one of share, every and first")
         if self.share is not None and not 0 <= self.share <= 1:
             raise ValueError(f"share must be from 0 to 1, not {self.share}")
-        if self.every is not None and self.every < 1:
-            raise ValueError(f"every must be at least 1, not {self.every}")
-        if self.first is not None and self.first < 1:
-            raise ValueError(f"first must be at least 1, not {self.first}")
+        for name, number in (("every", self.every), ("first", self.first)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1, not {number}")
 
     def strikes(self, count: int) -> bool:
         if self.first is not None:

@@ -5,7 +5,7 @@ result; a request for structured output gets a value that fits its schema; any o
 """
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,17 +92,19 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     def fits(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> bool:
         if self.has_content and request.operation == "embeddings":
             return False
-        offered = {tool.name for tool in wants.tools}
-        after_result = bool(conversation.results)
-        if self.calls and (not offered >= {call.name for call in self.calls} or (after_result and self.after is None)):
-            return False
         return (
-            (self.model is None or fnmatch.fnmatchcase(request.model, self.model))
-            and (self.after is None or self.after in conversation.results)
-            and (self.offers is None or (self.offers in offered and not after_result))
+            self._fits_tools({tool.name for tool in wants.tools}, conversation.results)
+            and (self.model is None or fnmatch.fnmatchcase(request.model, self.model))
             and (self.prompt is None or self.prompt in conversation.user_text)
             and (self.pattern is None or _is_found(self.pattern, conversation.user_text))
         )
+
+    def _fits_tools(self, offered: Set[str], results: Sequence[str]) -> bool:
+        if self.calls and (not offered >= {call.name for call in self.calls} or (results and self.after is None)):
+            return False
+        if self.offers is not None and (self.offers not in offered or results):
+            return False
+        return self.after is None or self.after in results
 
 
 def _is_found(pattern: str, text: str) -> bool:

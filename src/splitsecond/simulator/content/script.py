@@ -91,17 +91,16 @@ def plain_script(tokens: int, reasoning_tokens: int, finish: str, stop: Sequence
 
 
 def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScript:
-    found = min(((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0), default=None)
-    sequence = None if found is None else found[2]
-    if found is not None:
-        answer = replace(answer, text=answer.text[: found[0]], calls=(), finish="stop")
-    pieces: list[Piece] = [Piece(text, "reasoning") for text in _words(answer.reasoning)]
-    pieces += [Piece(text) for text in _words(answer.text)]
-    pieces += [Piece(text, "refusal") for text in _words(answer.refusal)]
+    at, _, sequence = min(
+        ((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0), default=(-1, 0, None)
+    )
+    if sequence is not None:
+        answer = replace(answer, text=answer.text[:at], calls=(), finish="stop")
+    pieces = [Piece(word, kind) for kind in _TEXTS for word in _words(getattr(answer, kind))]
     room = limit - len(answer.calls)
     if len(pieces) > room or room < 0:
         pieces = pieces[: max(room, 0)]
-        cut = {kind: "".join(piece.text for piece in pieces if piece.kind == kind) for kind in _CUT}
+        cut: dict[str, str] = {kind: "".join(piece.text for piece in pieces if piece.kind == kind) for kind in _TEXTS}
         finish = answer.finish if answer.calls else "length"
         answer, sequence = replace(answer, **cut, finish=finish), None
     for number, call in enumerate(answer.calls):
@@ -111,7 +110,8 @@ def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScri
     return ReplyScript(answer, pieces or [Piece("")], sequence)
 
 
-_CUT: tuple[str, ...] = ("reasoning", "text", "refusal")
+_TEXTS: tuple[TokenKind, ...] = ("reasoning", "text", "refusal")
+"""Texts of an answer, in the order in which they are sent; each is a kind of token."""
 
 
 def _words(text: str) -> list[str]:

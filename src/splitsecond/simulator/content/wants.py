@@ -84,13 +84,15 @@ def read_wants(request: ServerRequest) -> Wants:
 def read_conversation(request: ServerRequest) -> ConversationEnd:
     if request.operation == "embeddings":
         return ConversationEnd(user_text=request.prompt_text)
-    found = next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None)
-    turns = plain_value(found)
+    turns = plain_value(next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None))
     if isinstance(turns, dict):  # Replicate's input
         turns = turns.get("prompt")
     if isinstance(turns, str):
         return ConversationEnd(user_text=turns)
-    turns = turns if isinstance(turns, list) else []
+    return _end_of(turns) if isinstance(turns, list) else ConversationEnd()
+
+
+def _end_of(turns: list[Any]) -> ConversationEnd:
     called: dict[str, str] = {}
     user_text = ""
     results: list[str] = []
