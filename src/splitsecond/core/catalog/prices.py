@@ -130,10 +130,15 @@ def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, 
     if model in names:
         return "", []
     near = difflib.get_close_matches(model, same_maker or names, n=3, cutoff=0.6)
+    return "", [f"{name}/{each}" for each in _typo_first(model, near, owner)]
+
+
+def _typo_first(model: str, near: list[str], owner: Provider) -> list[str]:
+    """Return the names `near` that of a model, with the one in front that it probably misspells, or its replacement."""
     retired = {each: about.replaced_by for each, about in owner.models.items() if about.retired and about.replaced_by}
-    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=TYPO_RATIO):  # a typo
-        near = list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
-    return "", [f"{name}/{each}" for each in near]
+    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=TYPO_RATIO):
+        return list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
+    return near
 
 
 def replacement_hint(day: str, near: Sequence[str]) -> str:

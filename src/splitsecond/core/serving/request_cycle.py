@@ -284,15 +284,7 @@ class RequestCycle:
 
     async def _receive(self, limit: int, budget: BodyBudget | None) -> None:
         connection = self._connection
-        declared = self.header(b"content-length")
-        size = int(declared) if declared.isdigit() else None
-        if size is not None and size > limit:
-            raise _too_long(limit)
-        allowed = limit
-        if budget is not None and size is None:
-            allowed = MAX_UNREAD_REQUEST_BYTES
-        elif budget is not None and size is not None and size > MAX_UNREAD_REQUEST_BYTES:
-            budget.take(self, size)
+        allowed = self._allowed(limit, budget)
         expects = self.http_1_1 and self.header(b"expect").lower() == b"100-continue"
         if expects and not connection.transport.is_closing():
             connection.transport.write(_CONTINUE)
@@ -307,6 +299,18 @@ class RequestCycle:
         except TimeoutError:
             message = f"the request's body did not arrive within {BODY_TIMEOUT_NS // clock.NS_PER_S} s"
             raise CallerFault(message, kind="slow_request", status=408) from None
+
+    def _allowed(self, limit: int, budget: BodyBudget | None) -> int:
+        """Return the bytes of the body that may arrive before `budget` is asked for more."""
+        declared = self.header(b"content-length")
+        if not declared.isdigit():
+            return limit if budget is None else MAX_UNREAD_REQUEST_BYTES
+        size = int(declared)
+        if size > limit:
+            raise _too_long(limit)
+        if budget is not None and size > MAX_UNREAD_REQUEST_BYTES:
+            budget.take(self, size)
+        return limit
 
     async def _arrived(self, limit: int) -> None:
         self._limit = limit

@@ -218,10 +218,13 @@ class ResponseParser:
             return
         self.until_close = coding is None and "content-length" not in headers
         if "content-encoding" in headers:
-            try:
-                self._inflater = inflater_for(headers["content-encoding"])
-            except BadEncoding as error:
-                self.fail(self._malformed(str(error)))
+            self._decode_from(headers["content-encoding"])
+
+    def _decode_from(self, content_encoding: str) -> None:
+        try:
+            self._inflater = inflater_for(content_encoding)
+        except BadEncoding as error:
+            self.fail(self._malformed(str(error)))
 
     def on_message_complete(self) -> None:
         self._parser_ended = True
