@@ -349,17 +349,14 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_closed_by_us(outcome: str, fault_type: str) -> bool:
-    """See `Observation.closed_by_us`. The log calls it without an observation."""
     return outcome == "cancelled" or (outcome == "failed" and fault_type == "TimedOut")
 
 
 def is_closed_early(sent: bool, outcome: str, fault_type: str, token_source: str) -> bool:
-    """See `Observation.closed_early`. The log calls it without an observation."""
     return sent and token_source != "usage" and is_closed_by_us(outcome, fault_type)
 
 
 def is_unbilled(sent: bool, has_token: bool, status: int) -> bool:
-    """See `Observation.unbilled`. The log calls it without an observation."""
     return not has_token and (not sent or status >= REFUSED)
 
 

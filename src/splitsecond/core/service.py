@@ -34,8 +34,6 @@ that ends the answer, or None."""
 
 
 class PromptEstimate(Protocol):
-    """Estimated size of a prompt: see `routing.router.prompt_tokens.PromptSize`."""
-
     @property
     def unbounded(self) -> bool: ...
 
@@ -43,8 +41,6 @@ class PromptEstimate(Protocol):
 
 
 class RequestEstimate(Protocol):
-    """What a request may use at any target: see `router.request_estimate`."""
-
     @property
     def prompt(self) -> PromptEstimate: ...
 

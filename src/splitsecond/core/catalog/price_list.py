@@ -24,8 +24,6 @@ _KINDS = {
 
 
 class ListedPrice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Price and context window of one model in the list; None: unknown."""
-
     price: Price | None = None
     context_tokens: int | None = None
 

@@ -52,8 +52,6 @@ class Holding(Struct, omit_defaults=True):
 
 
 class Departed(Struct, omit_defaults=True):
-    """Use of gateways that are gone, at a moment of fleet time."""
-
     at_s: float
     amount: int
 

@@ -57,8 +57,6 @@ MAX_UNPRICED = 10_000
 
 
 class SharedTables(Struct, frozen=True):
-    """Descriptors of the memory of `SharedCounters`, `FleetCeilings` and `ResponseOwners`."""
-
     counters: int
     ceilings: int
     owners: int

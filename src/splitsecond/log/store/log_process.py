@@ -59,8 +59,6 @@ _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
 
 class LogProcessSettings(Struct, frozen=True, kw_only=True):
-    """The log's URL, how many days its calls are kept, and the path of the Unix socket."""
-
     url: str
     keep_days: float
     socket: str

@@ -39,8 +39,6 @@ class EmbeddingRequest(ServerRequest, frozen=True, kw_only=True):
 
 
 class EmbeddingFormat:
-    """The server side of an API format for embeddings; `form` names the form of its requests and responses."""
-
     def __init__(self, api_format: Any, form: str) -> None:
         self.StreamWriter = api_format.StreamWriter
         self.error_body = api_format.error_body

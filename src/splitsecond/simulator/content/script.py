@@ -27,16 +27,12 @@ WORDS_IN_JSON = 8
 
 
 class Piece(Struct, frozen=True):
-    """One token of a reply; `call` is the tool call that begins with it."""
-
     text: str
     kind: TokenKind = "text"
     call: CalledTool | None = None
 
 
 class ReplyScript(Struct, frozen=True):
-    """A reply and its tokens, the same for each of the choices that the request wants."""
-
     answer: ServerAnswer
     pieces: Sequence[Piece]
     stop_sequence: str | None = None
