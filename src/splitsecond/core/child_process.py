@@ -1,8 +1,7 @@
 """A child process whose standard input is its lifeline: it ends when the pipe closes, however its parent ends.
 
-Commands go to its standard input and answers come from its standard output, one line each. It runs in a session of its
-own, so Ctrl-C at a terminal reaches only the parent, which decides what it means. What the lines say is agreed upon by
-the modules that use it.
+Commands go to its standard input and answers come from its standard output, one line each. What the lines say is agreed
+upon by the modules that use it.
 """
 
 import asyncio
@@ -20,8 +19,6 @@ from splitsecond.core import clock
 
 
 class ChildProcess:
-    """A running child process. Call `stop` at the end, whatever happens."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
@@ -31,8 +28,8 @@ class ChildProcess:
     ) -> Self:
         """Start `command`. Without `answers`, its standard output is the parent's.
 
-        `longest_line`: the longest answer in bytes. `inherited`: file descriptors that it gets. Raises `OSError`, also
-        if the machine has no more processes, memory or file descriptors, which may pass (`passes`).
+        Raises `OSError`, also if the machine has no more processes, memory or file descriptors, which may pass
+        (`passes`).
         """
         pipe = asyncio.subprocess.PIPE
         try:
@@ -52,7 +49,6 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
         return self._process.pid
 
     async def write(self, data: bytes) -> None:
@@ -64,7 +60,6 @@ class ChildProcess:
             await stdin.drain()
 
     async def read_line(self) -> bytes | None:
-        """Return the next whole line without its end; None if the process has closed its output, or died in a line."""
         stdout = self._process.stdout
         assert stdout is not None  # it is a pipe
         line = await stdout.readline()
@@ -77,26 +72,21 @@ class ChildProcess:
         return await stdout.read(most)
 
     async def ending(self) -> str:
-        """Wait until the process has ended, and return how, in words: "process 12 ended with exit code 3"."""
         return f"process {self.pid} {how_it_ended(await self.wait())}"
 
     async def wait(self) -> int:
-        """Wait until the process has ended. Return its exit code; the negative number of a signal that ended it."""
         return await self._process.wait()
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def stop(self, patience_s: float = 0) -> int:
-        """Close its standard input, wait `patience_s`, and kill it if it has not ended. Return its exit code."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -155,7 +145,6 @@ def server_process(
 
 
 def _first_lines(process: "subprocess.Popen[bytes]", count: int, within_s: float) -> tuple[list[str], bool]:
-    """Return the first `count` lines that the process prints in this time, and whether it has closed its output."""
     assert process.stdout is not None  # it is a pipe
     pipe, output = process.stdout.fileno(), b""
     deadline_ns = clock.now_ns() + round(within_s * clock.NS_PER_S)
@@ -174,7 +163,6 @@ def _lines(output: bytes) -> list[str]:
 
 
 def passes(error: OSError) -> bool:
-    """Return whether a process could not start for want of something that others may release."""
     return error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 

@@ -1,14 +1,11 @@
 """The clock: the only module that reads the time.
 
 Time inside the program is an ``int`` of nanoseconds on the monotonic clock (CLOCK_MONOTONIC). This clock never steps
-and is the same in every process of one machine, and ``loop.time()`` of asyncio and uvloop reads it in seconds. So a
-timestamp of the simulator can be subtracted from one of the client.
+and is the same in every process of one machine, and ``loop.time()`` of asyncio and uvloop reads it in seconds.
 
 The wall clock is read for two purposes only: to date a moment (`wall_time`, `wall_offset_us`), and to convert a kernel
 receive timestamp, which Linux gives in wall-clock time, to the monotonic clock (`arrival`). The conversion uses the
 difference of two wall readings that are microseconds apart, so a wrong or slewed wall clock does no harm.
-
-Tests replace both clocks with `using`, so that time passes only when the test moves it.
 """
 
 import time
@@ -36,8 +33,8 @@ def arrival(kernel_wall_ns: int) -> tuple[int, int]:
     monotonic clock, `lag` the nanoseconds from then to this call. A negative lag (the wall clock stepped back between
     the two readings) counts as 0.
 
-    `at` is never before the arrival, so it is never before the packet was sent. It is later by the time between
-    reading the two clocks, at most `INTERRUPTED_NS`. After a longer interruption the clocks are read again.
+    `at` is never before the arrival, so it is never before the packet was sent. It is later by the time between reading
+    the two clocks, at most `INTERRUPTED_NS`.
     """
     seen = now_ns()
     wall = _wall_ns()
@@ -55,7 +52,6 @@ def wall_time() -> datetime:
 
 
 def wall_offset_us() -> int:
-    """Return wall-clock minus monotonic time, in microseconds, to date moments of the monotonic clock."""
     return wall_offset_ns() // NS_PER_US
 
 

@@ -38,7 +38,6 @@ _NOT_IN_WORDS = re.compile(r"[^A-Za-z0-9_.:+/-]")
 
 
 def excerpt(data: bytes | str) -> str:
-    """Return the first few hundred bytes of a provider's text as one printable line, for a message."""
     start = data[: 4 * EXCERPT_BYTES]
     text = start.decode("utf-8", "replace") if isinstance(start, bytes) else start
     line: str = redacted(" ".join("".join(c if c.isprintable() else " " for c in text).split()))
@@ -55,7 +54,6 @@ def provider_word(text: str, max_length: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` with all characters that are not printable (control codes, line ends) escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
@@ -161,7 +159,6 @@ def content_faults(place: str, *, kind: str, hint: str = "") -> Iterator[None]:
 
 
 def parser_words(error: Exception) -> str:
-    """Return in a line why a parser cannot read its content. `error`: one of `PARSER_ERRORS`."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else excerpt(str(error))
 
 

@@ -50,7 +50,6 @@ class Token(Struct, frozen=True, gc=False):
 
     @property
     def arguments(self) -> str:
-        """For a tool call: the part of `text` after the name."""
         return self.text if self.tool is None else self.text[len(self.tool.name) :]
 
 

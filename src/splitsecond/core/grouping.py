@@ -9,7 +9,6 @@ Key = TypeVar("Key")
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Key]) -> defaultdict[Key, list[T]]:
-    """Return the items by their key; the groups, and the items of each, are in the given order."""
     found: defaultdict[Key, list[T]] = defaultdict(list)
     for item in items:
         found[key(item)].append(item)

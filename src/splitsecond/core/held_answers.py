@@ -1,7 +1,6 @@
 """Bound on the bytes of large answers that this process holds: until they are complete, or for several readers.
 
-The size of one answer is limited, but many calls at once, for embeddings for instance, can have large ones. Objects
-that hold a large answer have a `HeldAnswer`.
+The size of one answer is limited, but many calls at once, for embeddings for instance, can have large ones.
 """
 
 from splitsecond.core.clock import NS_PER_S
@@ -31,7 +30,6 @@ class HeldAnswer:
             raise Overloaded(message, hint="Request fewer large answers at once.", retry_after_ns=NS_PER_S)
 
     def release(self) -> None:
-        """Hold nothing more."""
         HeldAnswer._total -= self._size
         self._size = 0
 

@@ -63,10 +63,7 @@ class contained:
 
 @contextmanager
 def handling(on_report: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Report what callbacks and forgotten tasks of the running loop raise, while the context is open.
-
-    The loop calls `on_report` after each report of this process.
-    """
+    """Report what callbacks and forgotten tasks of the running loop raise, while the context is open."""
     global _after_report
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_report_of_loop)

@@ -58,7 +58,6 @@ class ArrayElements:
             self._refuse("expected the end of the file after the array")
 
     def _next(self) -> str:
-        """Skip white space and return the next character; "" at the end of the file."""
         while True:
             match = _SPACE.match(self._buffer, self._at)
             self._skip(match.end() if match else self._at)
@@ -90,7 +89,6 @@ class ArrayElements:
         self._at = end
 
     def _more(self) -> bool:
-        """Read as much again as is pending, at least `CHUNK`."""
         pending = len(self._buffer) - self._at
         if pending > self._longest:
             self._refuse(f"an element of the array is longer than {self._longest:,} characters")

@@ -22,10 +22,7 @@ _turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
 async def off_loop(client: str, work: Callable[P, T], *arguments: P.args, **settings: P.kwargs) -> T:
-    """Return what `work` returns for these arguments, called in a thread. It must not change what the loop uses.
-
-    `client`: for whom.
-    """
+    """Return what `work` returns for these arguments, called in a thread. It must not change what the loop uses."""
     turn = _turns.get(client)
     if turn is None:
         turn = _turns[client] = asyncio.Lock()

@@ -47,7 +47,6 @@ class PacketCounts(Struct, frozen=True, omit_defaults=True):
     missed: int = 0
 
     def since(self, before: "PacketCounts") -> "PacketCounts":
-        """Return what came after `before`."""
         return PacketCounts(
             self.packets - before.packets,
             self.lost - before.lost,
@@ -58,8 +57,6 @@ class PacketCounts(Struct, frozen=True, omit_defaults=True):
 
 
 class FaultRecord(Struct, frozen=True, omit_defaults=True):
-    """A `Fault` in an observation."""
-
     type: str
     """Who is at fault: `CallerFault`, `ProviderFault`, `NetworkFault`, `TimedOut`, `Overloaded`, `AllFailed` or
     `InternalFault`."""
@@ -212,12 +209,10 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def clock(self) -> ArrivalClock:
-        """What the arrival times were taken from."""
         return "packets" if self.packet_time else "kernel" if self.kernel_time else "process"
 
     @property
     def ok(self) -> bool:
-        """Whether the answer is complete."""
         return self.outcome == "ok"
 
     @property
@@ -245,7 +240,6 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ttft_ms(self) -> float | None:
-        """`ttft_ns` in milliseconds."""
         return _ms(self.ttft_ns)
 
     @property
@@ -278,7 +272,6 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def e2e_ms(self) -> float | None:
-        """`e2e_ns` in milliseconds."""
         return _ms(self.e2e_ns)
 
     @property
@@ -356,17 +349,14 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_closed_by_us(outcome: str, fault_type: str) -> bool:
-    """See `Observation.closed_by_us`. The log calls it without an observation."""
     return outcome == "cancelled" or (outcome == "failed" and fault_type == "TimedOut")
 
 
 def is_closed_early(sent: bool, outcome: str, fault_type: str, token_source: str) -> bool:
-    """See `Observation.closed_early`. The log calls it without an observation."""
     return sent and token_source != "usage" and is_closed_by_us(outcome, fault_type)
 
 
 def is_unbilled(sent: bool, has_token: bool, status: int) -> bool:
-    """See `Observation.unbilled`. The log calls it without an observation."""
     return not has_token and (not sent or status >= REFUSED)
 
 

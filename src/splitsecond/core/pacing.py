@@ -2,8 +2,8 @@
 
 Both asyncio and uvloop round their timers to whole milliseconds (the resolution of epoll and libuv), which is as long
 as the gap between two tokens of a fast provider. So the `Pacer` keeps all due times in one heap, and a single Linux
-``timerfd``, armed for the earliest of them, wakes the loop as a socket would. Arming it is one system call, made only
-when the earliest due time changes. It also clears the expiry, so the descriptor is never read.
+``timerfd``, armed for the earliest of them, wakes the loop as a socket would. It also clears the expiry, so the
+descriptor is never read.
 
 Without a timerfd (macOS), in a loop that cannot watch descriptors, and in virtual time, ``loop.call_at`` takes its
 place.
@@ -27,8 +27,6 @@ _SWEEP_ABOVE = 64
 
 
 class Timer:
-    """A callback that is called once, at a given time, unless it is cancelled before."""
-
     __slots__ = ("_args", "_callback", "_pacer", "due_ns")
 
     def __init__(self, pacer: "Pacer", due_ns: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -38,7 +36,6 @@ class Timer:
         self._args = args
 
     def cancel(self) -> None:
-        """Cancel the call. Does nothing if it was made or cancelled already."""
         pacer, self._pacer, self._callback, self._args = self._pacer, None, None, ()
         if pacer is not None:
             pacer._forget()
@@ -61,7 +58,6 @@ class Pacer:
         self._wake: _Wake = _wake_for(loop, self._fire)
 
     def call_at(self, due_ns: int, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call `callback(*args)` at `due_ns`, or in the next iteration of the loop if that has passed."""
         if self._closed:
             raise RuntimeError("the pacer is closed; no timer can be set")
         timer = Timer(self, due_ns, callback, args)
@@ -72,7 +68,6 @@ class Pacer:
         return timer
 
     async def sleep_until(self, due_ns: int) -> None:
-        """Return at `due_ns`; at once, without a turn of the loop, if that has passed."""
         if due_ns <= clock.now_ns():
             return
         done: asyncio.Future[None] = self._loop.create_future()
@@ -83,7 +78,6 @@ class Pacer:
             timer.cancel()
 
     def close(self) -> None:
-        """Drop every timer and close the kernel timer. Calling it again does nothing."""
         if not self._closed:
             self._closed = True
             self._heap.clear()
@@ -137,8 +131,6 @@ def _resolve(done: "asyncio.Future[None]") -> None:
 
 
 class _Wake(Protocol):
-    """Wakes the loop for the earliest timer, at most `early_ns` before its time."""
-
     name: str
     early_ns: int
 

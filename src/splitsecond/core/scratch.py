@@ -21,15 +21,12 @@ _MEMORY = Path("/dev/shm")
 
 
 class Scratch(Struct, frozen=True):
-    """A temporary folder. `lock`: the descriptor that keeps it; a child process that inherits it keeps it, too."""
-
     path: Path
     lock: int
 
 
 @contextlib.contextmanager
 def scratch_folder(kind: str = "") -> Iterator[Scratch]:
-    """Create a temporary folder and remove it at the end. First remove the folders of this user's dead processes."""
     parent = temporary_files()
     _sweep(parent)
     with tempfile.TemporaryDirectory(prefix=_PREFIX + kind, dir=parent, ignore_cleanup_errors=True) as folder:

@@ -6,9 +6,8 @@ The await returns when the first token has arrived (or when the stream has ended
 Until it returns, the client has seen nothing, so a policy can still choose another target. Once it returns, the reply
 belongs to the caller: a stream of events that is closed exactly once.
 
-So a race is the first await to return, a fallback is ``except Fault``, and a deadline for the first token is a deadline
-on the await. Cancelling the await closes the attempt's connection at once. Every service keeps the call's deadline
-itself, while it waits and while its reply is read; a policy only has to set it.
+Cancelling the await closes the attempt's connection at once. Every service keeps the call's deadline itself, while it
+waits and while its reply is read; a policy only has to set it.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,8 +34,6 @@ that ends the answer, or None."""
 
 
 class PromptEstimate(Protocol):
-    """Estimated size of a prompt: see `routing.router.prompt_tokens.PromptSize`."""
-
     @property
     def unbounded(self) -> bool: ...
 
@@ -44,8 +41,6 @@ class PromptEstimate(Protocol):
 
 
 class RequestEstimate(Protocol):
-    """What a request may use at any target: see `router.request_estimate`."""
-
     @property
     def prompt(self) -> PromptEstimate: ...
 
@@ -173,9 +168,7 @@ class Reply(Protocol):
 
     async def __anext__(self) -> Event: ...
 
-    async def finished(self) -> None:
-        """Wait for the end without looking at each event. Measurements use it, because nothing wakes up per token."""
-        ...
+    async def finished(self) -> None: ...
 
     async def read(self) -> bytes:
         """Return the bytes of the body that arrived since the last `read`; b"" after the last of a complete answer.

@@ -29,11 +29,9 @@ class TimerEntry(Struct, eq=False, kw_only=True):
     _timer: asyncio.TimerHandle | None = None
 
     def timer_fired(self) -> None:
-        """Called when the deadline has come."""
         raise NotImplementedError
 
     def cancel_timer(self) -> None:
-        """Cancel the deadline. Does nothing if none is set."""
         slot = self._slot
         if slot is not None:
             del slot[self]
@@ -55,7 +53,6 @@ class TimerWheel:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, entry: TimerEntry, due_ns: int, now_ns: int) -> None:
-        """Let `entry` fire at `due_ns`. It must not be set already."""
         number = due_ns >> _SLOT_BITS
         slot = self._slots.get(number)
         if slot is None:
@@ -75,7 +72,6 @@ class TimerWheel:
         self._timer = self._call_at(self._numbers[0] << _SLOT_BITS, self._begin_slot)
 
     def _begin_slot(self) -> None:
-        """Give each entry of the first slot a timer of its own."""
         self._timer = None
         for entry, due_ns in self._slots.pop(heappop(self._numbers)).items():
             entry._slot = None

@@ -28,7 +28,6 @@ class TraceContext(Struct, frozen=True):
 
 
 def trace_context(call: str, traceparent: str) -> TraceContext:
-    """Return the trace of the call with the id `call`. An invalid `traceparent` counts as none."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or (traceparent.startswith("00") and len(traceparent) != _VERSION_00_LENGTH):
         digits = call.rpartition("-")[2]
@@ -39,12 +38,10 @@ def trace_context(call: str, traceparent: str) -> TraceContext:
 
 
 def span_id(identity: str) -> int:
-    """Return the id of the span of the call or attempt with that id."""
     return _hash(identity, 8)
 
 
 def attempt_traceparent(call: str, attempt: str, traceparent: str) -> str:
-    """Return the header ``traceparent`` for the request of an attempt. `traceparent`: that of the client, or ""."""
     context = trace_context(call, traceparent)
     return f"00-{context.trace:032x}-{span_id(attempt):016x}-{0 if context.sampled is False else _SAMPLED:02x}"
 

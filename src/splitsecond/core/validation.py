@@ -22,7 +22,6 @@ _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`")
 
 
 def read_json(data: bytes | str | memoryview | Raw, decode: Callable[[Any], T] = msgspec.json.decode) -> T | None:
-    """Return the JSON `data` as `decode` reads it; None if it is not such JSON, or nested too deeply."""
     try:
         return decode(data)
     except PARSER_ERRORS:
@@ -47,15 +46,12 @@ def has_too_many_values(*fields: bytes | memoryview | Raw) -> bool:
 
 
 def may_have_too_many_values(*fields: memoryview) -> bool:
-    """Return whether `fields` may consist of more than `MAX_VALUES` values: marks in texts count too. Takes a tenth of
-    the time of `has_too_many_values`."""
     if sum(map(len, fields)) <= MAX_VALUES:
         return False
     return sum(1 + sum(map(bytes(each).count, _BEFORE_VALUES)) for each in fields) > MAX_VALUES
 
 
 def plain_value(field: Raw | Any) -> Any:
-    """Return the value of a request's field, raw or not; None if it is not JSON, or has more than `MAX_VALUES`."""
     if not isinstance(field, Raw):
         return field
     return None if has_too_many_values(field) else read_json(field)
@@ -74,18 +70,15 @@ def converted(place: str, value: Any, shape: type[T], fault: MakeFault) -> T:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a question that suggests the one or two of `known` that are most like `name`; "" if none is like it."""
     near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=2, cutoff=0.5)
     return f"Did you mean {' or '.join(near)}?" if near else ""
 
 
 def wrong(name: str, got: object, expected: str) -> CallerFault:
-    """Return the fault of a setting with a bad value."""
     return CallerFault(f"{name}: got {got!r}, expected {expected}", kind="bad_option", param=name)
 
 
 def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
-    """Return `value`. Raises `CallerFault` if it is not one of `allowed`."""
     if value not in allowed:
         raise wrong(name, value, " or ".join(allowed))
     return value
@@ -103,7 +96,6 @@ def _hint(message: str, shape: Any) -> str:
 
 
 def _type_at(shape: Any, path: str) -> Any:
-    """Return the type at `path` inside `shape`; None if it is unknown."""
     for step in filter(None, re.split(r"[.\[]", path)):
         if isinstance(shape, type) and issubclass(shape, Struct):
             fields = msgspec.structs.fields(shape)

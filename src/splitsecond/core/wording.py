@@ -21,12 +21,10 @@ class Statement(Struct, frozen=True):
     short: str = ""
 
     def lines(self, width: int) -> list[str]:
-        """Return the lines that a terminal shows: the full text if it fits one line, otherwise the short form."""
         return [self.long] if not self.short or len(self.long) <= width else self.short.split("\n")
 
 
 def full(statements: Iterable[Statement]) -> list[str]:
-    """Return statements in full."""
     return [each.long for each in statements]
 
 
@@ -54,8 +52,7 @@ class Loaded(Protocol):
 def number(value: float | None, *, zeros: bool = False) -> str:
     """Format a number with three significant digits, at most four decimals and thousands separators: "4.5", "1,234".
 
-    With `zeros`, as tables need it, trailing zeros stay ("4.50"). None is a dash. No interval of a benchmark supports
-    a fourth digit.
+    With `zeros`, as tables need it, trailing zeros stay ("4.50"). None is a dash.
     """
     if value is None:
         return MISSING
@@ -66,7 +63,6 @@ def number(value: float | None, *, zeros: bool = False) -> str:
 
 
 def ratio(value: float) -> str:
-    """Format a ratio: 1.04, 12.3. Near 1 the hundredths matter, so they stay: 1.00."""
     return f"{value:.2f}" if value < 10 else number(value)
 
 
@@ -88,7 +84,6 @@ def counted_as(count: int, one: str, several: str = "") -> str:
 
 
 def chance(p_value: float) -> str:
-    """Format a p-value: "p = 0.03", or "p < 0.001"."""
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
@@ -111,7 +106,6 @@ def span(low: str, high: str) -> str:
 
 
 def in_a_line(before: str, parts: Sequence[str], after: str = ".") -> str:
-    """Return a sentence with as many of `parts` as fit a line, at least one, and how many more there are."""
     for shown in range(len(parts), 0, -1):
         more = f" and {len(parts) - shown} more" if shown < len(parts) else ""
         line = f"{before}{', '.join(parts[:shown])}{more}{after}"

@@ -27,8 +27,6 @@ _CHUNK = 65536
 
 
 class SettingsReader:
-    """Reads settings from standard input."""
-
     def __init__(self) -> None:
         self._data = bytearray()
 
@@ -40,7 +38,6 @@ class SettingsReader:
         return None
 
     def follow(self, worker: GatewayWorker, server: HttpServer) -> None:
-        """Apply further settings to `worker` in the running loop, and stop `server` at the end of the input."""
         loop = asyncio.get_running_loop()
 
         def read() -> None:
@@ -53,7 +50,6 @@ class SettingsReader:
         loop.add_reader(_STDIN, read)
 
     def _complete(self) -> Iterator[bytes]:
-        """Remove the complete lines from the data, and yield them."""
         while (end := self._data.find(b"\n")) >= 0:
             line = bytes(self._data[:end])
             del self._data[: end + 1]
@@ -66,7 +62,6 @@ class SettingsReader:
 
 
 def apply(worker: GatewayWorker, line: bytes) -> None:
-    """Apply the settings that `line` contains to `worker`, and report to the supervisor whether it uses them."""
     try:
         worker.renew(decode(line))
     except CallerFault as fault:
@@ -79,7 +74,6 @@ def apply(worker: GatewayWorker, line: bytes) -> None:
 
 
 def refuse(why: str) -> None:
-    """Report to the supervisor why settings cannot be used."""
     answer(f"REFUSED {' '.join(why.split())}")
 
 
@@ -97,7 +91,6 @@ async def _serve(reader: SettingsReader, settings: GatewaySettings, listening: s
 
 
 def main() -> int:
-    """Serve until stopped. Return the exit code."""
     for each in (signal.SIGINT, signal.SIGHUP):  # the supervisor handles them
         signal.signal(each, signal.SIG_IGN)
     listening = socket.socket(fileno=int(sys.argv[1]))

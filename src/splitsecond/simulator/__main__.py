@@ -10,7 +10,6 @@ from splitsecond.simulator.server import serve, serve_by_path
 
 
 def main() -> int:
-    """Serve the profiles of the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m splitsecond.simulator", description=__doc__)
     parser.add_argument("profiles", metavar="PROFILE", nargs="*")
     parser.add_argument("--host", default="127.0.0.1")

@@ -31,7 +31,6 @@ def whole_body(body: bytes, journal: RequestJournal) -> bytes:
 
 
 def _whole(fields: dict[str, Any], journal: RequestJournal, turns: int) -> dict[str, Any]:
-    """Return the fields of a request with the conversation that it continues."""
     place = "messages" if "messages" in fields else "input"
     match fields:
         case {"thread": {"type": "continue", "previous_message_id": str(previous)}}:
@@ -57,7 +56,6 @@ def _turns(value: Any) -> list[Any]:
 
 
 def _answer(entry: JournalEntry, place: str) -> list[dict[str, Any]]:
-    """Return the assistant's part of the conversation. Plain words are left out: no rule depends on them."""
     answer = entry.script.answer if entry.script is not None else None
     text = answer.text if answer is not None else ""
     calls = answer.calls if answer is not None else ()

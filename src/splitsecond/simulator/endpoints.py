@@ -3,8 +3,7 @@
 Each API format is served at its vendor's path, so the vendor's client library can be pointed here. Gemini's path
 contains the model and whether to stream, as does that of Claude at Google's Vertex AI. Replicate's contains the model
 as "owner/name" ("simulated/name" for a model without an owner), and a stream there takes one request to create it and
-another to read it. Anthropic, Gemini and OpenAI's Responses also have endpoints that only count the tokens of a
-request.
+another to read it.
 """
 
 import re
@@ -27,8 +26,6 @@ from splitsecond.simulator.content.embeddings import EmbeddingFormat
 
 
 class ServerFormat(Protocol):
-    """The server side of an API format in `wire`, as far as the simulator uses it."""
-
     def StreamWriter(self, operation: Operation, model: str, *, id: str, created: int) -> AnswerWriter: ...
 
     def parse_request(self, operation: Operation, body: bytes, path: str) -> ServerRequest: ...
@@ -37,8 +34,6 @@ class ServerFormat(Protocol):
 
 
 class StreamUrlWriter(Protocol):
-    """Writes the response that contains the URL of a stream."""
-
     def __call__(self, model: str, *, id: str, created: int, stream: str) -> bytes: ...
 
 
@@ -71,11 +66,9 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def format_name(self) -> str:
-        """The name of the API format."""
         return self.api_format.error_body.__module__.split(".")[-2]
 
     def parse(self, body: bytes, path: str) -> ServerRequest:
-        """Read a request from its body and its path with the query. Raises `CallerFault`."""
         whole = body if self.complete is None else self.complete(body, path)
         request = self.api_format.parse_request(self.operation, whole, path)
         if request.stream and self.stream_query not in path:
@@ -99,7 +92,6 @@ _VERTEX_PATH = re.compile(_AT_GOOGLE + r"/models/([^/?]+):(streamRawPredict|rawP
 
 
 def _with_model(body: bytes, path: str) -> bytes:
-    """Return the body of a request to Claude at Vertex AI, with the model and whether to stream, as Anthropic's has."""
     found = _VERTEX_PATH.search(path)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
@@ -156,8 +148,6 @@ _OLLAMA = ApiEndpoint(
 
 
 class _OllamaGenerate:
-    """The server side of ``/api/generate``."""
-
     StreamWriter = ollama.GenerateWriter
     parse_request = staticmethod(ollama.parse_generate)
     error_body = staticmethod(ollama.error_body)
@@ -209,7 +199,6 @@ _WITH_MODEL = {
 
 
 def endpoint_at(path: str) -> ApiEndpoint | None:
-    """Return the endpoint at `path` (without its query), or None."""
     found = _ENDPOINTS.get(path)
     return found or next((endpoint for form, endpoint in _WITH_MODEL.items() if form.fullmatch(path)), None)
 
@@ -223,5 +212,4 @@ _GEMINI_COUNT = TokenCountEndpoint(_GEMINI, gemini.parse_count, gemini.token_cou
 
 
 def token_count_at(path: str) -> TokenCountEndpoint | None:
-    """Return the endpoint that counts tokens at `path` (without its query), or None."""
     return _COUNTS.get(path) or (_GEMINI_COUNT if _GEMINI_COUNT_PATH.fullmatch(path) else None)

@@ -45,7 +45,6 @@ class JournalEntry(Struct):
     """The content of the response; None for plain words, and before it. Not in the JSON."""
 
     def fields(self) -> dict[str, Any]:
-        """Return the entry for JSON: the body as JSON, or as text if it is none, and no keys."""
         headers = {
             name.decode("latin-1"): MARK if name in KEY_HEADERS else value.decode("latin-1")
             for name, value in self.headers.items()
@@ -63,15 +62,12 @@ def _as_json(body: bytes) -> Any:
 
 
 class RequestJournal:
-    """The last requests of one provider."""
-
     def __init__(self) -> None:
         self._entries: deque[JournalEntry] = deque()
         self._bytes = 0
         self._number = 0
 
     def add(self, method: str, path: str, query: str, headers: Mapping[bytes, bytes], api_format: str) -> JournalEntry:
-        """Add a request and return its entry, which is filled in later."""
         self._number += 1
         entry = JournalEntry(self._number, clock.wall_time(), method, path, query, headers, api_format)
         self._entries.append(entry)
@@ -80,24 +76,20 @@ class RequestJournal:
         return entry
 
     def set_body(self, entry: JournalEntry, body: bytes) -> None:
-        """Set the body of a request."""
         entry.body = body
         self._bytes += len(body)
         while self._bytes > MAX_BYTES and len(self._entries) > 1:
             self._drop()
 
     def answered(self, response_id: str) -> JournalEntry | None:
-        """Return the request that got the response with this id, or None."""
         return next((entry for entry in reversed(self._entries) if entry.response_id == response_id), None)
 
     def clear(self) -> None:
-        """Remove all requests."""
         self._entries.clear()
         self._bytes = 0
         self._number = 0
 
     def as_json(self) -> bytes:
-        """Return the requests as a JSON list, oldest first."""
         return msgspec.json.encode([entry.fields() for entry in self._entries])
 
     def _drop(self) -> None:

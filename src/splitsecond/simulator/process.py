@@ -2,7 +2,6 @@
 
 The simulator must not share a process with its client, because both would wait for the same interpreter. It must not
 outlive the program, however that ends: it exits when its standard input closes, whose other end only the program holds.
-It runs in its own session, so Ctrl-C at the terminal reaches only the program, which decides when to stop it.
 """
 
 import sys
@@ -53,7 +52,6 @@ class RunningProvider(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """The base URL without ``/v1``; the truth is at ``/truth`` below it."""
         return self.base_url.removesuffix("/v1")
 
     def requests(self) -> list[ReceivedRequest]:

@@ -4,8 +4,7 @@ There are two kinds of profiles. A file with `[[table]]` rows has measured times
 inside is unknown. A file with an `[engine]` has the parameters of a continuous-batching server, whose times follow from
 its load.
 
-Shipped profiles are named `provider-model`; an alias is a short name of one. An unknown name raises a `CallerFault`
-with similar names, an invalid file one with the path of the invalid value.
+Shipped profiles are named `provider-model`; an alias is a short name of one.
 """
 
 import difflib
@@ -194,12 +193,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def names() -> list[str]:
-    """Return the names of the shipped profiles, sorted, without aliases."""
     return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
 
 
 def aliases() -> dict[str, str]:
-    """Return the aliases of shipped profiles, with the names they stand for."""
     return {alias: name for name in names() for alias in _shipped(name).aliases}
 
 
@@ -219,7 +216,6 @@ def load(name_or_path: str) -> Profile:
 
 
 def parse(text: str, *, name: str, where: str) -> Profile:
-    """Parse a profile from TOML; `where` names it in messages. Raises `CallerFault`."""
     with content_faults(where, kind="bad_profile", hint=_HINT):
         fields = tomllib.loads(text)
     found = converted("", fields, Profile, lambda *parts: _bad(where, *_placed(*parts)))
@@ -250,7 +246,6 @@ def _from_file(path: Path) -> Profile:
 
 
 def with_replies(profile: Profile, path: Path) -> Profile:
-    """Return the profile with the rules of a JSONL file after its own. Raises `CallerFault`."""
     return msgspec.structs.replace(profile, replies=(*profile.replies, *load_rules(path)))
 
 

@@ -1,7 +1,6 @@
 """The rate limits of a simulated provider: one token bucket for requests and one for tokens.
 
-Both buckets are full at first, hold the amount of one minute, and are refilled all the time. A request takes one from
-the first, and from the second its prompt and its whole response.
+A request takes one from the first, and from the second its prompt and its whole response.
 """
 
 import msgspec
@@ -28,7 +27,6 @@ class _Bucket(msgspec.Struct):
         self.at_ns = now_ns
 
     def wait_ns(self, amount: int) -> int:
-        """Return the time until `amount` is available; an amount above the limit needs a full bucket."""
         short = self.missing - max(self.limit - amount, 0) * _MINUTE_NS
         return max(0, -(-short // self.limit))
 
@@ -36,27 +34,21 @@ class _Bucket(msgspec.Struct):
         self.missing = min(self.missing + amount * _MINUTE_NS, self.limit * _MINUTE_NS)
 
     def state(self) -> tuple[int, int, int]:
-        """Return the remaining amount, the limit, and the time until the bucket is full."""
         return self.limit - -(-self.missing // _MINUTE_NS), self.limit, -(-self.missing // self.limit)
 
 
 class LimitExceeded(msgspec.Struct, frozen=True):
-    """The limit that stops a request: `limit` of `unit` ("requests" or "tokens") a minute, for `wait_ns`."""
-
     unit: str
     limit: int
     wait_ns: int
 
 
 class SimulatedRateLimit:
-    """The rate limits of one provider. Times must not go back."""
-
     def __init__(self, spec: RateLimitSpec) -> None:
         limits = {"requests": spec.requests_per_minute, "tokens": spec.tokens_per_minute}
         self._buckets = {unit: _Bucket(limit) for unit, limit in limits.items() if limit is not None}
 
     def take(self, tokens: int, now_ns: int) -> LimitExceeded | None:
-        """Take a request with `tokens` from the buckets, or nothing if that exceeds a limit, which is returned."""
         amounts = {"requests": 1, "tokens": tokens}
         exceeded: LimitExceeded | None = None
         for unit, bucket in self._buckets.items():
@@ -70,7 +62,6 @@ class SimulatedRateLimit:
         return exceeded
 
     def state(self) -> RateLimits:
-        """Return the state of the limits after the last request."""
         states = {unit: bucket.state() for unit, bucket in self._buckets.items()}
         none = (None, None, None)
         return RateLimits(*states.get("requests", none), *states.get("tokens", none))

@@ -1,7 +1,6 @@
 """Recorded responses of a real provider, with the time of each read: a proxy that records, and its file.
 
 The file has one JSON object for each exchange. It holds no headers of requests, so no keys, but prompts and responses.
-Of the responses' headers it holds those that clients use.
 """
 
 import asyncio
@@ -38,28 +37,22 @@ HeaderValue = Annotated[str, Meta(pattern=r"\A[\t\x20-\x7e\x80-\xff]*\Z")]
 
 
 class TimedChunk(Struct, frozen=True, array_like=True):
-    """The bytes of one read, `ms` after the request was sent: text, or base64 if `encoded`."""
-
     ms: Milliseconds
     data: str
     encoded: bool = False
 
     @staticmethod
     def of(ms: float, data: bytes) -> "TimedChunk":
-        """Return the chunk with `data`."""
         try:
             return TimedChunk(ms, data.decode())
         except UnicodeDecodeError:  # a read can end inside a character
             return TimedChunk(ms, base64.b64encode(data).decode(), encoded=True)
 
     def content(self) -> bytes:
-        """Return the bytes."""
         return base64.b64decode(self.data, validate=True) if self.encoded else self.data.encode()
 
 
 class RecordedExchange(Struct, frozen=True, kw_only=True):
-    """One request and its response. `complete` is False if the provider broke the response off."""
-
     method: str
     path: str
     request: Raw = Raw(b"null")
@@ -72,13 +65,11 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the response came in parts that matter."""
         kind = self.headers.get("content-type", "")
         return kind.startswith(("text/event-stream", "application/x-ndjson"))
 
 
 def load_recordings(path: Path) -> list[RecordedExchange]:
-    """Load a file of recordings. Raises `CallerFault`."""
     with file_faults(f"cannot read the recording {path}", kind="bad_recording"):
         lines = path.read_bytes().splitlines()
     found: list[RecordedExchange] = []
@@ -93,13 +84,11 @@ def load_recordings(path: Path) -> list[RecordedExchange]:
 
 
 def path_without_key(cycle: RequestCycle) -> str:
-    """Return the path of a request with its query, but no API key."""
     query = [(name, value) for name, value in parse_qsl(cycle.query.decode("latin-1")) if name != "key"]
     return cycle.path + (f"?{urlencode(query)}" if query else "")
 
 
 def as_raw_json(body: bytes) -> Raw:
-    """Return the body of a request as JSON with sorted keys; or as text."""
     try:
         value: Any = msgspec.json.decode(body) if body else None
     except (ValueError, RecursionError):
@@ -108,7 +97,6 @@ def as_raw_json(body: bytes) -> Raw:
 
 
 def _is_kept(name: str) -> bool:
-    """Return whether a response header is one that clients use."""
     return (
         name == "content-type"
         or name.startswith(_KEPT_BEGINNINGS)
@@ -118,8 +106,6 @@ def _is_kept(name: str) -> bool:
 
 
 class _Tap:
-    """Receiver that passes a response on to the client and keeps it."""
-
     def __init__(self, cycle: RequestCycle) -> None:
         self.cycle = cycle
         self.status = 0
@@ -175,11 +161,9 @@ class RecordingProxy:
         """Accept every connection."""
 
     def abandon(self) -> None:
-        """Close the connections to the provider."""
         self._client.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     async def __call__(self, cycle: RequestCycle) -> None:
@@ -213,7 +197,6 @@ class RecordingProxy:
         return Request(cycle.method, self._prefix + path + (f"?{query}" if query else ""), fresh=headers, body=body)
 
     async def _finish(self, cycle: RequestCycle, tap: _Tap, exchange: Exchange, body: bytes) -> None:
-        """End the client's response, and record the exchange unless the client has left."""
         if not tap.status:
             message = str(tap.fault) if tap.fault is not None else "the client disconnected"
             await send_error(cycle, RejectedRequest(502, message, code="upstream"), endpoint_at(cycle.path))

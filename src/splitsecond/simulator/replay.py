@@ -67,7 +67,6 @@ class ReplayedProvider:
         return None
 
     def _next(self, cycle: RequestCycle, body: bytes) -> RecordedExchange:
-        """Return the recording for a request. Raises `RejectedRequest` if there is none."""
         key = (cycle.method, path_without_key(cycle), bytes(as_raw_json(body)))
         found = self._recordings.get(key)
         if found is None:
@@ -79,7 +78,6 @@ class ReplayedProvider:
         return found[min(number, len(found) - 1)]
 
     async def _replay(self, recording: RecordedExchange, cycle: RequestCycle) -> None:
-        """Send a recorded response."""
         headers = [(name.encode(), value.encode("latin-1")) for name, value in recording.headers.items()]
         if recording.is_stream:
             await self._wait(cycle, recording.head_ms)
@@ -106,7 +104,6 @@ class ReplayedProvider:
             cycle.reset()
 
     async def _wait(self, cycle: RequestCycle, ms: float) -> None:
-        """Wait until `ms` after the arrival of the request."""
         due_ns = cycle.arrived_ns + round(ms * clock.NS_PER_MS)
         if due_ns <= clock.now_ns():
             return

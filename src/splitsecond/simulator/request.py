@@ -97,32 +97,26 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cached_tokens(self) -> int:
-        """How many tokens of the prompt come from the cache."""
         return 0 if self.cached is None else min(self.cached.read_tokens, self.prompt_tokens)
 
     @property
     def limit_headers(self) -> Headers:
-        """The response headers that report the rate limits."""
         write = self.endpoint.limit_headers
         return [] if write is None or self.limits is None else write(self.limits, clock.wall_time())
 
     @property
     def fault_kind(self) -> str:
-        """The kind of the fault that strikes this request, or ""."""
         return self.fault.kind if self.fault else ""
 
     @property
     def response_id(self) -> str:
-        """The id of the response."""
         return f"{self.endpoint.id_prefix}{self.number}"
 
     @property
     def tool_call_id(self) -> str:
-        """The id of a tool call in the response, or its beginning."""
         return f"call_{self.number}"
 
     def usage(self) -> Usage:
-        """Return the usage to report: the true one, unless the fault is `wrong_usage`."""
         output = self.output_tokens * self.parsed.n
         if self.fault is not None and self.fault.kind == "wrong_usage":
             output = round(output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor))
@@ -164,15 +158,7 @@ def read_request(
         raise _invalid(error) from error
     if profile.usage == "always":
         parsed = msgspec.structs.replace(parsed, include_usage=True)
-    limit = parsed.max_tokens or profile.output_tokens
-    if limit * parsed.n > MAX_OUTPUT_TOKENS:
-        message = f"max_tokens is {limit:,} for {parsed.n:,} choices; the maximum is {MAX_OUTPUT_TOKENS:,} in all"
-        raise RejectedRequest(400, message, code="max_tokens")
-    natural = profile.natural_tokens
-    ignores_eos = bytes(parsed.fields.get("ignore_eos", b"")) == b"true"
-    is_shorter = natural is not None and natural < limit and not ignores_eos
-    output_tokens = natural if natural is not None and is_shorter else limit
-    ends_itself = is_shorter or (parsed.max_tokens is None and not ignores_eos)
+    output_tokens, ends_itself = _length(profile, parsed)
     given_id = headers.get(b"x-client-request-id", b"").decode("latin-1")[:MAX_ID_CHARACTERS]
     request = SimulatedRequest(
         request_id=given_id or f"{profile.name}-{number}",
@@ -197,6 +183,20 @@ def read_request(
         return _with_content(request, profile, rule, wants, conversation)
     except CallerFault as error:
         raise _invalid(error) from error
+
+
+def _length(profile: Profile, parsed: ServerRequest) -> tuple[int, bool]:
+    """Return the output tokens of one choice, and whether the model ends the response itself, below the limit."""
+    limit = parsed.max_tokens or profile.output_tokens
+    if limit * parsed.n > MAX_OUTPUT_TOKENS:
+        message = f"max_tokens is {limit:,} for {parsed.n:,} choices; the maximum is {MAX_OUTPUT_TOKENS:,} in all"
+        raise RejectedRequest(400, message, code="max_tokens")
+    if bytes(parsed.fields.get("ignore_eos", b"")) == b"true":
+        return limit, False
+    natural = profile.natural_tokens
+    if natural is not None and natural < limit:
+        return natural, True
+    return limit, parsed.max_tokens is None
 
 
 def _fault_for(
@@ -226,14 +226,12 @@ def session_id(headers: Mapping[bytes, bytes]) -> str:
 
 
 def error_code(status: int) -> str:
-    """Return the code of a simulated error with this `status`."""
     return "invalid_api_key" if status == 401 else "simulated"
 
 
 def _with_content(
     request: SimulatedRequest, profile: Profile, rule: ReplyRule | None, wants: Wants, conversation: ConversationEnd
 ) -> SimulatedRequest:
-    """Return the request with the content of its response, if that is not plain words. Raises `CallerFault`."""
     parsed = request.parsed
     call_id = request.tool_call_id
     if rule is not None and rule.has_content:
@@ -274,7 +272,6 @@ def count_request_tokens(profile: Profile, endpoint: TokenCountEndpoint, path: s
 
 
 def check_model(profile: Profile, model: str) -> None:
-    """Raise `RejectedRequest` if the provider does not serve `model`."""
     if profile.model != ANY_MODEL and model not in (profile.model, profile.name, *profile.aliases):
         message = f"unknown model {model!r}; this provider serves {profile.model!r}"
         raise RejectedRequest(404, message, code="model_not_found")

@@ -1,8 +1,7 @@
 """The sender of one response: it sends each token when it is due and records planned and actual times.
 
-Tokens come from a producer (`producers`) by `offer`, in order. A fault can delay them or cut the response short.
 Nothing is written before the headers have been sent (`open`). A response that is buffered, by a fault or because it is
-not streamed, is written at the end. `response` waits until the sender has `ended`, and then ends the HTTP response.
+not streamed, is written at the end.
 """
 
 import asyncio
@@ -71,23 +70,19 @@ class ResponseSender:
 
     @property
     def over(self) -> bool:
-        """Whether the response has ended."""
         return self.outcome is not None
 
     def took(self, arrived_ns: int) -> ServerTimes:
-        """Return how long the request waited, its prompt took, and its tokens took; zeros without a token."""
         if not self.planned_ns:
             return ServerTimes(0, 0, 0)
         return ServerTimes(self.began_ns - arrived_ns, self._first_ns - self.began_ns, self._last_ns - self._first_ns)
 
     async def ended(self) -> ResponseOutcome:
-        """Wait for the end and return the outcome."""
         while self.outcome is None:
             await self._changed.wait()
         return self.outcome
 
     async def head_due(self, arrived_ns: int) -> None:
-        """Wait until the headers can be sent, or until the end."""
         if self._kind == "slow_head":
             timer = self._pacer.call_at(arrived_ns + self._delay_ns, self._changed.set)
             await self._changed.wait()
@@ -96,12 +91,10 @@ class ResponseSender:
                 self._changed.clear()
 
     def due_ns(self, index: int, produced_ns: int) -> int:
-        """Return when token `index`, produced at `produced_ns`, is due."""
         late = self._kind in ("slow_head", "slow_first_token") or (self._kind == "stall" and index >= self._after)
         return produced_ns + self._delay_ns if late else produced_ns
 
     def offer(self, index: int, produced_ns: int) -> None:
-        """Send token `index`, which was produced now, or schedule it if a fault delays it."""
         due_ns = self.due_ns(index, produced_ns)
         if due_ns == produced_ns:
             self.send(index, due_ns)
@@ -109,7 +102,6 @@ class ResponseSender:
             self._pacer.call_at(due_ns, self.send, index, due_ns)
 
     def send(self, index: int, due_ns: int) -> None:
-        """Send token `index`, which is due."""
         if self.over or (index == self._after and self._strikes()):
             return
         self.planned_ns.append(due_ns)
@@ -124,12 +116,10 @@ class ResponseSender:
             self.end("complete")
 
     def open(self) -> None:
-        """Start sending, after the headers. Tokens that were produced before follow, unless they are buffered."""
         if not self._buffered:
             self.release()
 
     def release(self) -> None:
-        """Send everything that was kept, at once."""
         waiting, self._waiting = self._waiting, None
         if waiting:
             self.stamp()
@@ -138,22 +128,18 @@ class ResponseSender:
                 self.first_written_ns = clock.now_ns()
 
     def stamp(self) -> None:
-        """Record the current time for all tokens that were planned but not sent."""
         now = clock.now_ns()
         self.actual_ns.extend([now] * (len(self.planned_ns) - len(self.actual_ns)))
 
     def end(self, outcome: ResponseOutcome) -> None:
-        """End the response with `outcome`. Only the first call counts."""
         if self.outcome is None:
             self.outcome = outcome
             self._changed.set()
 
     def closed_by_client(self) -> None:
-        """End the response because the client has disconnected."""
         self.end("closed_by_client")
 
     def _put(self, data: bytes, token_ns: int | None = None) -> None:
-        """Send `data`, or keep it. `token_ns` is the time of a token."""
         if self._waiting is not None:
             self._waiting.append(data)
             return
@@ -168,7 +154,6 @@ class ResponseSender:
             self.end("slow_reader")
 
     def _strikes(self) -> bool:
-        """Act out the fault. Returns whether it ended the response."""
         if self._kind == "malformed":
             self._put(self._malformed)
         elif self._kind == "error_event":

@@ -97,7 +97,6 @@ def record(url: str, out: Path, *, host: str = "127.0.0.1", port: int = 9001, un
 
 
 def with_unique_names(profiles: Sequence[Profile]) -> list[Profile]:
-    """Return the profiles with unique names: a repeated one becomes `name#2`, with its own draws and truth."""
     seen: Counter[str] = Counter()
     unique: list[Profile] = []
     for profile in profiles:
@@ -119,7 +118,6 @@ class ProvidersByPath:
         self._providers: dict[str, SimulatedProvider] = {}
 
     def abandon(self) -> None:
-        """Abort every response."""
         for provider in self._providers.values():
             provider.abandon()
 
@@ -162,8 +160,6 @@ def serve_by_path(listening: socket.socket) -> None:
 
 
 class ServedApplication(Protocol):
-    """Application at one port."""
-
     async def __call__(self, cycle: RequestCycle) -> None: ...
 
     def on_connect(self, connection: ServerConnection) -> None: ...
@@ -179,7 +175,6 @@ def _serve_at_ports(
     port: int,
     until_eof: bool,
 ) -> None:
-    """Serve the applications that `build` makes at ports of their own; `names` are their names and models."""
     sockets = [StampedSocket.of(bound) for bound in bind_range(host, port, len(names))]
     ready = [
         f"READY {name} {base_url(bound)} model={model}" for bound, (name, model) in zip(sockets, names, strict=True)
@@ -201,7 +196,6 @@ def _serve_at_ports(
 def _run(
     build: Callable[[Pacer], tuple[list[Listener], Callable[[], None]]], ready: Sequence[str], *, until_eof: bool
 ) -> None:
-    """Serve the listeners that `build` makes, on a loop of their own; its second result aborts their responses."""
     with stamping(), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(_serve(build, ready, until_eof=until_eof))
 
@@ -213,7 +207,6 @@ async def _serve(
     with Pacer(loop) as pacer:
 
         def read_stdin() -> None:
-            """Read standard input, and shut down at its end, which comes with the end of the parent process."""
             if not os.read(sys.stdin.fileno(), 4096):
                 loop.remove_reader(sys.stdin.fileno())
                 server.end()

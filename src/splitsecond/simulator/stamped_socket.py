@@ -12,26 +12,21 @@ from splitsecond.core.transport.kernel import ANCILLARY_BYTES, STAMP, stamp_arri
 
 
 class StampedSocket(socket.socket):
-    """A socket whose accepted connections record when the bytes of their last read were received."""
-
     received_ns: ClassVar[dict[int, int]] = {}
     """The times of all sockets of the process, in monotonic nanoseconds by file descriptor. A read without a timestamp
     leaves none."""
 
     @staticmethod
     def of(sock: socket.socket) -> "StampedSocket":
-        """Return a stamped socket that takes over the descriptor of `sock`."""
         return StampedSocket(sock.family, sock.type, sock.proto, sock.detach())
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection, as a stamped socket."""
         accepted, address = super().accept()
         self.received_ns.pop(accepted.fileno(), None)
         stamp_arrivals(accepted)
         return self.of(accepted), address
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        """Read bytes and record when they were received."""
         data, ancillary, _, _ = self.recvmsg(bufsize, ANCILLARY_BYTES, flags)
         if ancillary:
             seconds, nanoseconds = STAMP.unpack(ancillary[0][2])

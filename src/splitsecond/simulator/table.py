@@ -35,13 +35,10 @@ _Z95 = NormalDist().inv_cdf(0.95)
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """The times of one request: the first token `ttft_ns` after the arrival, each further one `gap_ns` later."""
-
     ttft_ns: int
     gap_ns: float
 
     def planned_ns(self, arrived_ns: int, index: int) -> int:
-        """Return when token `index` (from 0) is due. The time is absolute, so rounding does not add up."""
         return arrived_ns + self.ttft_ns + round(index * self.gap_ns)
 
 
@@ -54,7 +51,6 @@ class LatencyTable:
         self._drawn = [0] * len(rows)
 
     def draw(self, in_flight: int) -> Pace:
-        """Draw the pace of a request that arrives as one of `in_flight`."""
         level, row = self._at(in_flight)
         count = self._drawn[level]
         self._drawn[level] += 1
@@ -64,7 +60,6 @@ class LatencyTable:
         return Pace(round(ttft_ms * NS_PER_MS), NS_PER_S / tps)
 
     def _at(self, in_flight: int) -> tuple[int, TableRow]:
-        """Return the nearest level, whose draws are counted, and the interpolated row at `in_flight`."""
         rows = self._rows
         above = next((i for i, row in enumerate(rows) if row.concurrency >= in_flight), None)
         if above is None:
@@ -82,7 +77,6 @@ class LatencyTable:
 
 
 def _orders(random: Random) -> tuple[list[int], list[int]]:
-    """Return the order of the strata of both figures, which are not correlated."""
     while True:
         first, second = _order(random), _order(random)
         if abs(correlation(first, second)) < _MAX_CORRELATION:

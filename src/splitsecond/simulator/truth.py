@@ -1,7 +1,6 @@
 """The truth log: the planned and the actual times of each request, against which an instrument is checked.
 
-A record is made when a request ends, kept in memory for ``GET /truth``, and written as a line of JSON if there is a log
-file. Memory is bounded by the number of timestamps: the oldest records are dropped first.
+Memory is bounded by the number of timestamps: the oldest records are dropped first.
 """
 
 from array import array
@@ -69,7 +68,6 @@ class TruthLog:
                 self._file = log.open("ab", buffering=0)
 
     def add(self, record: TruthRecord) -> None:
-        """Add a record. If the log file cannot be written any more, that is printed once and the file is closed."""
         self._records.append(record)
         self._stamps += _size(record)
         while self._stamps > self._max_stamps:
@@ -82,20 +80,16 @@ class TruthLog:
                 self.close()
 
     def records(self) -> list[TruthRecord]:
-        """Return the records in memory, oldest first."""
         return list(self._records)
 
     def as_json(self, profile: str) -> bytes:
-        """Return the records of one profile as a JSON list."""
         return self._encoder.encode([record for record in self._records if record.profile == profile])
 
     def clear(self, profile: str) -> None:
-        """Remove the records of one profile from memory."""
         self._records = deque(record for record in self._records if record.profile != profile)
         self._stamps = sum(map(_size, self._records))
 
     def close(self) -> None:
-        """Close the log file."""
         if self._file is not None:
             self._file.close()
             self._file = None

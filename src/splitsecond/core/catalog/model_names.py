@@ -50,7 +50,6 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def hosting(self) -> str:
-        """Whether the company that made the model runs it."""
         if self.host == OWN_MACHINE:
             return "run on own machines"
         if not self.maker:
@@ -60,7 +59,6 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=65_536)
 def identify(target: str) -> Identity:
-    """Return what a target's name tells."""
     name, _, model = target.partition("/")
     base, region = _base(name)
     model = _without_tier(name, model)
@@ -73,7 +71,6 @@ def identify(target: str) -> Identity:
 
 @lru_cache(maxsize=65_536)
 def model_name(name: str) -> str:
-    """Return the regular name of a model: the same for all providers' names of it."""
     found = name.rpartition("/")[2].lower()
     aliases = {alias: regular for regular, others in _names().aliases.items() for alias in others}
     for _ in range(_PASSES):
@@ -93,7 +90,6 @@ def _maker(model: str) -> str:
 
 
 def _base(name: str) -> tuple[str, str]:
-    """Return the provider and the region of a provider's name: "qwen-cn" and "azure:eastus" have one."""
     provider_name, _, region = name.partition(":")
     if region or provider_name in names():
         return provider_name, region
@@ -107,7 +103,6 @@ def _base(name: str) -> tuple[str, str]:
 
 
 def _without_tier(provider_name: str, model: str) -> str:
-    """Return the name of a model without its speed tier: all tiers serve the same model."""
     if SEPARATOR not in model:
         return model
     try:

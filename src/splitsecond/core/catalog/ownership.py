@@ -1,7 +1,6 @@
 """Owned machines: the cost of an hour from purchase, life, power and the price of electricity.
 
-`hardware.toml` has the prices and the power of some machines, each with its source. The life and the price of a
-kilowatt-hour are the user's.
+`hardware.toml` has the prices and the power of some machines, each with its source.
 """
 
 from importlib import resources
@@ -27,18 +26,14 @@ class Ownership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def electricity_usd_per_hour(self) -> float:
-        """Cost of electricity per hour, at full power."""
         return self.watts / W_PER_KW * self.usd_per_kwh
 
     @property
     def usd_per_hour(self) -> float:
-        """Cost per hour, used or not: purchase and electricity."""
         return self.purchase_usd / (self.life_years * HOURS_PER_YEAR) + self.electricity_usd_per_hour
 
 
 class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A machine that can be bought. `source`: where its price and power are from."""
-
     title: str
     purchase_usd: float
     watts: float
@@ -46,5 +41,4 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def machines() -> dict[str, Machine]:
-    """Return the machines of the catalogue by name."""
     return msgspec.toml.decode((resources.files(__package__) / "hardware.toml").read_bytes(), type=dict[str, Machine])

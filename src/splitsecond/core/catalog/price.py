@@ -56,17 +56,14 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def free(self) -> bool:
-        """Whether use costs nothing."""
         return self.per_hour_usd is None and not (self.input_usd or self.output_usd)
 
     @property
     def blended_usd(self) -> float | None:
-        """US dollars per million tokens, `INPUT_SHARE` of them input, none cached; None if tokens have no price."""
         mixed = INPUT_SHARE * self.input_usd + (1 - INPUT_SHARE) * self.output_usd
         return mixed if self.by_token else None
 
     def rates(self, input_tokens: int) -> Rates:
-        """Return the rates of a request with a prompt of this length."""
         found: Rates = self
         for tier in self.tiers:
             if input_tokens > tier.above_tokens:
@@ -74,7 +71,6 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
         return found
 
     def scaled(self, factor: float) -> "Price":
-        """Return this price with all rates times `factor`. The price of a machine stays."""
         return structs.replace(
             self,
             **_scaled(self, factor),
@@ -115,7 +111,7 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
     def dearest_usd(self, *, input_tokens: int, output_tokens: int, any_tier: bool = False) -> float:
         """Return the most that a request with these tokens can cost, in US dollars, without the price per hour.
 
-        Its prompt may be written to the provider's cache. `any_tier`: any speed tier may serve it.
+        `any_tier`: any speed tier may serve it.
         """
         factor = max(1.0, *self.by_tier.values()) if any_tier and self.by_tier else 1.0
         return factor * max(

@@ -24,14 +24,11 @@ _KINDS = {
 
 
 class ListedPrice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Price and context window of one model in the list; None: unknown."""
-
     price: Price | None = None
     context_tokens: int | None = None
 
 
 def listed_price(provider: str, model: str) -> ListedPrice:
-    """Return the list's entry of a model at this hour; empty if it has none."""
     from genai_prices.data_snapshot import get_snapshot
 
     try:
@@ -42,10 +39,6 @@ def listed_price(provider: str, model: str) -> ListedPrice:
 
 
 def models(provider: str) -> dict[str, ListedPrice]:
-    """Return the models of a provider with a price in the list, by the name that a request uses.
-
-    Retired models are left out, and models whose output is not text.
-    """
     from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 
     found = find_provider_by_id(get_snapshot().providers, provider)
@@ -56,7 +49,6 @@ def models(provider: str) -> dict[str, ListedPrice]:
 
 
 def _request_name(model: "ModelInfo") -> str:
-    """Return a model's name in a request. The list's own name may be shorter, as for Fireworks."""
     if model.is_match(model.id):
         return model.id
     exact: str | None = getattr(model.match, "equals", None)
@@ -64,7 +56,6 @@ def _request_name(model: "ModelInfo") -> str:
 
 
 def _price(model: "ModelInfo", as_of: str) -> Price | None:
-    """Return the price at this hour; None if the list has none for text tokens."""
     import genai_prices
 
     prices = model.get_prices(clock.wall_time()) if model.prices else None
@@ -91,7 +82,6 @@ def _rates(prices: "ModelPrice", input_tokens: int) -> dict[str, Any]:
 
 
 def _as_of() -> str:
-    """Return the day of the latest price change up to today in the list: the list is at least that recent."""
     from genai_prices.data_snapshot import get_snapshot
 
     today = clock.wall_time().date()

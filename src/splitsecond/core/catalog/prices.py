@@ -35,12 +35,10 @@ def price(target: str, overrides: Mapping[str, Price] | None = None) -> Price | 
 
 
 def prices(targets: Iterable[str], overrides: Mapping[str, Price] | None = None) -> dict[str, Price | None]:
-    """Return the `price` of each of several targets."""
     return {target: price(target, overrides) for target in targets}
 
 
 def listing(target: str) -> ListedPrice:
-    """Return price and context window of a target, from the list and the catalogue's file."""
     owner = _owner(target)
     return _listing(owner, split_target(target)[1]) if owner else ListedPrice()
 
@@ -56,7 +54,6 @@ def _listing(owner: Provider, name: str) -> ListedPrice:
 
 
 def provider_models(found: Provider) -> dict[str, ListedPrice]:
-    """Return price and context window of every model of a provider in the list or its file, by name."""
     listed = price_list.models(found.prices) if found.prices else {}
     known = {name: each for name, each in listed.items() if found.has(name)}
     for name, model in found.models.items():
@@ -66,15 +63,11 @@ def provider_models(found: Provider) -> dict[str, ListedPrice]:
 
 
 class PriceQuery(Struct, frozen=True):
-    """The `targets` whose prices to look up, and the `providers` whose models to list."""
-
     targets: list[str]
     providers: list[str]
 
 
 class PriceLookup(Struct, frozen=True):
-    """The `prices` and the known `context_tokens` by target, and the names of the `models` in service by provider."""
-
     prices: dict[str, Price | None] = {}
     models: dict[str, list[str]] = {}
     context_tokens: dict[str, int] = {}
@@ -120,8 +113,8 @@ def _lookup(query: PriceQuery) -> PriceLookup:
 def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, list[str]]:
     """Return the day on which the model of a target was taken down ("" if it was not), and targets to use instead.
 
-    For a model that its provider refuses. The targets are of the same provider: the replacement that it names or its
-    default model, or models with similar names. `known`: the provider's models in the list; None: read the list.
+    The targets are of the same provider: the replacement that it names or its default model, or models with similar
+    names. `known`: the provider's models in the list; None: read the list.
     """
     owner = _owner(target)
     if owner is None:
@@ -137,27 +130,29 @@ def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, 
     if model in names:
         return "", []
     near = difflib.get_close_matches(model, same_maker or names, n=3, cutoff=0.6)
+    return "", [f"{name}/{each}" for each in _typo_first(model, near, owner)]
+
+
+def _typo_first(model: str, near: list[str], owner: Provider) -> list[str]:
+    """Return the names `near` that of a model, with the one in front that it probably misspells, or its replacement."""
     retired = {each: about.replaced_by for each, about in owner.models.items() if about.retired and about.replaced_by}
-    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=TYPO_RATIO):  # a typo
-        near = list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
-    return "", [f"{name}/{each}" for each in near]
+    for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=TYPO_RATIO):
+        return list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
+    return near
 
 
 def replacement_hint(day: str, near: Sequence[str]) -> str:
-    """Return the result of `replacements` as a hint; "" if there is none."""
     retired = f"The provider's retirement date of this model is {day}." if day else ""
     meant = f"Did you mean {' or '.join(near)}?" if near else ""
     return f"{retired} {meant}".strip()
 
 
 def _in_service(owner: Provider, of_list: Iterable[str]) -> list[str]:
-    """Return the models of a provider in the list or its file, without the retired ones."""
     names = dict.fromkeys([*owner.models, *filter(owner.has, of_list)])
     return [name for name in names if not owner.model(name).retired]
 
 
 def _owner(target: str) -> Provider | None:
-    """Return the provider of a target; None if the catalogue has none (your own server, a simulator)."""
     if is_foreign(target.partition("/")[0]):
         return None
     try:
@@ -169,7 +164,6 @@ def _owner(target: str) -> Provider | None:
 
 
 def main() -> None:
-    """Read a `PriceQuery` from standard input and print its `PriceLookup`, both as JSON."""
     query = msgspec.json.decode(sys.stdin.buffer.read(), type=PriceQuery)
     sys.stdout.buffer.write(msgspec.json.encode(_lookup(query)))
 

@@ -1,12 +1,9 @@
 """Catalogue of providers: one TOML file each, read on demand.
 
-A file's name is the provider's name in a target: `groq.toml` makes `groq/openai/gpt-oss-120b` a target. The file holds
-only what the provider's API does not tell: its address, its API format, the names of its keys in the environment, how
-it departs from its format, and published speeds. `quirks` is passed on unchanged; `upstream` checks it. An invalid
-file is refused as a whole when it is read.
+A file's name is the provider's name in a target: `groq.toml` makes `groq/openai/gpt-oss-120b` a target.
 
 A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a target in the region `cn` of `qwen`, and
-so is `qwen:cn/qwen-plus`. With a colon, a region may also be one that the file does not list (`any_region`).
+so is `qwen:cn/qwen-plus`.
 """
 
 import difflib
@@ -85,7 +82,6 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     checked: str = ""
 
     def model(self, name: str) -> CatalogModel:
-        """Return the catalogue's entry of a model; an empty one if there is none."""
         return self.models.get(name, _UNKNOWN_MODEL)
 
     def split_tier(self, model: str) -> tuple[str, str]:
@@ -105,16 +101,13 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return base, tier
 
     def has(self, listed: str) -> bool:
-        """Return whether a listed model can be called here."""
         return not self.serves or any(fnmatchcase(listed, pattern) for pattern in self.serves)
 
     def continues(self, model: str) -> Prefill | None:
-        """Return whether and how a model continues the beginning of a reply; None: not known."""
         own = self.model(model).prefill
         return self.prefill if own is None else own
 
     def key_variable(self, environment: Mapping[str, str]) -> str:
-        """Return the variable that holds its key in this environment; "" if none does."""
         return next((variable for variable in self.api_key_env if environment.get(variable, "").strip()), "")
 
 
@@ -129,7 +122,6 @@ OWN_SERVER = "Any OpenAI-compatible server works, by its base URL."
 
 
 def names() -> list[str]:
-    """Return the names of all providers, sorted, without regions."""
     folder = resources.files(__package__) / "providers"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -145,8 +137,7 @@ def is_foreign(name: str) -> bool:
 def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
     """Return the provider, or the region of one, with this name.
 
-    Raises `CallerFault` for an unknown name, with the nearest ones, and for an invalid file. `own_server`: the hint's
-    sentence on servers outside the catalogue.
+    Raises `CallerFault` for an unknown name, with the nearest ones, and for an invalid file.
     """
     known = names()
     if name in known:
@@ -177,7 +168,6 @@ def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
 
 @functools.cache
 def _read(name: str) -> Provider:
-    """Return the provider in the catalogue's file of this name, which is read once."""
     file = resources.files(__package__) / "providers" / f"{name}.toml"
     try:
         text = file.read_text("utf-8")
@@ -187,7 +177,6 @@ def _read(name: str) -> Provider:
 
 
 def _checked(name: str, text: str) -> Provider:
-    """Return the provider in the `text` of its file."""
     place = f"catalog/providers/{name}.toml"
     found = _parsed(place, text)
     _check_address(f"{place}: base_url", found.base_url)
@@ -200,7 +189,6 @@ def _checked(name: str, text: str) -> Provider:
 
 
 def _parsed(file: str, text: str) -> Provider:
-    """Return the provider in a file's `text`. Raises `CallerFault` if it is not TOML or does not match."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -225,7 +213,6 @@ def _parsed(file: str, text: str) -> Provider:
 
 
 def _check_address(place: str, url: str) -> None:
-    """Raise `CallerFault` unless paths can be appended to `url`, with or without names in braces."""
     inside = [part.partition("}") for part in url.split("{")[1:]]
     if any(not brace or not _NAME.fullmatch(name) for name, brace, _ in inside):
         raise _bad(place, f"got {url}, expected a variable of the environment between each pair of braces")
@@ -236,12 +223,10 @@ def _check_address(place: str, url: str) -> None:
 
 
 def _bad(place: str, message: str, hint: str = "") -> CallerFault:
-    """Return the fault for an invalid file, with the place."""
     return CallerFault(f"{place}: {message}", kind="bad_catalogue", hint=hint)
 
 
 def _prices(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], type[Price] | type[Tier]]]:
-    """Yield each price and tier with its place and type. Checked only here: a run's price may be of a later version."""
     for name, model in raw.get("models", {}).items():
         price = model.get("price", {})
         yield f"models.{name}.price", price, Price
@@ -262,7 +247,6 @@ def _in_region(found: Provider, region: str) -> Provider:
 
 
 def _of_any_region(found: Provider, region: str, own_server: str) -> Provider:
-    """Return a provider in a region that is named after a colon. Raises `CallerFault` if it has no such region."""
     place = found.regions.get(region)
     if place is None and found.any_region is not None and _REGION.fullmatch(region):
 
@@ -279,7 +263,6 @@ def _of_any_region(found: Provider, region: str, own_server: str) -> Provider:
 
 
 def _known_for(word: str) -> list[str]:
-    """Return providers with this word in their titles ("google", "kimi"), else those with models that begin with it."""
     all_providers = [_read(name) for name in names()]
     titled = [each.name for each in all_providers if word.lower() in _WORD.findall(each.title.lower())]
     return titled or [
@@ -299,7 +282,7 @@ def _unknown(what: str, name: str, known: Sequence[str], own_server: str, known_
 def split_target(target: str, own_server: str = OWN_SERVER) -> tuple[str, str]:
     """Split a target into provider and model: "groq/llama-3.1-8b-instant" → ("groq", "llama-3.1-8b-instant").
 
-    Raises `CallerFault` if it is not a target; `own_server` as in `provider`.
+    Raises `CallerFault` if it is not a target.
     """
     name, slash, model = target.partition("/")
     if not slash or not name or not model:

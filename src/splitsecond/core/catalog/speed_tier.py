@@ -1,8 +1,7 @@
 """Speed tiers: faster or cheaper service of the same model, for another price.
 
 A tier is a part of a target's name: `anthropic/claude-opus-5@fast` is a target beside `anthropic/claude-opus-5`, with a
-price and statistics of its own. The request names the tier in a field. The answer names the tier that served it, which
-may be another one.
+price and statistics of its own. The answer names the tier that served it, which may be another one.
 """
 
 from collections.abc import Mapping
@@ -39,7 +38,6 @@ class SpeedTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checked: str = ""
 
     def factor(self, model: str) -> float | None:
-        """Return the price of a model in this tier by its standard price; None if it is not known."""
         for price in self.prices:
             if any(fnmatchcase(model, pattern) for pattern in price.models):
                 return price.factor
@@ -47,17 +45,12 @@ class SpeedTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def quirks(self) -> dict[str, object]:
-        """What an encoder has to know to request this tier: see `core.wire.api_format.Quirks`."""
         return {"extra_fields": {self.field: self.value}} | ({"betas": self.betas} if self.betas else {})
 
 
 def tier_price(
     standard: Price, model: str, name: str, tiers: Mapping[str, SpeedTier], standard_words: tuple[str, ...]
 ) -> Price | None:
-    """Return the price of a model in the tier `name` ("": the standard tier); None if it is not known.
-
-    It knows the prices of the other tiers, for answers that another tier served.
-    """
     factor = tiers[name].factor(model) if name else 1.0
     if factor is None:
         return None
@@ -69,7 +62,6 @@ def tier_price(
 
 
 def factors(model: str, name: str, tiers: Mapping[str, SpeedTier], standard_words: tuple[str, ...]) -> dict[str, float]:
-    """Return `Price.by_tier` of a model in the tier `name` ("": the standard tier)."""
     own = tiers[name].factor(model) if name else 1.0
     if own is None:
         return {}

@@ -18,19 +18,15 @@ BillingRule = Callable[[str], bool | None]
 
 
 class CostRange(NamedTuple):
-    """The least, the expected and the most that was billed, in US dollars."""
-
     low: float = 0.0
     expected: float = 0.0
     high: float = 0.0
 
     def plus(self, other: "CostRange") -> "CostRange":
-        """Return the sum of both."""
         return CostRange(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
     @property
     def exact(self) -> bool:
-        """Whether there is only one possible cost."""
         return self.low == self.high
 
 
@@ -44,8 +40,7 @@ def cost_range(
 ) -> CostRange | None:
     """Return what an attempt may have cost; None if its price or its prompt's length is not known.
 
-    `cost` returns the cost of an attempt by its token counts. `stops`: the provider's rule. `whole_tokens`: the
-    probable length of the complete answer. `most_tokens`: the most tokens that it could have had.
+    `whole_tokens`: the probable length of the complete answer. `most_tokens`: the most tokens that it could have had.
     """
     if not o.closed_early:
         usd = cost(o)
@@ -66,11 +61,6 @@ def attempt_cost(
     usual_tokens: int,
     output_limit: int | None,
 ) -> CostRange | None:
-    """Return what one of the `attempts` of a call may have cost (see `cost_range`).
-
-    A prompt that was not counted is as long as that of another attempt. `usual_tokens`: the length of an answer if none
-    is complete. `output_limit`: the client's limit on output tokens, if it is known.
-    """
     every = list(attempts)
     if o.input_tokens is None:
         prompt = next((each.input_tokens for each in every if each.input_tokens is not None), None)
@@ -80,5 +70,4 @@ def attempt_cost(
 
 
 def complete_tokens(attempts: Iterable[Observation]) -> int | None:
-    """Return the length of the longest complete answer among the attempts of one call; None if there is none."""
     return max((o.output_tokens for o in attempts if o.ok and o.output_tokens is not None), default=None)

@@ -1,20 +1,18 @@
 """Cost of observations, by prices that carry their day and source.
 
-An observation holds token counts and no price, so the cost of a run can be recomputed with other prices. The cost of a
-row covers everything that was sent for it: warm-ups, failures and losers of a race included. Its rates, per request and
-per million tokens, are those of its measured requests, with their failures and losers. Warm-ups have shorter responses,
-and more of them the higher the concurrency, so with them a million tokens would seem to cost less under load.
+The cost of a row covers everything that was sent for it: warm-ups, failures and losers of a race included. Its rates,
+per request and per million tokens, are those of its measured requests, with their failures and losers. Warm-ups have
+shorter responses, and more of them the higher the concurrency, so with them a million tokens would seem to cost less
+under load.
 
 A price of "a million tokens" hides how many of them are input. `usd_per_million` is the cost divided by all tokens of
-the responses, input and output: the row's own mix. `usd_per_million_output` divides the same cost by the output alone.
-On a machine paid by the hour, tokens cost what the load makes of them: the hourly price divided by the tokens of an
-hour at the row's system throughput.
+the responses, input and output: the row's own mix. On a machine paid by the hour, tokens cost what the load makes of
+them: the hourly price divided by the tokens of an hour at the row's system throughput.
 
 Not every count is known. An attempt that failed before its first token with an error of the provider costs nothing. An
 attempt that was closed early has no counts: its cost is estimated from its prompt (as long as that of another attempt
-of the same call, otherwise of the same row) and the tokens that arrived. `cost_estimated` counts such attempts; if the
-provider goes on generating, their true cost is higher. Attempts that ended because the run was stopped are part of a
-row's cost but not of its rates, because they have no response to share it.
+of the same call, otherwise of the same row) and the tokens that arrived. Attempts that ended because the run was
+stopped are part of a row's cost but not of its rates, because they have no response to share it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +58,6 @@ def cost_usd(o: Observation, price: Price | None) -> float | None:
 
 
 def bill(observations: Iterable[Observation], prices: Prices) -> Bill:
-    """Return the cost of attempts, each by its own target's price; calls of a policy count through their attempts."""
     costs = list(costs_usd(billed(observations), prices.get))
     return Bill(
         sum(usd or 0.0 for _, usd, _ in costs),
@@ -73,7 +70,6 @@ def bill(observations: Iterable[Observation], prices: Prices) -> Bill:
 def costs_usd(
     sent: Sequence[Observation], price: Callable[[str], Price | None]
 ) -> Iterator[tuple[Observation, float | None, bool]]:
-    """Yield each attempt, its cost (None: unknown), and whether the cost is an estimate (see the module)."""
     prompts: dict[str, int] = {}
     longest: dict[str, int] = {}
     for o in sent:
@@ -112,14 +108,12 @@ def run_cost_usd(observations: Iterable[Observation], prices: Prices) -> float |
 
 
 def billed(observations: Iterable[Observation]) -> list[Observation]:
-    """Return the attempts among observations, without the calls of a policy, which their attempts represent."""
     every = list(observations)
     served = {o.call for o in every if o.role in ("winner", "loser")}
     return [o for o in every if o.call not in served or o.role in ("winner", "loser")]
 
 
 def price_words(price: Price | None) -> str:
-    """Format a price without its day: "$0.59 in, $0.79 out per million tokens", "free"; "" for None."""
     if price is None:
         return ""
     if price.free:
@@ -136,7 +130,6 @@ def price_words(price: Price | None) -> str:
 
 
 def usd_or_free(value: float | None) -> str:
-    """Format what something costs: "$12.34", "free", or "no price" if that is not known."""
     return "no price" if value is None else usd(value) if value else "free"
 
 
@@ -150,5 +143,4 @@ def usd(value: float | None) -> str:
 
 
 def other_tier(o: Observation, price: Price | None) -> bool:
-    """Return whether another speed tier served an attempt than the name of its target says."""
     return price is not None and o.tier in price.by_tier

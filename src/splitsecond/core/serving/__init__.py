@@ -1,8 +1,5 @@
 """HTTP/1.1 from the server's side, for the gateway and for the simulator: our own protocol on httptools and asyncio.
 
-`connection` parses requests and enforces limits, `request_cycle` is one request with its response, `server` listens,
-shuts down gracefully, and pauses accepting when `accepting` finds too few file descriptors.
-
 Why not a public server: we measured this room, uvicorn (ASGI) and granian (RSGI) on uvloop, with the same small
 application, 32 connections and one process; medians of three rounds, in µs of CPU per request with a body of 1 kB:
 

@@ -21,10 +21,7 @@ REPEAT_NS = 600 * clock.NS_PER_S
 
 
 class Accepting:
-    """Decides whether new connections are accepted. `paused` is set while they are not."""
-
     def __init__(self, limit: int, say: Callable[[str], None]) -> None:
-        """`limit` is the process's limit of open files. `say` prints a message to the operator."""
         self.paused = False
         self._limit = limit
         self._max_number = limit - limit // _RESERVED_SHARE
@@ -33,7 +30,6 @@ class Accepting:
         self._message_ns: int | None = None
 
     def admit(self, number: int) -> bool:
-        """Return whether a new connection with this descriptor may stay; if not, `paused` is set."""
         if number < self._max_number:
             return True
         self.paused = True
@@ -47,7 +43,6 @@ class Accepting:
         return False
 
     def may_resume(self) -> bool:
-        """Return whether enough descriptors have become free."""
         try:
             number = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

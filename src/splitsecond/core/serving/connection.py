@@ -1,8 +1,8 @@
 """A client's connection: parses HTTP/1.1 requests, enforces limits on them, and answers them in order.
 
 Headers or trailers that are too long, and headers that arrive too slowly, are refused and close the connection. So does
-a client that leaves a response unread for too long. Each request becomes a `RequestCycle`, which learns at once when
-the client disconnects. To save work for each request, timers belong to the connection, and parsed URLs are cached.
+a client that leaves a response unread for too long. To save work for each request, timers belong to the connection, and
+parsed URLs are cached.
 """
 
 import asyncio
@@ -122,7 +122,6 @@ class ServerConnection(asyncio.Protocol):
             self._limit_loose_bytes(len(data))
 
     def _receive_known(self, url: tuple[str, bytes], headers: dict[bytes, bytes], body: bytes) -> None:
-        """Start a whole request, whose head the parser need not read."""
         now_ns = clock.now_ns()
         cycle = RequestCycle(self, "POST", url, headers, arrived_ns=now_ns, http_1_1=True, keep_alive=True, body=body)
         if self._head_timer is not None:
@@ -131,7 +130,6 @@ class ServerConnection(asyncio.Protocol):
         cycle.start(self._application, self._loop)
 
     def _limit_loose_bytes(self, read_bytes: int) -> None:
-        """Limit the size of incomplete headers, trailers and chunk extensions, which the parser buffers."""
         if self._begun and self._head_timer is None:
             self._await_head(HEAD_S)
         # A read that ends in headers may have begun in the body before them, so the last read does not count.
@@ -156,7 +154,6 @@ class ServerConnection(asyncio.Protocol):
                 return None
 
     def _expect_body(self, cycle: RequestCycle) -> None:
-        """If the headers announce a body, give them to a new parser without the offer of another protocol."""
         framing = [b"%b: %b\r\n" % header for header in self._headers if header[0] in FRAMING]
         if framing:
             cycle.expect_body()
@@ -245,19 +242,16 @@ class ServerConnection(asyncio.Protocol):
     # Backpressure.
 
     def pause_reading(self) -> None:
-        """Stop reading from the client, unless reading is paused."""
         if not self._read_paused:
             self._read_paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read from the client again, if reading is paused."""
         if self._read_paused:
             self._read_paused = False
             self.transport.resume_reading()
 
     async def drain(self) -> None:
-        """Wait until the client has read enough of what was written, or has disconnected."""
         await self._writable.wait()
 
     def pause_writing(self) -> None:
@@ -282,7 +276,6 @@ class ServerConnection(asyncio.Protocol):
         self._limit_reader()
 
     def close(self) -> None:
-        """Close the connection after sending what was written, as long as the client reads it."""
         self.transport.close()
         self._limit_reader()
 
@@ -293,7 +286,6 @@ class ServerConnection(asyncio.Protocol):
             self.transport.abort()
 
     def _limit_reader(self) -> None:
-        """Abort the connection if the client does not read what waits to be sent."""
         if self._slow_reader is None:
             self._slow_reader = SlowReaderLimit(self.transport, self._loop)
         self._slow_reader.start()
@@ -301,14 +293,12 @@ class ServerConnection(asyncio.Protocol):
     # Between two requests.
 
     def shut_down(self) -> None:
-        """Close the connection after the response in progress, because the server shuts down."""
         if self._last is None or self._last.complete:
             self.close()
         else:
             self._last.keep_alive = False
 
     def on_response_complete(self) -> None:
-        """Start the next pipelined request, or wait for one."""
         if self.transport.is_closing():
             return
         following = self.pipeline.popleft() if self.pipeline else None
@@ -325,7 +315,6 @@ class ServerConnection(asyncio.Protocol):
         self._idle_timer = self._loop.call_later(seconds, self._check_idle)
 
     def _check_idle(self) -> None:
-        """Close a connection that was idle for long enough. After a response a connection in use is checked again."""
         self._idle_timer = None
         if self._begun or self._last is None or not self._last.complete:
             return
@@ -351,7 +340,6 @@ class ServerConnection(asyncio.Protocol):
     # Refusals.
 
     def refuse_connection(self, message: bytes) -> None:
-        """Close the new connection with status 503."""
         self._refuse(UNAVAILABLE, message)
 
     def _refuse_invalid(self) -> None:
@@ -359,7 +347,6 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(BAD_REQUEST, b"Invalid HTTP request received.")
 
     def _refuse(self, status: bytes, message: bytes = b"") -> None:
-        """Close the connection, and answer the request that is being read if its response would be the next one."""
         if self.transport.is_closing():
             return
         current = self._current
@@ -370,8 +357,6 @@ class ServerConnection(asyncio.Protocol):
 
 
 class _RepeatedHead:
-    """The callbacks of a parser that reads the headers of a request once more: the connection skips them."""
-
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
         self._repeated = True

@@ -31,13 +31,10 @@ class KnownHead(Struct, frozen=True):
 
 
 class KnownHeads:
-    """Heads of the requests of one server, by what comes before and after Content-Length."""
-
     def __init__(self) -> None:
         self._heads: dict[tuple[bytes, bytes], KnownHead] = {}
 
     def request(self, data: bytes) -> tuple[tuple[str, bytes], dict[bytes, bytes], bytes] | None:
-        """Return the URL, headers and body of the request that `data` is; None if the parser has to read it."""
         end = data.find(_END, 0, LONGEST_HEAD)
         parts = _split_at_length(data[: end + 2], 1)
         if end < 0 or len(parts) != 3:

@@ -42,6 +42,5 @@ def bind_range(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 def base_url(listening: socket.socket) -> str:
-    """Return the base URL for clients."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"

@@ -1,9 +1,8 @@
 """One request of a client's connection with its response.
 
-The connection makes a `RequestCycle` when the headers of a request are complete, and passes it the body as it arrives.
-The application answers it in a task of its own. Every request and every chunk of a response passes here, so little
-lies between application and transport: the status line and the headers wait for the first bytes of the body, and the
-only timer is the one that limits how long the client may take to send its body.
+Every request and every chunk of a response passes here, so little lies between application and transport: the status
+line and the headers wait for the first bytes of the body, and the only timer is the one that limits how long the client
+may take to send its body.
 
 When the client disconnects, the task is cancelled or ends with `ClientLeft`, which ends all work for the request.
 """
@@ -62,13 +61,10 @@ class ServerState:
         self.unread = UnreadResponses()
 
     def update_date(self) -> None:
-        """Set the Date header to the current second."""
         self.date_line = b"date: " + format_datetime(clock.wall_time(), usegmt=True).encode()
 
 
 class ClientConnection(Protocol):
-    """Interface of a connection for its requests."""
-
     transport: asyncio.Transport
     state: ServerState
     write_paused: bool
@@ -92,16 +88,12 @@ class ClientLeft(Exception):
 
 
 class BodyBudget(Protocol):
-    """The bytes of request bodies that may be held."""
-
     def take(self, cycle: "RequestCycle", size: int) -> None:
         """Hold `size` bytes more for the request. Raises a `Fault` if there is no room."""
         ...
 
 
 class ErrorReply(Protocol):
-    """A complete error response."""
-
     @property
     def status(self) -> int: ...
 
@@ -149,7 +141,6 @@ class RequestCycle:
         keep_alive: bool,
         body: bytes | None = None,
     ) -> None:
-        """`url`: the decoded path, and the query. `body`: the whole body; None: it is given by `body_received`."""
         self.method = method
         self.path, self.query = url
         self.headers = headers
@@ -173,33 +164,27 @@ class RequestCycle:
 
     @property
     def peer(self) -> str:
-        """The client's address; "" if the transport has none."""
         return self._connection.peer
 
     @property
     def connection(self) -> ClientConnection:
-        """The connection of the request."""
         return self._connection
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor of the connection; -1 if the transport has none."""
         sock = self._connection.transport.get_extra_info("socket")
         return -1 if sock is None else sock.fileno()
 
     def header(self, name: bytes) -> bytes:
-        """Return the value of a header; b"" if it is missing."""
         return self.headers.get(name, b"")
 
     # Called by the connection.
 
     def start(self, application: Application, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the application's task, because the earlier requests of the connection were answered."""
         self._task = loop.create_task(self._serve(application))
         self._connection.state.tasks.add(self._task)
 
     def body_received(self, data: bytes) -> None:
-        """Add a part of the request's body. Reading pauses if it is long and the application does not wait for it."""
         if self.complete:
             return
         if not self._body:
@@ -216,11 +201,9 @@ class RequestCycle:
             self._wake(self._waiter)
 
     def expect_body(self) -> None:
-        """Expect a body after all, although the parser has reported the end of the request after the headers."""
         self._received = False
 
     def request_received(self) -> None:
-        """Note that the whole request has arrived. Close the connection if it only waited for that."""
         self._received = True
         if self._waiter is not None:
             self._wake(self._waiter)
@@ -228,7 +211,6 @@ class RequestCycle:
             self._connection.close()
 
     def connection_lost(self) -> None:
-        """End the work for this request, because the client has disconnected."""
         if self.complete or self._left:
             return
         self._break_off()
@@ -301,17 +283,8 @@ class RequestCycle:
         return bytes(body)  # does not copy `bytes`
 
     async def _receive(self, limit: int, budget: BodyBudget | None) -> None:
-        """Wait until the whole body, or more than `limit` bytes, have arrived."""
         connection = self._connection
-        declared = self.header(b"content-length")
-        size = int(declared) if declared.isdigit() else None
-        if size is not None and size > limit:
-            raise _too_long(limit)
-        allowed = limit
-        if budget is not None and size is None:
-            allowed = MAX_UNREAD_REQUEST_BYTES
-        elif budget is not None and size is not None and size > MAX_UNREAD_REQUEST_BYTES:
-            budget.take(self, size)
+        allowed = self._allowed(limit, budget)
         expects = self.http_1_1 and self.header(b"expect").lower() == b"100-continue"
         if expects and not connection.transport.is_closing():
             connection.transport.write(_CONTINUE)
@@ -327,8 +300,19 @@ class RequestCycle:
             message = f"the request's body did not arrive within {BODY_TIMEOUT_NS // clock.NS_PER_S} s"
             raise CallerFault(message, kind="slow_request", status=408) from None
 
+    def _allowed(self, limit: int, budget: BodyBudget | None) -> int:
+        """Return the bytes of the body that may arrive before `budget` is asked for more."""
+        declared = self.header(b"content-length")
+        if not declared.isdigit():
+            return limit if budget is None else MAX_UNREAD_REQUEST_BYTES
+        size = int(declared)
+        if size > limit:
+            raise _too_long(limit)
+        if budget is not None and size > MAX_UNREAD_REQUEST_BYTES:
+            budget.take(self, size)
+        return limit
+
     async def _arrived(self, limit: int) -> None:
-        """Wait until the whole body, or more than `limit` bytes of it, have arrived."""
         self._limit = limit
         self._waiter = asyncio.get_running_loop().create_future()
         try:
@@ -337,12 +321,10 @@ class RequestCycle:
             self._waiter = None
 
     async def answer(self, status: int, body: bytes, headers: Headers = (), *, kind: bytes = JSON) -> None:
-        """Send a whole response of the content type `kind`."""
         self.begin(status, [*(() if status == NO_CONTENT else content_headers(kind, body)), *headers])
         await self.send(body, last=True)
 
     async def refuse(self, error: ErrorReply, headers: Headers = ()) -> None:
-        """Send an error response."""
         await self.answer(error.status, error.body, [*error.headers, *headers])
 
     def begin(self, status: int, headers: Headers) -> None:
@@ -367,7 +349,6 @@ class RequestCycle:
         self._head = head
 
     def begin_stream(self, headers: Headers, *, kind: bytes = EVENT_STREAM) -> None:
-        """Begin a response whose body is sent in parts, of the content type `kind`."""
         self._chunked = self.http_1_1
         if self._chunked:
             self.begin(200, [(b"content-type", kind), _NO_CACHE, *headers, (b"transfer-encoding", b"chunked")])
@@ -376,14 +357,12 @@ class RequestCycle:
             self.begin(200, [(b"content-type", kind), _NO_CACHE, *headers])
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send a part of the response's body as soon as the client has read enough of the previous parts."""
         if self._connection.write_paused:
             await self._connection.drain()  # the connection aborts itself if the client does not read
         self.write(data, last=last)
 
     @property
     def ready(self) -> bool:
-        """Whether `send` would not wait, and the client has not disconnected."""
         return not (self._left or self._connection.write_paused)
 
     def send_now(self, data: bytes) -> int:
@@ -400,22 +379,18 @@ class RequestCycle:
         return transport.get_write_buffer_size()
 
     def flush(self) -> None:
-        """Write the status and the headers now, before the body begins."""
         self._connection.transport.write(self._head)
         self._head = b""
 
     def cut(self) -> None:
-        """Close the connection in the middle of the response."""
         self._break_off()
         self._connection.close()
 
     def reset(self) -> None:
-        """Reset the connection instead of a response, or in the middle of one."""
         self._break_off()
         self._connection.reset()
 
     def write(self, data: bytes, *, last: bool) -> None:
-        """Write a part of the response's body at once."""
         if self._left:
             raise ClientLeft
         if self.complete:
@@ -438,7 +413,6 @@ class RequestCycle:
 
 
 def content_headers(kind: bytes, body: bytes) -> Headers:
-    """Return the headers of a whole response with `body`, of the content type `kind`."""
     return ((b"content-type", kind), (b"content-length", b"%d" % len(body)))
 
 

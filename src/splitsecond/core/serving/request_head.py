@@ -32,7 +32,6 @@ def ambiguous(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[byt
 
 
 def parse_url(url: bytes) -> tuple[str, bytes]:
-    """Return the decoded path, and the query. Raises `httptools.HttpParserInvalidURLError`."""
     return _parse_cached(url) if len(url) <= LONGEST_CACHED_URL else _parse_cached.__wrapped__(url)
 
 

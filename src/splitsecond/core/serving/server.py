@@ -1,8 +1,4 @@
-"""A server: accepts connections on several sockets until SIGTERM or SIGINT, and then shuts down gracefully.
-
-At the first signal it accepts no new connections, closes idle ones, and gives responses in progress `drain_s` to end.
-The remaining requests are cancelled; a second signal cancels them at once.
-"""
+"""A server: accepts connections on several sockets until SIGTERM or SIGINT, and then shuts down gracefully."""
 
 import asyncio
 import contextlib
@@ -65,7 +61,6 @@ class HttpServer:
         self._forced = False
 
     async def serve(self, ready: Callable[[], None]) -> None:
-        """Serve until `end` is called or a signal arrives. Calls `ready` when connections are accepted."""
         with self._signals():
             await self._listen()
             gc.freeze()  # the garbage collector need not scan the objects of the start-up
@@ -74,7 +69,6 @@ class HttpServer:
             await self._shut_down()
 
     def end(self) -> None:
-        """Shut down gracefully; when called again, cancel the requests in progress."""
         self._forced = self._ended.is_set()
         self._ended.set()
         self._on_end()
@@ -105,7 +99,6 @@ class HttpServer:
         return ServerConnection(listener.application, self._state, listener.on_connect or self._admit)
 
     def _admit(self, connection: ServerConnection) -> None:
-        """Refuse the connection if it has one of the last file descriptors, and pause accepting."""
         if self._accepting is None:
             return
         if not self._accepting.admit(connection.transport.get_extra_info("socket").fileno()):

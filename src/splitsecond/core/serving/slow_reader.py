@@ -24,7 +24,6 @@ class UnreadResponses:
         self._bytes = 0
 
     def add(self, transport: asyncio.Transport) -> None:
-        """Note that the client of `transport` is behind."""
         self.remove(transport)
         self._held[transport] = size = transport.get_write_buffer_size()
         self._bytes += size
@@ -34,13 +33,10 @@ class UnreadResponses:
             longest.abort()
 
     def remove(self, transport: asyncio.Transport) -> None:
-        """Note that the client is no longer behind, or has disconnected."""
         self._bytes -= self._held.pop(transport, 0)
 
 
 class SlowReaderLimit:
-    """Timer of one connection, which it aborts if the client reads too slowly."""
-
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
@@ -48,13 +44,11 @@ class SlowReaderLimit:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Check the client's progress from now on, unless that has begun."""
         if self._timer is None:
             self._unread_bytes = self._transport.get_write_buffer_size()
             self._timer = self._loop.call_later(UNREAD_S, self._check)
 
     def stop(self) -> None:
-        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,8 +1,7 @@
 """Attempts as columns: millions of them at a time, with the same metrics as `Observation`.
 
-A log of a fortnight has too many attempts for an object each. Its reader (`log/store/columns`) fills these columns, and
-`log/production/speed` and `log/production/spending` compute their figures from them. This module imports numpy, so the
-gateway must not import it.
+A log of a fortnight has too many attempts for an object each. This module imports numpy, so the gateway must not import
+it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,7 +82,6 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
     def of(
         cls, attempts: Iterable[tuple[datetime, Observation]], client: str = "", route: str = ""
     ) -> "AttemptColumns":
-        """Return the columns of attempts, each with the time of its call."""
         rows = list(attempts)
         places: dict[AttemptLabel, int] = {}
         calls: dict[str, int] = {}
@@ -99,12 +97,10 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
         return cls(labels=list(places), **dict(zip(FIELDS, columns, strict=True)))
 
     def taken(self, at: Integers | Mask | slice) -> "AttemptColumns":
-        """Return some of the attempts."""
         columns = {name: getattr(self, name)[at] for name in self.__struct_fields__ if name != "labels"}
         return AttemptColumns(labels=self.labels, **columns)
 
     def compact(self) -> "AttemptColumns":
-        """Return the same attempts without labels that none of them has."""
         used = np.flatnonzero(np.bincount(self.label, minlength=len(self.labels)))
         place = np.zeros(len(self.labels), np.int64)
         place[used] = np.arange(len(used))
@@ -112,7 +108,6 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def joined(cls, parts: "Sequence[AttemptColumns]") -> "AttemptColumns":
-        """Return the attempts of all parts, of which there must be one, in order."""
         before = np.cumsum([0, *(len(part.labels) for part in parts)])
         columns = {
             name: np.concatenate([getattr(part, name) for part in parts])
@@ -127,27 +122,22 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> list[str]:
-        """The target of each attempt: an object for each, so only for few."""
         return [self.labels[place].target for place in self.label.tolist()]
 
     @property
     def hours(self) -> Integers:
-        """The hour in which each call came in, counted from 1970, UTC."""
         return self.came_us // US_PER_HOUR
 
     @property
     def outcomes(self) -> Integers:
-        """Places in `OUTCOMES`."""
         return self.flags & 3
 
     @property
     def sources(self) -> Integers:
-        """Places in `SOURCES`."""
         return source_places(self.flags)
 
     @property
     def waits(self) -> Integers:
-        """`WAIT_ENDED`, `WAIT_CLOSED` or 0."""
         return self.flags >> 4 & 3
 
     @property
@@ -164,13 +154,11 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
 
     @property
     def total_tps(self) -> Floats:
-        """Total TPS of each attempt (`Observation.total_tps`), NaN where it has none."""
         known = (self.outcomes == 0) & (self.output_tokens > 0) & (self.took_ns > 0)
         return _ratio(self.output_tokens, self.took_ns, known) * NS_PER_S
 
     @property
     def tps(self) -> Floats:
-        """TPS of each attempt (`Observation.tps`), NaN where it has none."""
         return _ratio(self.decoded, self.decode_ns, (self.decoded > 0) & (self.decode_ns > 0)) * NS_PER_S
 
     @property
@@ -180,7 +168,6 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
 
 
 def source_places(flags: Integers) -> Integers:
-    """Return the places in `SOURCES` by the flags of attempts."""
     return flags >> 2 & 3 | flags >> 7 & 4
 
 

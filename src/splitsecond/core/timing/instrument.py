@@ -46,6 +46,5 @@ class InstrumentReading(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def packet_counts(readings: Iterable[InstrumentReading]) -> PacketCounts:
-    """Return what the packet clocks of all `readings` have seen."""
     counts = [reading.packets for reading in readings if reading.packets is not None]
     return PacketCounts(*(sum(getattr(each, name) for each in counts) for name in PacketCounts.__struct_fields__))

@@ -1,7 +1,7 @@
 """Numbers of one attempt in a fixed layout, so that millions of attempts are read without a Python object for each.
 
-The log keeps them beside its columns, as `attempts.packed`. `core/timing/columns` reads many of them at once with
-numpy, which this module does not import, because the gateway uses it.
+`core/timing/columns` reads many of them at once with numpy, which this module does not import, because the gateway uses
+it.
 """
 
 from collections.abc import Callable
@@ -50,13 +50,11 @@ class AttemptLabel(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def label_hash(target: str, client: str, route: str, tier: str, fault: str) -> int:
-    """Return 64 bits that stand for the names of an attempt."""
     text = "\n".join((target, client, route, tier, fault)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 
 def call_hash(call: str) -> int:
-    """Return 32 bits that, with the time of the call, stand for its id. Only calls with several attempts need them."""
     return crc32(call.encode("utf-8", "surrogatepass"))
 
 
@@ -94,20 +92,14 @@ def attempt_numbers(
             cached_tokens or 0, cache_write_tokens or 0,
         )  # fmt: skip
     flags = _OUTCOME[outcome] | _SOURCE[source]
-    wait = 0
     if role == "loser":
         flags |= LOSER
     if is_closed_early(sent is not None, outcome, fault_type, source):
         flags |= CLOSED_EARLY
     if is_unbilled(sent is not None, first_token is not None, status):
         flags |= UNBILLED
-    if sent is not None and streamed:
-        if first_token is not None:
-            flags |= WAIT_ENDED << 4
-            wait = first_token - sent
-        elif is_closed_by_us(outcome, fault_type):
-            flags |= WAIT_CLOSED << 4
-            wait = end - sent
+    closed_by_us = is_closed_by_us(outcome, fault_type)
+    kind, wait = _wait(sent, first_token, end, closed_by_us) if streamed else (0, 0)
     decoded = UNKNOWN
     if output_tokens is not None:  # as in `Observation.tps`
         streamed_tokens = output_tokens - (unstreamed_tokens or 0)
@@ -119,7 +111,7 @@ def attempt_numbers(
         label,
         call,
         attempts,
-        flags,
+        flags | kind << 4,
         wait,
         end,
         UNKNOWN if first_token is None or last_token is None else last_token - first_token,
@@ -129,3 +121,11 @@ def attempt_numbers(
         cached_tokens or 0,
         cache_write_tokens or 0,
     )
+
+
+def _wait(sent: int | None, first_token: int | None, end: int, closed_by_us: bool) -> tuple[int, int]:
+    if sent is None:
+        return 0, 0
+    if first_token is not None:
+        return WAIT_ENDED, first_token - sent
+    return (WAIT_CLOSED, end - sent) if closed_by_us else (0, 0)

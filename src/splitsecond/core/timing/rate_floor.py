@@ -5,8 +5,7 @@ longer than half of it does not count as slowness: models that reason between tw
 meanwhile, and the stall limit decides how long they may be silent. After such a pause, and after a pause of the reader,
 the time begins again.
 
-A check happens eight times in each `over_ns`, so a token costs nothing. Each check looks at the tokens since the last
-pause or within `over_ns`.
+A check happens eight times in each `over_ns`, so a token costs nothing.
 """
 
 from bisect import bisect_right
@@ -37,7 +36,6 @@ class RateCheck:
         self.restart(arrivals[0])
 
     def restart(self, now_ns: int) -> None:
-        """Begin the time again."""
         self._since_ns = now_ns
         self.due_ns = now_ns + self._floor.over_ns
 

@@ -11,8 +11,6 @@ _NS = {"_ms": 1e6, "_time": 1e9, "_duration": 1.0, "_to_first_token": 1e9}
 
 
 def duration_ns(name: str, value: float) -> float | None:
-    """Return the duration that a server reports as `value` under `name`, in nanoseconds; None if it is no duration, or
-    one that cannot be true."""
     if "_per_" in name:
         return None
     took_ns = next((value * ns for ending, ns in _NS.items() if name.endswith(ending)), None)
@@ -20,7 +18,6 @@ def duration_ns(name: str, value: float) -> float | None:
 
 
 def step_name(name: str) -> str:
-    """Return a duration's name without its unit: "prompt_ms" becomes "prompt"."""
     for ending in ("_ms", "_time", "_duration"):
         name = name.removesuffix(ending)
     return name

@@ -26,7 +26,6 @@ class SurvivalCurve:
     __slots__ = ("at_risk", "ended", "least", "longest", "values", "weight")
 
     def __init__(self, samples: Iterable[tuple[float, bool, float]]) -> None:
-        """Build the curve from (time, censored, weight), in any order and unit; there must be at least one."""
         ordered = sorted(samples)  # at equal times, those that ended come before the censored ones
         self.weight = at_risk = sum(map(_WEIGHT, ordered))
         self.least, self.longest = ordered[0][0], ordered[-1][0]
@@ -44,20 +43,16 @@ class SurvivalCurve:
         self.values, self.ended, self.at_risk = values, ended, risks
 
     def quantile(self, share: float) -> float:
-        """Return the least time by which `share` had ended; if none, the longest wait, which the quantile exceeds."""
         place = bisect_left(self.ended, share - TOLERANCE)
         return self.values[place] if place < len(self.values) else self.longest
 
     def is_lower_bound(self, share: float) -> bool:
-        """Return whether fewer than `share` have ended, so that `quantile` is only a lower bound."""
         return not self.ended or self.ended[-1] < share - TOLERANCE
 
     def quantile_of_ended(self, share: float) -> float | None:
-        """Return the same, but at most the longest time that ended; None if none ended."""
         place = bisect_left(self.ended, share - TOLERANCE)
         return self.values[min(place, len(self.values) - 1)] if self.values else None
 
     def waiting(self, value: float) -> float:
-        """Return the share that has not ended by `value`."""
         place = bisect_right(self.values, value)
         return 1 - self.ended[place - 1] if place else 1.0

@@ -1,8 +1,7 @@
 """Timeline of one attempt: records events as they happen, and makes the observation at the end.
 
-It never reads the clock: each time arrives with its event. `record_events` runs once for each socket read of a
-measurement, so it does little: it appends the arrival and the length of each content event, and leaves all arithmetic
-to the end.
+`record_events` runs once for each socket read of a measurement, so it does little: it appends the arrival and the
+length of each content event, and leaves all arithmetic to the end.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from splitsecond.core.timing.unstreamed import unstreamed_tokens
 
 
 def record_fault(fault: Fault) -> FaultRecord:
-    """Return the record of a fault for an observation."""
     return FaultRecord(
         type=type(fault).__name__,
         kind=fault.kind,
@@ -37,8 +35,6 @@ LONGEST_REASON = 100
 
 
 class Sending(Struct, frozen=True):
-    """Times of sending a request, as in `Observation`; `sent_ns` None: it was not sent."""
-
     sent_ns: int | None = None
     dns_ns: int = 0
     tcp_ns: int = 0
@@ -97,35 +93,28 @@ class Timeline(Struct, kw_only=True):
 
     @property
     def body_bytes(self) -> int:
-        """The bytes of the response body so far."""
         return self._body_bytes
 
     @property
     def last_activity_ns(self) -> int:
-        """The arrival time of the last content event, 0 before the first. Pings do not count as progress."""
         return self._token_at[-1] if self._token_at else 0
 
     @property
     def lengths(self) -> Sequence[int]:
-        """The characters of each content event so far. Do not change it."""
         return self._lengths
 
     @property
     def has_finish(self) -> bool:
-        """Whether a finish reason has arrived."""
         return bool(self._finish_reason)
 
     def rate_check(self, floor: RateFloor) -> RateCheck:
-        """Return the check of the tokens' rate, after the first token."""
         return RateCheck(floor, self._token_at, self._lengths)
 
     def record_head(self, at: int, status: int) -> None:
-        """Record the arrival of the status line and headers."""
         self._head_ns = at
         self._status = status
 
     def record_read(self, lag: int, clock: ArrivalClock, size: int) -> None:
-        """Record a socket read of `size` bytes of the body, `lag` ns after they had reached this machine."""
         self._body_bytes += size
         self._reads += 1
         self._lag_sum_ns += lag
@@ -135,7 +124,6 @@ class Timeline(Struct, kw_only=True):
             self._clock = clock
 
     def record_packets(self, times: Sequence[int], read_ns: int, size: int) -> None:
-        """Record a read at `read_ns` of packets that arrived at `times`, in order, with `size` bytes of the body."""
         self._body_bytes += size
         self._reads += len(times)
         self._lag_sum_ns += len(times) * read_ns - sum(times)
@@ -163,13 +151,11 @@ class Timeline(Struct, kw_only=True):
             self._last_merged_ns = last.at - after_ns if packets > 1 else 0
 
     def expected_at(self, number: int) -> int:
-        """Return when content event `number`, counted from 1, is expected at the pace so far. At least one has come."""
         token_at = self._token_at
         gaps = max(len(token_at) - 1, 1)
         return token_at[-1] + (number - len(token_at)) * (token_at[-1] - token_at[0]) // gaps
 
     def record_events(self, events: Sequence[Event]) -> None:
-        """Record the events that one read completed."""
         number, tokens = len(events), 0
         for event in events:
             if isinstance(event, Token):
@@ -214,10 +200,6 @@ class Timeline(Struct, kw_only=True):
             self._max_read_tokens = tokens
 
     def record_texts(self, at: int, lengths: Sequence[int]) -> None:
-        """Record a read at `at` of events that hold only texts, with these numbers of characters.
-
-        They follow the first token.
-        """
         number = len(lengths)
         self._events += number
         self._token_at += [at] * number

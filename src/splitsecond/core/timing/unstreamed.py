@@ -32,7 +32,6 @@ def unstreamed_tokens(
 
 
 def _end(streamed: int, events: int, finish_reason: str, counted: bool) -> int:
-    """Return 1 if one token more was counted than arrived, and the model ended the answer itself."""
     return int(streamed == events + 1 and not counted and finish_reason in NATURAL_ENDS)
 
 

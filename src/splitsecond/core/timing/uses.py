@@ -32,12 +32,10 @@ class Use(Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limit of a request by name; empty without one."""
         return {self.limit[0]: self.limit[1]} if self.limit else {}
 
     @property
     def ttft_ms(self) -> float:
-        """Limit of TTFT in ms; infinite without one."""
         return self.limits.get("ttft", inf)
 
 

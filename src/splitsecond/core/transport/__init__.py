@@ -1,7 +1,6 @@
 """HTTP/1.1 client that reports byte chunks with their arrival times: connections, pools, TLS, proxies.
 
-A `Client` sends a `Request` to an `Origin` and calls a `Receiver` as the response arrives, with the time at which the
-kernel received each chunk. The `Exchange` is the handle on a request in flight. Nothing here knows about models.
+Nothing here knows about models.
 """
 
 from splitsecond.core.transport.client import Client

@@ -1,7 +1,5 @@
 """HTTP client: takes a ready connection or opens one, writes the request, and returns the exchange.
 
-Only `send` waits, and only for a connection. The response goes to the receiver from the read callback.
-
 A request that was lost on a pooled connection is sent again from the read callback, long after `send` has returned. So
 the reconnect runs in a task of the client: the only kind of task here that no TaskGroup holds. The client keeps each
 until it ends; closing its exchange, or the client, cancels it.
@@ -50,9 +48,7 @@ class Client:
         arrival_clock: ArrivalClock = "kernel",
         exact_itl: bool = False,
     ) -> None:
-        """Create a client without connections.
-
-        `trust`: TLS context, None for the system's certificates; its ALPN protocols are set here. `proxies`: as for
+        """`trust`: TLS context, None for the system's certificates; its ALPN protocols are set here. `proxies`: as for
         `Proxies`, None for the environment. `gather`: batch the reads of many connections, which is for measuring only.
         `arrival_clock`: the best clock to take arrival times from. If "packets" is not available, it is the kernel.
         `exact_itl`: a client that gathers reads no response sparsely, unless the packet clock gives the times.
@@ -77,11 +73,9 @@ class Client:
         return repr(self._pool)
 
     def statistics(self) -> PoolStatistics:
-        """Return the number of connections."""
         return self._pool.statistics()
 
     def packet_counts(self) -> PacketCounts | None:
-        """Return what the packet clock has seen; None without one."""
         return None if self._ring is None else self._ring.counts()
 
     async def send(
@@ -104,10 +98,6 @@ class Client:
         return exchange
 
     async def warm(self, origin: Origin, count: int, *, connect_deadline_ns: int | None = None) -> int:
-        """Open connections until `count` are idle; return how many are.
-
-        Raises the first fault only if none could be opened.
-        """
         turns = asyncio.Semaphore(OPEN_AT_ONCE)
         faults: list[Fault] = []
 
@@ -175,7 +165,6 @@ class Client:
         )
 
     def _open_once(self) -> None:
-        """Open what all connections share, within the event loop."""
         if self._poller is not None:
             return
         loop = asyncio.get_running_loop()
@@ -185,7 +174,6 @@ class Client:
         self._poller = make_poller(loop, gather=self._gather)
 
     def _tls_context(self) -> ssl.SSLContext:
-        """Create the TLS context at first use, as that reads all of the system's certificates."""
         if self._context is None:
             self._context = prepare_context(self._trust)
         return self._context

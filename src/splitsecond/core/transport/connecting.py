@@ -1,8 +1,5 @@
 """Open a connected socket: resolve the name, connect TCP, open a proxy's tunnel, establish TLS.
 
-Each step is timed, and bounded by the deadline: a deadline that passes becomes a `TimedOut` in the phase of that step.
-If a step fails or is cancelled, everything that was opened is closed.
-
 TCP follows RFC 8305 ("happy eyeballs"). A host often has several addresses, and packets to one address family may be
 lost without an error; trying the addresses one after another would then wait for a timeout of a minute. So they are
 tried in an order that alternates between the families, each started 250 ms after the one before, or at once when that
@@ -47,8 +44,6 @@ _HINTS = {
 
 
 class OpenSocket(Struct, frozen=True):
-    """A socket that is ready for a request, and the duration of each step in nanoseconds."""
-
     sock: socket.socket
     tls: TlsSession | None
     peer: str
@@ -103,8 +98,6 @@ async def _before(deadline_ns: int | None, phase: Phase, where: str, step: Corou
 
 
 class Address(Struct, frozen=True):
-    """One address of a host, in the form of the socket functions."""
-
     family: int
     sockaddr: tuple[Any, ...]
 
@@ -132,7 +125,6 @@ async def resolve(host: str, port: int) -> list[Address]:
 
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:
-    """Return `addresses` alternating between families; within each family in the resolver's order."""
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)
@@ -140,10 +132,6 @@ def interleaved(addresses: Iterable[Address]) -> list[Address]:
 
 
 async def connect(addresses: Sequence[Address], where: str) -> tuple[socket.socket, Address]:
-    """Connect to the first of `addresses` that accepts, and close all other sockets. Raises `NetworkFault`.
-
-    `where` names the other side in messages.
-    """
     race = _Race()
     try:
         async with asyncio.TaskGroup() as attempts:
@@ -167,8 +155,6 @@ async def connect(addresses: Sequence[Address], where: str) -> tuple[socket.sock
 
 
 class _Race:
-    """Concurrent connection attempts; the first that succeeds wins."""
-
     def __init__(self) -> None:
         self.won: tuple[socket.socket, Address] | None = None
         self.failures: list[tuple[Address, OSError]] = []
@@ -198,7 +184,6 @@ class _Race:
 
 
 def _literal(host: str, port: int) -> Address | None:
-    """Return the address if `host` is a literal one. One with a zone ("fe80::1%eth0") needs the resolver: None."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -209,7 +194,6 @@ def _literal(host: str, port: int) -> Address | None:
 
 
 def _failure(where: str, failures: Sequence[tuple[Address, OSError]]) -> NetworkFault:
-    """Return one fault for all attempts; the first address, which the resolver preferred, decides its kind."""
     kind = _KINDS.get(failures[0][1].errno or 0, "unreachable")
     tried = "; ".join(f"{address}: {os.strerror(error.errno) if error.errno else error}" for address, error in failures)
     return NetworkFault(

@@ -2,9 +2,8 @@
 
 The event loop (or a `BatchedPoller`) calls `_readable` when the socket has bytes: no asyncio transport, stream or task
 between. One `recvmsg` reads into a buffer shared by all connections, the kernel's stamp becomes a time, and the parser
-and the receiver run in the same callback. Nothing is copied until the parser cuts the body out. With one token per
-read this is the cost of a token, so everything rare (headers, the end, a failure, an idle connection) costs the common
-path one test each.
+and the receiver run in the same callback. With one token per read this is the cost of a token, so everything rare
+(headers, the end, a failure, an idle connection) costs the common path one test each.
 
 A receiver may close its exchange inside any call, so `exchange` is read again after each call to it.
 
@@ -54,15 +53,11 @@ class ReadBuffer:
 
 
 class ConnectionOwner(Protocol):
-    """Receives the connections that become idle, and those that close."""
-
     def released(self, connection: "HttpConnection") -> None: ...
     def closed(self, connection: "HttpConnection") -> None: ...
 
 
 class HttpConnection:
-    """A socket on which TCP, tunnel and TLS are established. `info`: how it was opened, or that it was reused."""
-
     __slots__ = (
         "_buffer",
         "_closed",
@@ -156,7 +151,6 @@ class HttpConnection:
     # For the client.
 
     def start(self, exchange: Exchange, request: bytes, method: str, *, reused: bool) -> None:
-        """Write `request`, and report its response to the exchange and the receiver."""
         self._parser = ResponseParser(method) if self._parser is None else self._parser.followed_by(method)
         self.exchange, self._head_reported = exchange, False
         self._unsent = request if self._tls is None else self._tls.encrypt(request)
@@ -221,7 +215,6 @@ class HttpConnection:
             self._poller.watch(self._sock.fileno(), self._readable)
 
     def close(self) -> None:
-        """Close the socket at once, without calling the receiver. Does nothing if it is closed."""
         if self._closed:
             return
         self._closed = True
@@ -248,7 +241,6 @@ class HttpConnection:
         self._read()
 
     def _read_packets(self, times: StreamTimes) -> None:
-        """Read the bytes whose packets are known, and give the bytes of each packet its time."""
         try:
             data = self._sock.recv(min(times.arrived - times.read, READ_BYTES))
         except (BlockingIOError, InterruptedError):
@@ -272,7 +264,6 @@ class HttpConnection:
             self._rest(self._pace, len(data))
 
     def _dispatch_packets(self, sizes: list[int], arrivals: list[int], now: int, data: bytes) -> None:
-        """Pass on the bytes of several packets. Those with nothing but body are passed on together if possible."""
         begin = taken = 0
         exchange, response = self.exchange, self._parser
         if exchange is not None and response is not None and exchange.take_packets is not None and self._tls is None:
@@ -307,7 +298,6 @@ class HttpConnection:
             begin += size
 
     def _read(self) -> None:
-        """Read what there is, and give it the time of its last packet."""
         buffer = self._buffer
         try:
             count, ancillary, _, _ = self._recvmsg_into(buffer.targets, ANCILLARY_BYTES)
@@ -343,10 +333,6 @@ class HttpConnection:
                 self._rest(self._pace, count)
 
     def _rest(self, pace: ReadPace | None, size: int) -> None:
-        """Stop reading the socket for a while after a read of `size` bytes, if `pace` says so.
-
-        The next read then has the time of its last packet.
-        """
         rested, self._emptied_ns = self._emptied_ns, 0
         if pace is not None and (rest_ns := pace.rest_ns(size)):
             self._emptied_ns = clock.now_ns()
@@ -390,7 +376,6 @@ class HttpConnection:
     def _report(
         self, exchange: Exchange, response: ResponseParser, at: int, lag: int, source: ArrivalClock, body: bytes
     ) -> None:
-        """Report a read that was more than another piece of the body."""
         response.changed = False
         receiver = exchange.receiver
         if response.status and not self._head_reported:
@@ -428,7 +413,6 @@ class HttpConnection:
         self._finish(exchange, response, at)
 
     def _finish(self, exchange: Exchange, response: ResponseParser, at: int) -> None:
-        """Decide whether the connection is kept, then end the exchange."""
         complete, answered = response.complete, response.answered
         fault = None if complete else response.fault
         reusable = complete and response.keep_alive and not response.surplus and not self._unsent

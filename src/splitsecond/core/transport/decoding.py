@@ -22,15 +22,12 @@ class BadEncoding(Exception):
 
 
 class Inflater:
-    """Incremental decoder of one gzip or deflate body."""
-
     def __init__(self) -> None:
         self._start = b""
         self._inflate: zlib._Decompress | None = None
         self._taken = self._given = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return the decoded bytes of `data`. Raises `BadEncoding` if it is malformed or exceeds the bound."""
         self._taken += len(data)
         if self._inflate is None:
             data = self._start = self._start + data

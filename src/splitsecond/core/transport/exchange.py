@@ -4,7 +4,7 @@ The response is pushed: the read callback itself calls the `Receiver`, so nothin
 and the code that takes the times. The `Exchange` is the handle in the other direction: pause, resume and close.
 
 An exchange stays the same object when its request is sent again: a pooled connection may have been closed by the server
-before any response, which is no failure of the provider. `finish` holds that rule.
+before any response, which is no failure of the provider.
 """
 
 import asyncio
@@ -54,7 +54,6 @@ class Origin(Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """Host and port as in a Host header: no default port, brackets around an IPv6 address."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 
@@ -110,13 +109,9 @@ class Receiver(Protocol):
         """
         ...
 
-    def ended(self, at: int) -> None:
-        """Take the end of a complete body. No call follows."""
-        ...
+    def ended(self, at: int) -> None: ...
 
-    def failed(self, at: int, fault: Fault) -> None:
-        """Take the failure of the response. No call follows."""
-        ...
+    def failed(self, at: int, fault: Fault) -> None: ...
 
 
 TakePackets = Callable[[list[bytes], list[int], int], None]
@@ -143,8 +138,6 @@ class Connected(Struct, frozen=True):
 
 
 class PooledConnection(Protocol):
-    """The part of a connection that an exchange uses."""
-
     def rtt_ns(self) -> int | None: ...
     def packets_read(self) -> tuple[int, int]: ...
     def gather(self, time_left: TimeLeft) -> None: ...
@@ -177,10 +170,6 @@ class Exchange(Struct, eq=False):
     _finished: bool = False
 
     def rtt_ns(self) -> int | None:
-        """Return the kernel's smoothed round-trip time of the connection, now or at the exchange's end; None: unknown.
-
-        With a proxy it is the round trip to the proxy.
-        """
         if self._pooled is not None:
             self._rtt_ns = self._pooled.rtt_ns()
         return self._rtt_ns
@@ -206,7 +195,6 @@ class Exchange(Struct, eq=False):
             self._pooled.read_resting()
 
     def pause(self) -> None:
-        """Stop reading the socket: the kernel's buffer fills, which holds the sender back."""
         self._paused = True
         if self._pooled is not None:
             self._pooled.pause()
@@ -233,14 +221,12 @@ class Exchange(Struct, eq=False):
     # Called by the connection and the client:
 
     def attach(self, pooled: PooledConnection, connection: Connected, sent_ns: int) -> None:
-        """Record that the request was written to `pooled`."""
         self._reconnect = None
         self._pooled, self.connection, self.sent_ns = pooled, connection, sent_ns
         if self._paused:
             pooled.pause()
 
     def detach(self) -> None:
-        """Detach from the connection before it is released or closed."""
         if self._pooled is not None:
             self._rtt_ns = self._pooled.rtt_ns()
             self._pooled = None
@@ -266,7 +252,6 @@ class Exchange(Struct, eq=False):
             self.receiver.failed(at, fault)
 
     def abort(self, at: int, fault: Fault) -> None:
-        """Close the exchange, and report `fault` to its receiver unless it has ended."""
         if not self._finished:
             self.close()
             self.receiver.failed(at, fault)

@@ -35,7 +35,6 @@ _PACKETS_OFFSET = 152  # tcpi_data_segs_in (Linux 4.6): after 8 bytes of flags, 
 
 
 def stamp_arrivals(sock: socket.socket) -> bool:
-    """Enable receive timestamps of `sock`, before it connects. Return False if the system has none."""
     if not _LINUX:
         return False
     try:
@@ -58,7 +57,6 @@ def stamping() -> Iterator[None]:
 
 
 def rtt_ns(sock: socket.socket) -> int | None:
-    """Return the smoothed round-trip time in nanoseconds; None: not available, or the socket is closed."""
     if not _LINUX:
         return None
     try:
@@ -72,7 +70,6 @@ def rtt_ns(sock: socket.socket) -> int | None:
 
 
 def packets_received(sock: socket.socket) -> int:
-    """Return how many packets with data the connection has received; 0: not available, or the socket is closed."""
     if not _LINUX:
         return 0
     try:

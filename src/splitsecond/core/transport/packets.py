@@ -4,10 +4,9 @@ A read has one timestamp, that of its last packet. A packet socket (packet(7)) h
 process does meanwhile. The sequence number of a packet tells which bytes of its stream it brought, so each byte gets
 the time of its packet, also inside TLS, and streams can be read late and seldom without losing a time.
 
-The kernel writes a packet into the ring before TCP takes it, so the packets of readable bytes are always there. The
-ring is mapped into this process (TPACKET_V2, the kernel's Documentation/networking/packet_mmap.rst) and read without
-system calls. One socket covers all interfaces: as a "cooked" socket (SOCK_DGRAM) its packets begin with the IP header,
-whatever the link layer. A filter in the kernel passes only the packets from known server ports.
+The ring is mapped into this process (TPACKET_V2, the kernel's Documentation/networking/packet_mmap.rst) and read
+without system calls. One socket covers all interfaces: as a "cooked" socket (SOCK_DGRAM) its packets begin with the IP
+header, whatever the link layer. A filter in the kernel passes only the packets from known server ports.
 
 It needs Linux and CAP_NET_RAW. Without them `PacketRing` raises `OSError`, and arrivals have the time of their read.
 """
@@ -97,7 +96,6 @@ def parse(data: "bytes | mmap.mmap", ip: int, length: int) -> Segment | None:
 
 
 def key_of(sock: socket.socket) -> Key:
-    """Return the key of the packets that `sock` receives."""
     peer, here = sock.getpeername(), sock.getsockname()
     return b"".join((
         *(socket.inet_pton(sock.family, address[0].partition("%")[0]) for address in (peer, here)),
@@ -137,8 +135,6 @@ def filter_program(ports: Sequence[int]) -> bytes:
 
 
 class PacketStreams:
-    """The times of the streams of our connections, and of those that may become ours."""
-
     def __init__(self) -> None:
         self._unclaimed: dict[Key, StreamTimes] = {}
         self._claimed: dict[Key, StreamTimes] = {}
@@ -148,8 +144,7 @@ class PacketStreams:
     def take(self, ring: mmap.mmap, at: int) -> int:
         """Add the packets of `ring` from the slot at `at` on, and return the place of the first empty slot.
 
-        The slots are given back to the kernel. The headers that nearly all packets have are unpacked in one step, as
-        this runs for each packet; `parse` and `add` take any other.
+        The slots are given back to the kernel.
         """
         size, claimed = len(ring), self._claimed
         slot, ipv4, ipv6, free = _SLOT.unpack_from, _IPV4.unpack_from, _IPV6.unpack_from, _FREE.pack_into
@@ -181,7 +176,6 @@ class PacketStreams:
                 at = 0
 
     def add(self, segment: Segment, at: int) -> None:
-        """Add a packet that arrived at `at`."""
         key, sequence, length, flags = segment
         self._packets += 1
         times = self._claimed.get(key)
@@ -191,7 +185,6 @@ class PacketStreams:
             times.add(sequence, length, at)
 
     def claim(self, key: Key, read: int) -> StreamTimes | None:
-        """Return the times of a stream of which `read` bytes were read; None if its first packets were not seen."""
         times = self._unclaimed.pop(key, None)
         if times is None or read > times.arrived:
             return None
@@ -200,18 +193,15 @@ class PacketStreams:
         return times
 
     def release(self, key: Key) -> None:
-        """Forget a stream whose connection is closed."""
         times = self._claimed.pop(key, None)
         if times is not None:
             self._reordered += times.reordered
             self._repeated += times.repeated
 
     def count_missed(self) -> None:
-        """Count a read whose packets were not in the ring."""
         self._missed += 1
 
     def counts(self, lost: int) -> PacketCounts:
-        """Return what was counted so far; `lost`: packets that the ring had no room for."""
         return PacketCounts(
             packets=self._packets,
             lost=lost,
@@ -221,7 +211,6 @@ class PacketStreams:
         )
 
     def _of_unclaimed(self, key: Key, sequence: int, flags: int) -> StreamTimes | None:
-        """Return the times of a stream that has no connection here (yet); None if there are none to keep."""
         if flags & _SYN:
             self._unclaimed[key] = StreamTimes((sequence + 1) % (1 << 32))
             if len(self._unclaimed) > MAX_UNCLAIMED:
@@ -235,8 +224,6 @@ class PacketStreams:
 
 
 class PacketRing:
-    """The ring of one event loop, and the times of the streams of its connections."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the ring. Raises `OSError` if the system has none or does not allow it."""
         self.streams = PacketStreams()
@@ -247,31 +234,23 @@ class PacketRing:
         self._timer = loop.call_later(DRAIN_S, self._drain_regularly)
 
     def expect(self, port: int) -> None:
-        """Let packets from this port of servers pass. Call it before a connection is opened."""
         if port not in self._ports:
             self._ports[port] = None
             _set_filter(self._socket, self._ports)
 
     def claim(self, sock: socket.socket) -> StreamTimes | None:
-        """Return the times of the bytes that `sock` will read; None if the packets that opened it were not seen.
-
-        What was read from it before (by a handshake) is skipped.
-        """
         read = bytes_read(sock)
         self.drain()
         return None if read is None else self.streams.claim(key_of(sock), read)
 
     def drain(self) -> None:
-        """Take all packets that are in the ring."""
         self._at = self.streams.take(self._memory, self._at)
 
     def counts(self) -> PacketCounts:
-        """Return what was counted since the ring was opened."""
         self._lost += struct.unpack("@II", self._socket.getsockopt(_SOL_PACKET, _STATISTICS, 8))[1]
         return self.streams.counts(self._lost)
 
     def close(self) -> None:
-        """Close the ring. Does nothing if it is closed."""
         self._timer.cancel()
         if not self._memory.closed:
             self._memory.close()
@@ -283,7 +262,6 @@ class PacketRing:
 
 
 def _open_ring(blocks: int) -> tuple[socket.socket, mmap.mmap]:
-    """Open a packet socket with a ring of `blocks`, whose filter passes nothing. Raises `OSError`."""
     if sys.platform != "linux":
         raise OSError(errno.ENOTSUP, "only Linux has packet rings")
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_ALL))
@@ -308,7 +286,6 @@ def _set_filter(sock: socket.socket, ports: Iterable[int]) -> None:
 
 
 def packet_clock_refusal() -> str:
-    """Return why this process cannot have a packet ring; "" if it can."""
     try:
         sock, memory = _open_ring(1)
     except PermissionError:

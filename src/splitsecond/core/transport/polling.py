@@ -62,8 +62,6 @@ class SocketPoller(Protocol):
 
 
 class LoopPoller:
-    """Poller that registers each socket with the event loop."""
-
     gathers = False
     looked_ns = 0
     gathered = 0
@@ -72,7 +70,6 @@ class LoopPoller:
         self._loop = loop
 
     def watch(self, descriptor: int, readable: Callable[[], None]) -> None:
-        """Call `readable` whenever the descriptor is readable."""
         self._loop.add_reader(descriptor, readable)
 
     def gather(self, descriptor: int) -> None:
@@ -82,7 +79,6 @@ class LoopPoller:
         """Do nothing: the loop calls each connection."""
 
     def unwatch(self, descriptor: int) -> None:
-        """Stop watching the descriptor. Does nothing for an unknown one."""
         self._loop.remove_reader(descriptor)
 
     def close(self) -> None:
@@ -115,7 +111,6 @@ class BatchedPoller:
         return len(self._gathered)
 
     def watch(self, descriptor: int, readable: Callable[[], None]) -> None:
-        """Call `readable` whenever the descriptor is readable, before all that gather."""
         if descriptor in self._gathered:
             self.unwatch(descriptor)
         if descriptor not in self._callbacks:
@@ -123,7 +118,6 @@ class BatchedPoller:
         self._callbacks[descriptor] = readable
 
     def gather(self, descriptor: int) -> None:
-        """From now on let arrivals at the descriptor gather. It must be watched. If it rests, its rest ends now."""
         if self._resting.pop(descriptor, None) is not None:
             self._epoll.register(descriptor, select.EPOLLIN)
         elif descriptor not in self._gathered:
@@ -144,7 +138,6 @@ class BatchedPoller:
             self._set_timer()
 
     def unwatch(self, descriptor: int) -> None:
-        """Stop watching the descriptor. Does nothing for an unknown one."""
         known = self._callbacks.pop(descriptor, None) is not None
         resting = self._resting.pop(descriptor, None) is not None
         if known and not resting and not self._epoll.closed:
@@ -152,7 +145,6 @@ class BatchedPoller:
         self._gathered.discard(descriptor)
 
     def close(self) -> None:
-        """Close the epolls. Does nothing if they are closed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -191,7 +183,6 @@ class BatchedPoller:
         self._timer = self._loop.call_later((-(-left_ns // clock.NS_PER_MS) + 1) / MS_PER_S, self._end_rests)
 
     def _end_rests(self) -> None:
-        """Call the sockets whose rest has ended."""
         now = clock.now_ns() // TICK_NS
         number = self._timer_end = 0
         for end in sorted(tick for tick in self._ends if tick <= now):
@@ -210,7 +201,6 @@ class BatchedPoller:
             self._set_timer()
 
     def _wait(self, due_ns: int) -> None:
-        """Block until `due_ns`, but read the sockets that wait for a first token as soon as they are readable."""
         while clock.is_real() and (left_ns := due_ns - clock.now_ns()) > 0:
             if select.select([self._prompt_epoll], [], [], left_ns / clock.NS_PER_S)[0]:
                 self._read_prompt()
@@ -225,5 +215,4 @@ class BatchedPoller:
 
 
 def make_poller(loop: asyncio.AbstractEventLoop, *, gather: bool) -> SocketPoller:
-    """Return a `BatchedPoller` if `gather` is set and the system has epoll, else a `LoopPoller`."""
     return BatchedPoller(loop) if gather and hasattr(select, "epoll") else LoopPoller(loop)

@@ -3,8 +3,6 @@
 The connection released last is taken first (LIFO): it is the least likely to have been closed by its server, and its
 congestion window the least likely to have shrunk. The pool sets no limit on connections: the caller's concurrency
 decides, and a limit here would become unreported queueing time.
-
-A connection that dies while idle reports that itself (`closed`).
 """
 
 import asyncio
@@ -22,8 +20,6 @@ HINT_SHARE = 0.8
 
 
 class PoolStatistics(Struct, frozen=True):
-    """Numbers of connections and of their origins."""
-
     origins: int
     idle: int
     active: int
@@ -50,21 +46,17 @@ class Pool:
         return str(self.statistics())
 
     def statistics(self) -> PoolStatistics:
-        """Return the current numbers."""
         idle = sum(map(len, self._idle.values()))
         return PoolStatistics(len({connection.origin for connection in self._open}), idle, len(self._open) - idle)
 
     def idle(self, origin: Origin) -> int:
-        """Return the number of idle connections to `origin`."""
         return len(self._idle.get(origin, ()))
 
     def active(self) -> list[HttpConnection]:
-        """Return the connections that carry an exchange."""
         idle = {connection for each in self._idle.values() for connection in each}
         return [connection for connection in self._open if connection not in idle]
 
     def take(self, origin: Origin) -> HttpConnection | None:
-        """Take an idle connection that is alive; None if there is none."""
         idle = self._idle.get(origin)
         while idle:
             connection = next(reversed(idle))
@@ -74,11 +66,9 @@ class Pool:
         return None
 
     def add(self, connection: HttpConnection) -> None:
-        """Add a new connection, which is active until it is released."""
         self._open[connection] = None
 
     def released(self, connection: HttpConnection) -> None:
-        """Make a connection idle until it is taken, dies, or its idle time ends."""
         until_ns, hint_s = clock.now_ns() + self._idle_ns, connection.idle_limit_s
         if hint_s is not None:
             until_ns += min(round(HINT_SHARE * hint_s * NS_PER_S) - self._idle_ns, 0)
@@ -90,7 +80,6 @@ class Pool:
             self._schedule_sweep(until_ns)
 
     def closed(self, connection: HttpConnection) -> None:
-        """Remove a connection that has closed."""
         self._open.pop(connection, None)
         idle = self._idle.get(connection.origin, {})
         idle.pop(connection, None)
@@ -98,12 +87,10 @@ class Pool:
             self._idle.pop(connection.origin, None)
 
     def close_idle(self, origin: Origin) -> None:
-        """Close the idle connections to `origin`."""
         for connection in list(self._idle.get(origin, ())):
             connection.close()
 
     def _schedule_sweep(self, until_ns: int) -> None:
-        """Set the timer to `until_ns`, which is earlier than its current time."""
         if self._sweep is not None:
             self._sweep.cancel()
         self._sweep_ns = until_ns
@@ -121,7 +108,6 @@ class Pool:
             self._schedule_sweep(min(left))
 
     def close(self) -> None:
-        """Close every connection."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

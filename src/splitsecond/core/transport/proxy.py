@@ -26,7 +26,6 @@ LOOPBACK = "localhost,127.0.0.0/8,::1"
 
 
 def proxies_of_environment() -> dict[str, str]:
-    """Return HTTPS_PROXY, HTTP_PROXY and NO_PROXY under "https", "http" and "no"; lower-case variables win."""
     found = {
         key: os.environ.get(f"{key}_proxy") or os.environ.get(f"{key.upper()}_PROXY") for key in ("https", "http", "no")
     }
@@ -60,7 +59,6 @@ class Proxy:
         return f"Proxy({str(self.origin)!r})"
 
     async def tunnel(self, sock: socket.socket, origin: Origin) -> None:
-        """Open a tunnel on `sock` to `origin`. Raises `NetworkFault` of kind "proxy"."""
         loop = asyncio.get_running_loop()
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
         target = f"{host}:{origin.port}"
@@ -95,15 +93,11 @@ class Proxy:
 
 
 class Proxies:
-    """The proxy of each scheme, and the hosts that bypass it."""
-
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Read `settings`: "https" and "http" map to a proxy's URL, "no" to hosts that bypass it."""
         self._by_scheme = {scheme: Proxy(settings[scheme]) for scheme in ("https", "http") if settings.get(scheme)}
         self._direct = [entry for entry in re.split(r"[,\s]+", settings.get("no", "").lower()) if entry]
 
     def proxy_for(self, origin: Origin) -> Proxy | None:
-        """Return the proxy for `origin`; None: connect directly."""
         proxy = self._by_scheme.get(origin.scheme)
         return None if proxy is None or any(_covers(entry, origin) for entry in self._direct) else proxy
 

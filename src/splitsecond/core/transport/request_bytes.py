@@ -38,7 +38,6 @@ def render(request: Request, origin: Origin, *, via_proxy: bool = False, extra: 
 def _head(
     method: str, path: str, headers: tuple[tuple[str, str], ...], origin: Origin, via_proxy: bool, extra: str
 ) -> tuple[bytes, frozenset[str]]:
-    """Return the request line with all headers that do not change, and the names of those headers."""
     if not _TOKEN.fullmatch(method):
         raise CallerFault(f"got the method {method!r}, expected one like POST", kind="bad_request")
     check_target(path)

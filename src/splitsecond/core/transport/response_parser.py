@@ -1,9 +1,7 @@
 """Parser of one HTTP/1.1 response: bytes in any split to headers, body pieces and an end. No socket, no clock.
 
 llhttp (through httptools) parses in its strict mode: bare line feeds, folded headers, signs or lists in Content-Length,
-and Content-Length beside Transfer-Encoding are refused, as two parsers could read them differently. This file adds
-what llhttp does not know or bound: the request's method, interim responses, bodies that end with the connection,
-Content-Encoding, and how much may arrive without completing anything.
+and Content-Length beside Transfer-Encoding are refused, as two parsers could read them differently.
 
 `feed` runs once per token in the read callback, so it is lean: llhttp appends body fragments straight to a list, and
 `changed` is set only for a read that held the headers, the end or a failure.
@@ -91,7 +89,7 @@ class ResponseParser:
         """Return a parser for the next response on a connection that this one left usable.
 
         Creating a parser costs more than feeding it a response, so this one is reset if llhttp has seen the end of the
-        response too. It has not if the request's method forbids a body.
+        response too.
         """
         if not self._parser_ended or self.surplus:
             self.drop()
@@ -106,7 +104,6 @@ class ResponseParser:
         return self
 
     def feed(self, data: bytes | memoryview) -> bytes:
-        """Parse the bytes of one read; return the body bytes in it. Never raises."""
         self.answered = True
         self._between_chunks = False
         self._fed = len(data)
@@ -129,7 +126,6 @@ class ResponseParser:
         return body if self._inflater is None else self._inflated(self._inflater, body)
 
     def note_chunk(self, data: bytes, body: bytes) -> None:
-        """Note whether `data`, which was fed last and gave `body`, was one whole chunk, so that another follows."""
         heads, begin = _chunk_heads(len(data))
         framed = data.startswith(heads) and data.endswith(_CRLF) and body == data[begin:-2]
         self._between_chunks = framed and not self.changed and self._inflater is None
@@ -155,9 +151,6 @@ class ResponseParser:
         return bodies
 
     def end_of_stream(self, *, clean: bool) -> None:
-        """Handle the end of the stream after a partial response. `clean`: the peer announced it, in TLS by
-        close_notify.
-        """
         if self.fault is not None:
             return
         if self.until_close and clean and (self._inflater is None or self._inflater.whole):
@@ -172,7 +165,6 @@ class ResponseParser:
             )
 
     def fail(self, fault: Fault) -> None:
-        """Record a failure. Only the first counts, and none after the end."""
         if self.fault is None and not self.complete:
             self.changed = True
             self.fault = fault
@@ -184,7 +176,6 @@ class ResponseParser:
 
     @property
     def phase(self) -> Phase:
-        """How far the response has come, as far as HTTP shows."""
         return "between tokens" if self.status else "head"
 
     # Called by llhttp.
@@ -227,10 +218,13 @@ class ResponseParser:
             return
         self.until_close = coding is None and "content-length" not in headers
         if "content-encoding" in headers:
-            try:
-                self._inflater = inflater_for(headers["content-encoding"])
-            except BadEncoding as error:
-                self.fail(self._malformed(str(error)))
+            self._decode_from(headers["content-encoding"])
+
+    def _decode_from(self, content_encoding: str) -> None:
+        try:
+            self._inflater = inflater_for(content_encoding)
+        except BadEncoding as error:
+            self.fail(self._malformed(str(error)))
 
     def on_message_complete(self) -> None:
         self._parser_ended = True
@@ -241,7 +235,6 @@ class ResponseParser:
             self.changed = self.complete = True
 
     def _is_bounded(self) -> bool:
-        """Return whether the header lines are within the limits; fail if not."""
         size = sum(len(name) + len(value) for name, value in self._lines)
         if size <= MAX_HEAD_BYTES and len(self._lines) <= MAX_HEADERS:
             return True
@@ -268,7 +261,6 @@ class ResponseParser:
         )
 
     def _stopped(self, error: Exception, data: bytes | memoryview) -> None:
-        """Handle llhttp's refusal to continue."""
         if self.complete:
             self.surplus = True
         elif not self.status and self._parser.get_status_code() == 101:
@@ -306,7 +298,6 @@ class ResponseParser:
 
 @lru_cache(maxsize=4096)
 def _chunk_heads(size: int) -> tuple[tuple[bytes, ...], int]:
-    """Return the first lines that a chunk of `size` bytes in all can have, and their length; none if there are none."""
     for digits in range(1, 9):
         length = size - digits - 2 * len(_CRLF)
         head = b"%x\r\n" % max(length, 0)
@@ -316,7 +307,6 @@ def _chunk_heads(size: int) -> tuple[tuple[bytes, ...], int]:
 
 
 def _joined(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the headers by lower-case name; repeated ones are joined with commas."""
     if not lines:
         return {}
     names, values = zip(*lines, strict=True)

@@ -5,9 +5,6 @@ time of each packet however late it is read, so there sparse reads change no fig
 tokens of a read have the time of its last packet. TTFT, TPS and E2E need only the first and the last token, whose reads
 are prompt; the gaps in between (ITL) are not measured, and the observation says so.
 
-When the end of a response is expected, the stream rests for shorter times: with the packet clock so that the end is
-noticed soon and its slot sends the next request, with the kernel's timestamps so that the last token is read promptly.
-
 Sparse reads must not slow down the server. The kernel acknowledges small packets when they are read, or after 40 ms
 (Linux, TCP_DELACK_MIN). A server without TCP_NODELAY sends its next token only after that. So each server has a trial:
 one of its streams is not read for the time of a few packets. If they come although nothing was acknowledged, the
@@ -54,8 +51,6 @@ they cost the ITL."""
 
 
 class ServerTrial:
-    """Trial of a server: does it send on without an acknowledgement? `passed`: it does."""
-
     __slots__ = ("_refusals", "_until_ns", "passed")
 
     def __init__(self) -> None:
@@ -64,14 +59,12 @@ class ServerTrial:
         self._until_ns = 0
 
     def begin(self, now_ns: int) -> bool:
-        """Return whether a trial may begin now: one at a time, until the server has failed too many."""
         if self._refusals >= MAX_REFUSALS or now_ns < self._until_ns:
             return False
         self._until_ns = now_ns + NS_PER_S  # in case its stream ends before that
         return True
 
     def end(self, packets: int) -> None:
-        """Record how many packets came in a trial."""
         self._until_ns = 0
         if packets >= PASSED_PACKETS:
             self.passed = True
@@ -80,8 +73,6 @@ class ServerTrial:
 
 
 class ReadPace:
-    """Times at which one response is read, from its first token on. `rest_ns` is called after each read."""
-
     __slots__ = (
         "_begun_ns",
         "_by_packets",
@@ -106,7 +97,6 @@ class ReadPace:
         *,
         by_packets: bool,
     ) -> None:
-        """`streams` returns how many streams have begun. `by_packets`: the packet clock gives the times."""
         self._sock, self._trial, self._streams, self._time_left = sock, trial, streams, time_left
         self._by_packets = by_packets
         self._begun_ns = clock.now_ns()
@@ -116,7 +106,6 @@ class ReadPace:
         """Whether reading the stream had paused before this read."""
 
     def rest_ns(self, size: int) -> int:
-        """Return how long to leave the stream alone after a read of `size` bytes; 0: read it when it is readable."""
         if not self.resting:
             self._reads += 1
             self._bytes += size
@@ -135,7 +124,6 @@ class ReadPace:
         return self._rest_ns
 
     def _first_rest_ns(self) -> int:
-        """Return how long the first rest is, in view of the reads since `_begun_ns`; 0: none now."""
         now_ns = clock.now_ns()
         passed_ns = now_ns - self._begun_ns
         gap_ns, full_ns = passed_ns // self._reads, passed_ns * REST_BYTES // self._bytes
@@ -178,10 +166,6 @@ class SparseReads:
     def pace(
         self, sock: socket.socket, origin: Origin, streams: Callable[[], int], time_left: TimeLeft, *, by_packets: bool
     ) -> ReadPace | None:
-        """Return when to read a response that has begun; None: always promptly.
-
-        `by_packets`: the packet clock gives its times.
-        """
         if self._exact and not by_packets:
             return None
         trial = self._trials.setdefault(origin, ServerTrial())

@@ -33,11 +33,9 @@ class StreamTimes:
         self.arrived = self.read = self.reordered = self.repeated = 0
 
     def __len__(self) -> int:
-        """Return the number of packets that are kept."""
         return len(self._ends) + len(self._early)
 
     def add(self, sequence: int, length: int, at: int) -> None:
-        """Add a packet with `length` bytes from `sequence` on, which arrived at `at`."""
         if sequence == self._sequence and not self._early:
             self._sequence = (sequence + length) % _MODULUS
             self.arrived = end = self.arrived + length
@@ -59,7 +57,7 @@ class StreamTimes:
     def take(self, count: int) -> tuple[list[int], list[int]]:
         """Return the sizes and the arrivals of the packets that brought the next `count` bytes. These count as read.
 
-        At most `arrived - read` bytes can be taken. If only a part of a packet is taken, its size is that of the part.
+        If only a part of a packet is taken, its size is that of the part.
         """
         read, end = self.read, self.read + count
         ends, times = self._ends, self._times
@@ -76,7 +74,6 @@ class StreamTimes:
         return list(map(sub, ends, chain((read,), ends))), times
 
     def skip(self, count: int, at: int) -> None:
-        """Count `count` bytes as read whose packets are not all known. What is known of them is forgotten."""
         self.read += count
         if self.read > self.arrived:
             self._append(self.read, at)
@@ -84,7 +81,6 @@ class StreamTimes:
         del self._ends[:known], self._times[:known]
 
     def _append(self, end: int, at: int) -> None:
-        """Add what arrived up to `end`, and the early packets behind it that follow without a gap."""
         early = self._early
         while early and early[0][0] <= end:
             end = max(end, early.pop(0)[1])

@@ -1,8 +1,7 @@
 """TLS between the socket and the parser, by `ssl.MemoryBIO`: we read the socket, so that arrival times stay ours.
 
-Encrypted records go in as they were read, and plain bytes come out. What OpenSSL itself needs to send is in `pending`;
-the connection sends it. Verification is always on. Trust comes from the system, or from SSL_CERT_FILE and SSL_CERT_DIR,
-which OpenSSL's defaults use.
+Verification is always on. Trust comes from the system, or from SSL_CERT_FILE and SSL_CERT_DIR, which OpenSSL's defaults
+use.
 """
 
 import asyncio
@@ -27,8 +26,6 @@ def prepare_context(context: ssl.SSLContext | None) -> ssl.SSLContext:
 
 
 class TlsSession:
-    """An established TLS session: encrypts what is sent, decrypts what is received."""
-
     __slots__ = ("_incoming", "_object", "_outgoing", "broken", "finished")
 
     def __init__(self, tls: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
@@ -57,7 +54,6 @@ class TlsSession:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def encrypt(self, plain: bytes) -> bytes:
-        """Return `plain` as records to send."""
         rest = memoryview(plain)
         while rest:  # each write takes one record, 16 KiB
             rest = rest[self._object.write(rest) :]

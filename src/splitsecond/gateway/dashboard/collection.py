@@ -1,8 +1,5 @@
 """Collection of the dashboard's data, on request: serving requests costs nothing extra.
 
-The work is bounded for any number of viewers: the data are cached for `FRESH_NS`, and a policy is previewed once every
-`PREVIEW_NS`, a few policies at a time.
-
 Today's cost is that of the log, read at the first request of the day, plus what the counters have counted since. Calls
 that ended less than about a second before that reading may be missing, as the log writes with a delay.
 """
@@ -94,7 +91,6 @@ class DashboardData:
         self._counted_usd = 0.0  # the counters' value when `_used` was read
 
     def use(self, settings: GatewaySettings, limits: KeyLimits, directory: TargetDirectory) -> None:
-        """Use other settings from now on, and drop the cached data."""
         self._settings = settings
         self._limits = limits
         self._directory = directory
@@ -102,7 +98,6 @@ class DashboardData:
         self._previews = {}
 
     async def data(self) -> bytes:
-        """Return an `Overview` as JSON."""
         now_ns = clock.now_ns()
         if not self._cached or now_ns - self._cached_ns >= FRESH_NS:
             await self._preview(now_ns)
@@ -182,7 +177,6 @@ class DashboardData:
         )
 
     async def _preview(self, now_ns: int) -> None:
-        """Preview the policies whose last preview is oldest."""
         routes, previews = self._settings.routes, self._previews  # `use` may replace both meanwhile
         due = [name for name in routes if now_ns - self._previewed_ns(name) >= PREVIEW_NS]
         for name in sorted(due, key=self._previewed_ns)[:MAX_PREVIEWS]:
@@ -192,7 +186,6 @@ class DashboardData:
         return self._previews[route][0] if route in self._previews else -PREVIEW_NS
 
     async def _today_usd(self, usd: float, processes: list[ProcessMetrics], now_ns: int) -> float | None:
-        """Return today's cost, None if unknown. `usd`: the cost in the counters."""
         if self._log is None:
             since_midnight_ns = clock.wall_time().timestamp() % (24 * 3600) * clock.NS_PER_S
             began_ns = min(process.began_ns for process in processes)
@@ -202,7 +195,6 @@ class DashboardData:
         return sum(spent_usd(used, self._directory.price) for used in self._used) + usd - self._counted_usd
 
     async def _read_log(self, log: "Log", usd: float) -> None:
-        """Read what was spent today so far. If the log cannot be read, report it and count from now on."""
         midnight = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
         clients = [key.name for key in self._settings.keys] or [""]
         day, used = today(), []

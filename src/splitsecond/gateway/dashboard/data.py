@@ -1,9 +1,6 @@
 """The data of the dashboard, computed from the counters, the target states and the key limits that are passed in.
 
-Counts cover all workers since the gateway started. There is no history here: the page computes rates from the
-difference of two readings, and `collection` reads longer periods from the log. The last calls and failures, the state,
-the speed and the requests in flight of a target are those that one worker sees, the one that answers. Names of times
-end with their unit.
+Counts cover all workers since the gateway started.
 """
 
 from collections import Counter
@@ -48,7 +45,6 @@ class Requests(Struct, kw_only=True):
     left: int = 0
 
     def add(self, status: int, number: int) -> None:
-        """Count `number` responses with this `status`."""
         self.all += number
         if status == CLIENT_LEFT:
             self.left += number
@@ -159,8 +155,6 @@ class FleetOverview(Struct, frozen=True, kw_only=True):
 
 
 class AttemptOverview(Struct, frozen=True, kw_only=True):
-    """An attempt of a call. Times in ms from the arrival of the call. `why`: the kind of its fault, or ""."""
-
     target: str
     role: str
     outcome: str
@@ -202,12 +196,10 @@ class FailureOverview(Struct, frozen=True, kw_only=True):
 class Overview(Struct, frozen=True, kw_only=True):
     """The data of the dashboard.
 
-    `at_s`: monotonic time. `pid`: the process that answers. `slots`: configured number of workers. `rejected`: requests
-    without a call (wrong key, path or body, or over a limit). `direct`: calls whose client named a target.
-    `usd_today`: None if unknown, as the gateway started on another day and has no log. `logged`: it has a log.
-    `calls`, `failures`: the last ones of the process that answers, the latest first. `escalated`: by cascade, the
-    share of answers that were not accepted. `more_targets`, `more_clients`: how many are left out. `fleet`: None if the
-    gateway is in none, or its fleet process does not answer.
+    `rejected`: requests without a call (wrong key, path or body, or over a limit). `direct`: calls whose client named a
+    target. `usd_today`: None if unknown, as the gateway started on another day and has no log. `logged`: it has a log.
+    `escalated`: by cascade, the share of answers that were not accepted. `fleet`: None if the gateway is in none, or
+    its fleet process does not answer.
     """
 
     version: str
@@ -243,7 +235,6 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 def requests_by(counts: MetricCounts, label: Callable[[str, str], str]) -> dict[str, Requests]:
-    """Return how calls ended, by `label` of their route and client. Rejected requests are left out."""
     found: dict[str, Requests] = {}
     for (route, client, status), number in counts.requests.items():
         if route:
@@ -254,7 +245,6 @@ def requests_by(counts: MetricCounts, label: Callable[[str, str], str]) -> dict[
 def route_overviews(
     counts: MetricCounts, policies: Mapping[str, Expression], now: Mapping[str, list[PreviewedChoice]]
 ) -> list[RouteOverview]:
-    """Return each route. `now`: the previews so far, by route."""
     requests = requests_by(counts, lambda route, client: route)
     answers: dict[str, Counter[str]] = {}
     for (route, target, outcome, _), number in counts.attempts.items():
@@ -285,7 +275,6 @@ def _extra(counts: MetricCounts, route: str, results: Collection[str]) -> dict[s
 
 
 def recent_calls(recent: RecentCalls) -> list[CallOverview]:
-    """Return the last calls, the latest first."""
     return [
         CallOverview(
             call=record.call,
@@ -315,7 +304,6 @@ def recent_calls(recent: RecentCalls) -> list[CallOverview]:
 
 
 def recent_failures(recent: RecentCalls) -> list[FailureOverview]:
-    """Return the last failures, the latest first."""
     found = []
     for record, attempt in reversed(recent.failures):
         fault = attempt.fault if attempt is not None else None
@@ -345,7 +333,6 @@ def _after_ms(record: CallRecord, at_ns: int | None) -> float | None:
 def target_overviews(
     counts: MetricCounts, processes: Collection[ProcessMetrics], policies: Iterable[Expression], states: TargetStates
 ) -> tuple[list[TargetOverview], int]:
-    """Return the targets of all routes, then those that clients named, by attempts; and how many are left out."""
     attempts: dict[str, Counter[str]] = {}
     faults: dict[str, Counter[str]] = {}
     for (_, target, outcome, fault), number in counts.attempts.items():
@@ -405,7 +392,6 @@ def _target(
 def client_overviews(
     counts: MetricCounts, keys: Collection[ClientKey], limits: KeyLimits
 ) -> tuple[list[ClientOverview], int]:
-    """Return the clients in the order of the configuration, and how many are left out: those with the fewest calls."""
     requests = requests_by(counts, lambda route, client: client)
     usd: dict[str, float] = {}
     for (client, _), cost in counts.cost_usd.items():
@@ -432,7 +418,6 @@ def _client(key: ClientKey, requests: Requests, usd: float | None, limits: KeyLi
 
 
 def fleet_overview(view: "FleetView", now_ns: int) -> FleetOverview:
-    """Return the fleet as the fleet process has described it."""
     since_s = max(now_ns - view.at_ns, 0) / NS_PER_S
     answered_s = None if view.answered_s is None else view.answered_s + since_s
     return FleetOverview(
@@ -455,7 +440,6 @@ def fleet_overview(view: "FleetView", now_ns: int) -> FleetOverview:
 
 
 def worker_overviews(processes: Iterable[ProcessMetrics], now_ns: int) -> list[WorkerOverview]:
-    """Return each worker process that has written its counters."""
     return [
         WorkerOverview(
             pid=process.pid,
@@ -470,7 +454,6 @@ def worker_overviews(processes: Iterable[ProcessMetrics], now_ns: int) -> list[W
 
 
 def calls_by_cache_result(counts: MetricCounts, route: str = "") -> dict[str, int]:
-    """Return calls by result of the cache, of one route or of all."""
     found: Counter[str] = Counter()
     for (name, result), number in counts.cached.items():
         if route in ("", name):

@@ -1,8 +1,7 @@
 """The page of the dashboard: one file that loads nothing except its data.
 
 The content security policy names the page's own script and style sheet by their hashes, and lets the page connect to
-its own server only. It names the style sheet of reports, too, because the page of speed grades has it, from which the
-script takes the chart and the filters.
+its own server only.
 
 Clients and providers choose names that the page shows, so the script creates elements and text nodes only, and
 `require-trusted-types-for` makes the browser refuse to parse markup from a string.
@@ -29,7 +28,6 @@ SCRIPTS = ("elements.js", "figures.js", "history.js", "charts.js", "recent.js", 
 
 @lru_cache(maxsize=1)
 def dashboard_page() -> tuple[bytes, Headers]:
-    """Return the page and its headers."""
     import jinja2  # takes a tenth of a second, which only a gateway whose dashboard is opened should spend
 
     from splitsecond.core.pages.html import csp_hash, page_style, template_source

@@ -1,8 +1,7 @@
 """The page of speed grades on the dashboard: the one of `splitsecond speed --html`, for the gateway's own log.
 
 A process of its own reads the log and makes the page, because that takes seconds of CPU for millions of calls, and
-needs numpy, which the gateway does not load. It runs with low priority, one at a time, and its page is kept for
-`FRESH_NS`, or for `REST` times as long as it took: so viewers cost a log of any size a few percent of one processor.
+needs numpy, which the gateway does not load.
 
 The process reads a `SpeedQuestion` in JSON from standard input, because the log's URL can contain a password, and
 writes the page to standard output as a JSON string.
@@ -35,15 +34,11 @@ NICENESS = 10
 
 
 class SpeedQuestion(Struct, frozen=True, kw_only=True):
-    """The log's URL, and the prices of its targets, as far as they are known."""
-
     url: str
     prices: dict[str, Price]
 
 
 class SpeedPages:
-    """The page, made again when it is asked for and too old. `make`: makes it."""
-
     def __init__(self, make: Callable[[SpeedQuestion], Awaitable[bytes]] | None = None) -> None:
         self._make = make or made_by_process
         self._making = asyncio.Lock()
@@ -51,7 +46,6 @@ class SpeedPages:
         self._fresh_until_ns = 0
 
     async def page(self, question: Callable[[], Awaitable[SpeedQuestion]]) -> bytes:
-        """Return the page, an HTML file. Raises `CallerFault` if it cannot be made."""
         async with self._making:
             begin_ns = clock.now_ns()
             if not self._page or begin_ns >= self._fresh_until_ns:
@@ -83,7 +77,6 @@ async def made_by_process(question: SpeedQuestion) -> bytes:
 
 
 def speed_page(question: SpeedQuestion) -> str:
-    """Read the log and return the page. Raises `CallerFault` if the log cannot be read."""
     from splitsecond.core.wording import full
     from splitsecond.log.production.speed import period_hours, speed_statements
     from splitsecond.log.production.traffic import ProductionTraffic
@@ -111,7 +104,6 @@ def speed_page(question: SpeedQuestion) -> str:
 
 
 def main() -> None:
-    """Answer the question on standard input."""
     os.nice(NICENESS)
     question = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpeedQuestion)
     try:

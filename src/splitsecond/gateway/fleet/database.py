@@ -1,9 +1,8 @@
 """Exchanges of a gateway with the database of its fleet: four round trips, about once a second.
 
 The first advances fleet time. The second locks the limits that are reported, always in the order of their names, so
-that gateways wait for each other and never deadlock. Then the new leases are computed here (`shared_limit`), and the
-third writes them and commits. The database keeps no locks for a gateway that stops in between: it ends the session.
-The last one exchanges what workers have learned about targets, and turns of probes (`learning`, `turns`).
+that gateways wait for each other and never deadlock. The database keeps no locks for a gateway that stops in between:
+it ends the session.
 
 An exchange that takes longer than `LONGEST_ANSWER_S` is cut off. It may still be committed; the limits allow for that.
 """
@@ -12,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -161,11 +160,6 @@ class NameTaken(psycopg.OperationalError):
 
 
 class FleetDatabase:
-    """The database, as one gateway uses it. `name` and `instance`: the gateway's, and that of its run.
-
-    Each method raises `psycopg.Error` if the database does not answer in time.
-    """
-
     def __init__(self, url: str, name: str, instance: str) -> None:
         self.name = name
         self._url = url
@@ -179,7 +173,7 @@ class FleetDatabase:
     async def exchange(
         self, reports: Mapping[str, Report], periods: Mapping[str, Period], about: About, *, end: bool = False
     ) -> Answer:
-        """Report, and return the leases. `periods`: that of each limit. `end`: the gateway leaves the fleet.
+        """Report, and return the leases. `end`: the gateway leaves the fleet.
 
         Raises `NameTaken`.
         """
@@ -198,15 +192,7 @@ class FleetDatabase:
                 (_FLEET, (fleet_s - FORGET_S,)),
                 (_SHORT, (fleet_s - SHORT_S,)),
             )
-            fleet = {
-                name: Neighbour(
-                    name=name,
-                    instance=instance,
-                    silent_s=max(wall_s - seen_wall_s, fleet_s - seen_fleet_s, 0.0),
-                    about=_about(text),
-                )
-                for name, instance, seen_wall_s, seen_fleet_s, text in seen
-            }
+            fleet = _neighbours(seen, wall_s, fleet_s)
             mine = fleet.get(self.name)
             if mine is not None and mine.instance != self._instance and not self.may_take_over:
                 raise NameTaken(f"another gateway has taken the name {self.name}")
@@ -237,7 +223,6 @@ class FleetDatabase:
             return Answer(leases, tuple(fleet.values()), frozenset(name for (name,) in short), wall_s, at_ns)
 
     async def learn(self, report: str, turns: Sequence[str]) -> Learned:
-        """Write this gateway's report, and read those of the others. `turns`: targets that it wants to probe."""
         async with self._connected() as connection:
             reports, taken = await _read(
                 connection,
@@ -255,25 +240,21 @@ class FleetDatabase:
             return Learned([(name, age_s, text) for name, age_s, text in reports], {name for (name,) in taken})
 
     async def instance_of(self, name: str) -> tuple[str, float] | None:
-        """Return the run that last reported as gateway `name` and the database's time then; None if none did."""
         async with self._connected() as connection:
             query = "SELECT instance, wall_s FROM splitsecond_gateways WHERE name = %s"
             found: tuple[str, float] | None = await (await connection.execute(query, (name,))).fetchone()
             return found
 
     def error_text(self, error: Exception) -> str:
-        """Return the driver's message in one line, without the password."""
         text = " ".join(str(error).split()) or type(error).__name__
         return text.replace(self._password, "***") if self._password else text
 
     async def close(self) -> None:
-        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
     def _cut(self) -> None:
-        """Cut the connection below a call that waits for the database, which then fails at once."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with (
@@ -284,7 +265,6 @@ class FleetDatabase:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """Yield the open connection, or open one. An error closes it, and so does a call that takes too long."""
         cut = asyncio.get_running_loop().call_later(LONGEST_ANSWER_S, self._cut)
         begin_ns = clock.now_ns()
         connection = self._connection
@@ -308,7 +288,6 @@ class FleetDatabase:
             cut.cancel()
 
     async def _prepare(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Create the tables if there are none."""
         await connection.execute(_SESSION)
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
@@ -323,6 +302,18 @@ class FleetDatabase:
             add = "INSERT INTO splitsecond_limits SELECT unnest(%s::text[]), '{}' ON CONFLICT DO NOTHING"
             await connection.execute(add, (missing,))
             self._known.update(missing)
+
+
+def _neighbours(rows: Iterable[tuple[Any, ...]], wall_s: float, fleet_s: float) -> dict[str, Neighbour]:
+    return {
+        name: Neighbour(
+            name=name,
+            instance=instance,
+            silent_s=max(wall_s - seen_wall_s, fleet_s - seen_fleet_s, 0.0),
+            about=_about(text),
+        )
+        for name, instance, seen_wall_s, seen_fleet_s, text in rows
+    }
 
 
 def _about(text: str) -> About:
@@ -346,7 +337,6 @@ def _shared(name: str, text: str) -> SharedLimit:
 async def _read(
     connection: psycopg.AsyncConnection[Any], *statements: tuple[str, Sequence[Any]]
 ) -> list[list[tuple[Any, ...]]]:
-    """Run statements in one round trip. Return the rows of each that has some."""
     async with connection.pipeline():
         cursors = [await connection.execute(text.encode(), values) for text, values in statements]
     return [await cursor.fetchall() for cursor in cursors if cursor.description]

@@ -12,8 +12,6 @@ LONGEST_ANSWER_S = 3.0
 
 
 class LimitUse(NamedTuple):
-    """Use of a limit by all workers of this gateway: over the period, and the requests refused since it started."""
-
     used: int
     refused: int
 
@@ -25,7 +23,6 @@ class Holder:
     """
 
     def __init__(self, period: Period, limit: int, *, client: str = "", ceiling: int = 0, share: int = 0) -> None:
-        """`ceiling` and `share`: what the workers use already, if the process before this one died."""
         self.period = period
         self.client = client
         self.limit = limit
@@ -37,17 +34,14 @@ class Holder:
         self._reported_ns = 0
 
     def wants_report(self, use: LimitUse) -> bool:
-        """Return whether there is anything to report: the use changed, or the ceiling is more than the share."""
         return self._reported is None or use != self._reported or use.used > 0 or self._idle_excess
 
     def is_short(self, use: LimitUse) -> bool:
-        """Return whether the workers have refused requests, or soon will, so that the report should not wait."""
         if self._reported is None or use.refused > self._reported.refused:
             return True
         return self.ceiling - use.used < (self.ceiling - self._reported.used) // 2
 
     def report(self, use: LimitUse, now_ns: int) -> Report:
-        """Return the report of this use, when an exchange begins."""
         before = self._reported or use
         elapsed_s = max((now_ns - self._reported_ns) / NS_PER_S, 0.05)
         new = max(use.used - before.used, 0) + use.refused - before.refused
@@ -56,12 +50,10 @@ class Holder:
         return Report(limit=self.limit, used=use.used, ceiling=self.ceiling, share=self.share, wanted=wanted)
 
     def take(self, lease: Lease) -> None:
-        """Use the answer to the last report."""
         self._reported, self._reported_ns = self._begun
         self.ceiling, self.share, self.others = lease.ceiling, lease.share, lease.others
 
     def alone(self, away_s: float) -> None:
-        """Change the ceiling after `away_s` without an answer."""
         if self.period == "day" or away_s < SILENT_S:
             return
         self.ceiling = self.share if away_s >= RAISE_S else min(self.ceiling, self.share)

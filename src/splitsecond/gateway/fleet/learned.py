@@ -1,8 +1,7 @@
 """Reports of the workers of a fleet about targets: openings of circuit breakers, rate limits, histograms of speed.
 
-Reports go from each worker to the fleet process of its gateway, through the database to the other gateways, and back.
 A worker reports only what it has measured itself, so nothing that was received is passed on. Times are ages in seconds,
-because clocks of machines differ. Whatever another gateway has written is checked against the bounds given here.
+because clocks of machines differ.
 
 Speeds travel as histograms, because these can be added. Bucket i contains the times from gamma^(i-1) to gamma^i
 microseconds, where gamma = (1 + e) / (1 - e). So the value in its middle is at most e = 5% away from each of its times
@@ -86,7 +85,6 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     per_s: Age = 0.0
 
     def rate_limits(self) -> RateLimits:
-        """Return the provider's report, which counts for `LONGEST_RESET_S` at most."""
         return RateLimits(
             requests_left=self.requests_left,
             tokens_left=self.tokens_left,
@@ -141,23 +139,16 @@ def encode_targets(targets: Mapping[str, TargetReport]) -> str:
 
 
 def merged(reports: Iterable[tuple[float, TargetReport]]) -> TargetReport:
-    """Return the reports of several workers about one target as one. Each comes with the time since it was made, s.
+    """Return the reports of several workers about one target as one.
 
     The latest opening, good answer and rate limit count; rates and histograms are added.
     """
     aged = [_aged(report, since_s) for since_s, report in reports]
-    limits: dict[str, Limits] = {}
-    for each in aged:
-        for account, found in each.limits.items():
-            before = limits.get(account)
-            latest = found if before is None or found.age_s < before.age_s else before
-            rate = found.per_s + (0.0 if before is None else before.per_s)
-            limits[account] = replace(latest, per_s=bounded(rate))
     speeds = [each.speed for each in aged if each.speed is not None]
     return TargetReport(
         opening=min((each.opening for each in aged if each.opening), key=lambda opening: opening.age_s, default=None),
         good_s=min((each.good_s for each in aged if each.good_s is not None), default=None),
-        limits=limits,
+        limits=_merged_limits(each.limits for each in aged),
         speed=_added(speeds) if speeds else None,
         wants=any(each.wants for each in aged),
         due=any(each.due for each in aged),
@@ -165,8 +156,18 @@ def merged(reports: Iterable[tuple[float, TargetReport]]) -> TargetReport:
     )
 
 
+def _merged_limits(reports: Iterable[Mapping[str, Limits]]) -> dict[str, Limits]:
+    merged_limits: dict[str, Limits] = {}
+    for limits in reports:
+        for account, report in limits.items():
+            before = merged_limits.get(account, report)
+            latest = report if report.age_s < before.age_s else before
+            rate = report.per_s + (before.per_s if account in merged_limits else 0.0)
+            merged_limits[account] = replace(latest, per_s=bounded(rate))
+    return merged_limits
+
+
 def merged_targets(reports: Sequence[tuple[float, Mapping[str, TargetReport]]]) -> dict[str, TargetReport]:
-    """Return the reports of several workers about all targets as one: see `merged`."""
     names = dict.fromkeys(name for _, targets in reports for name in targets)
     return {
         name: merged([(since_s, targets[name]) for since_s, targets in reports if name in targets]) for name in names
@@ -174,12 +175,10 @@ def merged_targets(reports: Sequence[tuple[float, Mapping[str, TargetReport]]]) 
 
 
 def histogram(samples: Iterable[Weighted]) -> CensoredHistogram:
-    """Return the histogram of times in nanoseconds."""
     return _collected((_bucket(ns), censored, weight) for ns, censored, weight in samples)
 
 
 def samples_of(found: CensoredHistogram) -> list[Weighted]:
-    """Return a sample in the middle of each bucket, in nanoseconds, with the weight of the bucket."""
     return [(_MIDDLES_NS[place], censored, weight) for place, censored, weight in _weights(found)]
 
 
@@ -188,14 +187,12 @@ def _bucket(ns: float) -> int:
 
 
 def _weights(found: CensoredHistogram) -> Iterator[tuple[int, bool, float]]:
-    """Yield each bucket, whether its times are censored, and its weight."""
     for buckets, censored in ((found.ended, False), (found.censored, True)):
         for place, weight in buckets.items():
             yield place, censored, weight
 
 
 def _collected(weights: Iterable[tuple[int, bool, float]]) -> CensoredHistogram:
-    """Return the histogram with the sums of these weights, each with its bucket and whether it is censored."""
     sums: tuple[dict[int, float], dict[int, float]] = {}, {}
     for place, censored, weight in weights:
         sums[censored][place] = sums[censored].get(place, 0.0) + weight
@@ -230,7 +227,6 @@ def _rounded(buckets: Mapping[int, float]) -> dict[int, float]:
 
 
 def bounded(value: float) -> float:
-    """Return a value that a report may contain."""
     return round(min(max(value, 0.0), MAX), 3)
 
 

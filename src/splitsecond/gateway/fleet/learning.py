@@ -32,8 +32,6 @@ MAX_SHOWN = 20
 
 
 class Learning:
-    """Reports of this gateway's workers and of the other gateways."""
-
     def __init__(self, folder: Path, workers: int, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._workers = workers
@@ -51,11 +49,9 @@ class Learning:
 
     @property
     def turns(self) -> int:
-        """How many targets a worker of this gateway may probe."""
         return len(self._granted)
 
     def collect(self, now_ns: int) -> None:
-        """Read the reports of this gateway's workers."""
         self._own, made_ns = {}, {}
         for number in range(self._workers):
             found = exchanged_file.read(report_path(self._folder, number), WorkerReport)
@@ -66,7 +62,6 @@ class Learning:
         self._claims = self._turns.claims(self._own, made_ns, now_ns)
 
     async def exchange(self, database: FleetDatabase) -> None:
-        """Exchange reports and turns with the other gateways. Raises `psycopg.Error`."""
         begin_ns = clock.now_ns()
         text = encode_targets(merged_targets([(0.0, targets) for targets in self._own.values()]))
         received = await database.learn(text, self._claims)
@@ -84,7 +79,6 @@ class Learning:
                     self._say(f"the report of gateway {gateway} in the database of the fleet is not used: {why}")
 
     def write(self, name: str, fleet: tuple[Neighbour, ...], answered_ns: int) -> None:
-        """Write the views for the workers. `answered_ns`: when the database answered last; 0: never."""
         now_ns = clock.now_ns()
         used = {
             gateway: ((now_ns - at_ns) / clock.NS_PER_S, targets)

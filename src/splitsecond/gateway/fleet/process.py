@@ -1,11 +1,5 @@
 """The fleet process: it exchanges reports with the database of the fleet, so that no worker waits for one.
 
-It reads the use of each limited key from the counters that the workers share, reports it about once a second, and
-writes the answer into the table of ceilings (`records/fleet_ceilings`). It reports at once, a few times a second at
-most, when the workers refuse requests or soon will.
-
-Then it exchanges what the workers have learned about targets (`learning`), about once a second.
-
 The first line of standard input is a `FleetProcessSettings` in JSON, because the URL can contain a password; later
 lines replace it when keys change. The end of standard input ends the process: it waits until no call has money
 reserved, and leaves the fleet. It writes a line to standard output when it has reached the database for the first time,
@@ -56,8 +50,6 @@ _LIMITS: dict[Period, Limit] = {"minute": "requests", "day": "usd"}
 
 
 class FleetProcess:
-    """The loop between the workers' shared memory and the database."""
-
     def __init__(self, settings: FleetProcessSettings, say: Callable[[str], None]) -> None:
         folder = Path(settings.folder)
         self._folder = folder
@@ -79,7 +71,6 @@ class FleetProcess:
         self.use(settings.keys)
 
     def use(self, keys: Iterable[LimitedKey]) -> None:
-        """Hold the limits of these keys from now on."""
         wanted: dict[str, tuple[Period, str, int]] = {}
         for key in keys:
             if key.requests_per_minute is not None:
@@ -96,7 +87,6 @@ class FleetProcess:
             self._holders[name].limit = 0  # the next reports give its part back
 
     async def run(self, ending: asyncio.Event) -> None:
-        """Exchange until `ending`, then leave the fleet."""
         while not ending.is_set():
             with contained("task"):
                 await self.step()
@@ -105,7 +95,6 @@ class FleetProcess:
         await self._leave()
 
     async def step(self) -> None:
-        """Look at the counters, and exchange if it is time."""
         now_ns = clock.now_ns()
         uses = {name: self._use(holder) for name, holder in self._holders.items()}
         due = now_ns - self._tried_ns >= EVERY_S * clock.NS_PER_S
@@ -119,7 +108,6 @@ class FleetProcess:
             self._write_metrics()
 
     async def _exchange(self, uses: dict[str, LimitUse]) -> bool:
-        """Report the use of all limits, and take the leases. Return False if the database did not answer."""
         try:
             if not self._registered:
                 await self._register()
@@ -139,7 +127,6 @@ class FleetProcess:
         return True
 
     async def _learn(self, answers: bool) -> None:
-        """Exchange what workers have learned about targets, if the database `answers`, and write the view of it."""
         self._learning.collect(clock.now_ns())
         if answers:
             try:
@@ -153,7 +140,6 @@ class FleetProcess:
         self._learning.write(self._database.name, self._fleet(), self._ceilings.reached_ns)
 
     async def _register(self) -> None:
-        """Take the gateway's name, or another one if a living gateway has it."""
         found = await self._database.instance_of(self._database.name)
         if found is not None and found[0] != self._instance:
             await asyncio.sleep(TAKE_OVER_S)
@@ -179,7 +165,6 @@ class FleetProcess:
         self._ceilings.reach(begin_ns, begin_ns + round(SILENT_S * clock.NS_PER_S), offset_ns)
 
     def _fleet(self) -> tuple[Neighbour, ...]:
-        """Return all gateways of the fleet, as far as the database has answered."""
         return () if self._answer is None else self._answer.fleet
 
     def _offset_ns(self, answer: Answer, now_ns: int) -> int:
@@ -207,14 +192,12 @@ class FleetProcess:
         return LimitUse(current - (-previous * (MINUTE_NS - into_ns) // MINUTE_NS), refused)
 
     def _day(self) -> int:
-        """Return the day of the database's clock, as far as it has answered."""
         if self._answer is None:
             return today()
         since_s = (clock.now_ns() - self._answer.at_ns) / clock.NS_PER_S
         return int((self._answer.wall_s + since_s) // DAY_S)
 
     def _apply(self) -> None:
-        """Write the ceilings for the workers."""
         reached_ns = self._ceilings.reached_ns
         for holder in self._holders.values():
             if reached_ns:
@@ -264,7 +247,6 @@ class FleetProcess:
         write_counts(self._folder, found, MetricCounts(internal_errors=internal_errors.counts))
 
     async def _leave(self) -> None:
-        """Wait until no call has money reserved, then leave the fleet."""
         give_up_ns = clock.now_ns() + round(END_S * clock.NS_PER_S)
         clients = {holder.client for holder in self._holders.values() if holder.period == "day"}
         while any(self._counters.reserved_usd(each) for each in clients) and clock.now_ns() < give_up_ns:  # noqa: ASYNC110
@@ -312,7 +294,6 @@ async def _main(settings: FleetProcessSettings) -> None:
 
 
 def main() -> int:
-    """Exchange until asked to end. Return the exit code."""
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns about connections that this process cuts itself
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor handles them, and closes the input
         signal.signal(each, signal.SIG_IGN)

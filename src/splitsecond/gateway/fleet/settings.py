@@ -6,8 +6,6 @@ MODULE = "splitsecond.gateway.fleet.process"
 
 
 class LimitedKey(Struct, frozen=True):
-    """A client key with limits."""
-
     name: str
     requests_per_minute: int | None = None
     usd_per_day: float | None = None

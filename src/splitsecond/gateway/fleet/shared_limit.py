@@ -4,10 +4,10 @@ Each gateway has a ceiling. Its workers admit a request only while their own use
 stays below it (`records/key_limits`). The sum of all ceilings never exceeds the limit, so the use of the whole fleet
 never does, whatever is delayed, lost or cut off. A gateway whose report is missing still counts with its ceiling.
 
-Ceilings move to where requests are. About once a second a gateway reports its use and what it wants, and gets a new
-ceiling: its use, plus what it wants or an equal part of half of what nobody uses, whichever is more. If the fleet wants
-more than the limit, each gateway gets at least an equal part. A ceiling that falls counts in full until the next report
-confirms that the workers see it, because the answer may have been lost.
+About once a second a gateway reports its use and what it wants, and gets a new ceiling: its use, plus what it wants or
+an equal part of half of what nobody uses, whichever is more. If the fleet wants more than the limit, each gateway gets
+at least an equal part. A ceiling that falls counts in full until the next report confirms that the workers see it,
+because the answer may have been lost.
 
 Each gateway also has a share, an equal part of the limit, for the time in which it cannot reach the database. Others
 reserve the share of a gateway that has been silent for `SILENT_S`. That gateway uses its share from `RAISE_S` on: by
@@ -52,8 +52,6 @@ class Holding(Struct, omit_defaults=True):
 
 
 class Departed(Struct, omit_defaults=True):
-    """Use of gateways that are gone, at a moment of fleet time."""
-
     at_s: float
     amount: int
 
@@ -100,8 +98,6 @@ class Present(Struct, frozen=True):
 
 
 class Moment(Struct, frozen=True):
-    """Fleet time in seconds, and the day of the database's clock, from 1970, in UTC."""
-
     fleet_s: float
     day: int
 
@@ -109,10 +105,6 @@ class Moment(Struct, frozen=True):
 def renew(
     shared: SharedLimit, name: str, report: Report, fleet: Mapping[str, Present], *, period: Period, now: Moment
 ) -> Lease:
-    """Take the report of gateway `name` about a limit, and return its new lease.
-
-    `fleet`: all gateways, `name` included.
-    """
     _clear(shared, fleet, period, now)
     others = {other: holding for other, holding in shared.gateways.items() if other != name}
     gone = shared.spent + math.ceil(sum(each.amount * _weight(now.fleet_s - each.at_s) for each in shared.departed))
@@ -141,19 +133,16 @@ def renew(
 def leave(
     shared: SharedLimit, name: str, used: int, fleet: Mapping[str, Present], *, period: Period, now: Moment
 ) -> None:
-    """Remove gateway `name`, which has ended with this use."""
     _clear(shared, fleet, period, now)
     if shared.gateways.pop(name, None) is not None:
         _depart(shared, used, period, now)
 
 
 def decode(stored: bytes) -> SharedLimit:
-    """Return a limit from what `encode` returned."""
     return msgspec.json.decode(stored, type=SharedLimit)
 
 
 def encode(shared: SharedLimit) -> bytes:
-    """Return a limit as JSON, so that it can be read with SQL."""
     return msgspec.json.encode(shared)
 
 

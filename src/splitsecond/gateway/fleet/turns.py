@@ -39,18 +39,13 @@ class _Held(Struct):
 
 
 class Turns:
-    """The turns of one gateway."""
-
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
         self._paused_ns: dict[str, int] = {}
         self._probed: set[str] = set()
 
     def claims(self, workers: Workers, made_ns: Mapping[int, int], now_ns: int) -> list[str]:
-        """Return the targets for which the gateway wants to have or keep the turn.
-
-        `workers`: the latest report of each worker, by its number. `made_ns`: when that report was made.
-        """
+        """Return the targets for which the gateway wants to have or keep the turn."""
         self._paused_ns = {name: until_ns for name, until_ns in self._paused_ns.items() if now_ns < until_ns}
         wanting: dict[str, list[int]] = {}
         probing: dict[str, list[int]] = {}
@@ -69,10 +64,6 @@ class Turns:
         return sorted(self._held)
 
     def granted(self, names: set[str], begin_ns: int) -> dict[str, tuple[int, int]]:
-        """Return the worker that may probe each of the targets `names`, and until when.
-
-        `begin_ns`: when the exchange began in which the database gave the gateway these turns.
-        """
         found = {}
         for name in names & self._held.keys() - self._probed:
             held = self._held[name]
@@ -90,7 +81,6 @@ class Turns:
         made_ns: Mapping[int, int],
         now_ns: int,
     ) -> None:
-        """Keep the turn for a target, pass it on to the next worker, or give it up."""
         held = self._held[name]
         if held.worker in probing:
             held.since_ns, held.ending = now_ns, False

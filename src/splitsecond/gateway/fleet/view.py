@@ -1,7 +1,6 @@
 """Files between the workers of a gateway and its fleet process, in their shared folder.
 
-Each worker writes its report, and the fleet process writes a view for each worker (`records/exchanged_file`). Times in
-them are those of the monotonic clock, which all processes of a machine share.
+Times in them are those of the monotonic clock, which all processes of a machine share.
 """
 
 from pathlib import Path
@@ -15,8 +14,6 @@ STALE_S = 10.0
 
 
 class WorkerReport(Struct, frozen=True):
-    """Measurements of one worker, taken at `at_ns`."""
-
     at_ns: int
     targets: dict[str, TargetReport]
 
@@ -50,10 +47,8 @@ class FleetView(Struct, frozen=True, kw_only=True):
 
 
 def report_path(folder: Path, number: int) -> Path:
-    """Return the file of the report of worker `number`."""
     return folder / f"fleet-report-{number}"
 
 
 def view_path(folder: Path, number: int) -> Path:
-    """Return the file of the view of worker `number`."""
     return folder / f"fleet-view-{number}"

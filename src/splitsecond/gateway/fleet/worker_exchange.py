@@ -1,12 +1,11 @@
 """A worker's part of what the workers of a fleet learn from each other: it reports, and uses the view of the fleet.
 
-Twice a second the worker writes what it has measured itself into a file, and reads the file of the fleet process. No
-request waits for either. Without a fresh view it works on alone: it uses nothing of others and needs no turns.
+Without a fresh view it works on alone: it uses nothing of others and needs no turns.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -49,8 +48,6 @@ _SMOOTHING = 0.3
 
 
 class _Known(Struct):
-    """Memory of a target from one exchange to the next."""
-
     sent: int = 0
     at_ns: int = 0
     per_s: float = 0.0
@@ -59,8 +56,6 @@ class _Known(Struct):
 
 
 class WorkerExchange:
-    """Exchange of worker `number` with its fleet process, through files in `folder`."""
-
     def __init__(self, folder: Path, number: int, states: TargetStates) -> None:
         self._folder = folder
         self._number = number
@@ -74,11 +69,9 @@ class WorkerExchange:
         """The latest view of the fleet; None if there is no fresh one."""
 
     def use(self, routed: Iterable[str], key: Callable[[str], str]) -> None:
-        """Use other settings from now on. `routed`: the targets of routes. `key`: the provider's key of a target."""
         self._routed, self._key, self._accounts = tuple(routed), key, {}
 
     async def run(self) -> None:
-        """Exchange until cancelled, and work alone after that."""
         try:
             while True:
                 with contained("task"):
@@ -88,7 +81,6 @@ class WorkerExchange:
             self._receive(None, clock.now_ns())
 
     def step(self) -> None:
-        """Write the report, and use the view."""
         now_ns = clock.now_ns()
         report = WorkerReport(now_ns, self._report(now_ns))
         exchanged_file.write(report_path(self._folder, self._number), report)
@@ -98,7 +90,6 @@ class WorkerExchange:
         self._receive(view, now_ns)
 
     def _report(self, now_ns: int) -> dict[str, TargetReport]:
-        """Return what this worker has measured: of the targets of routes first, then of others."""
         states = self._states.known()
         names = dict.fromkeys([*(name for name in self._routed if name in states), *states])
         self._known = {name: each for name, each in self._known.items() if name in states}
@@ -113,7 +104,6 @@ class WorkerExchange:
         return reports
 
     def _measure(self, known: _Known, state: TargetState, now_ns: int, *, may_compute: bool) -> bool:
-        """Update the rate and the histogram of a target. Return whether a histogram was computed."""
         if known.at_ns and now_ns > known.at_ns:
             rate = (state.sent - known.sent) * clock.NS_PER_S / (now_ns - known.at_ns)
             known.per_s += _SMOOTHING * (rate - known.per_s)
@@ -156,7 +146,6 @@ class WorkerExchange:
         )
 
     def _limits(self, state: TargetState, known: _Known, now_ns: int) -> dict[str, Limits]:
-        """Return what is known of the rate limits of the target's key: the provider's last report to this worker."""
         breaker, headroom = state.breaker, state.headroom
         if breaker.must_wait(now_ns):
             found = Limits(
@@ -179,25 +168,25 @@ class WorkerExchange:
         return {self._account(state.name): found}
 
     def _receive(self, view: FleetView | None, now_ns: int) -> None:
-        """Use what others report, or nothing of others without a view."""
         fresh = view is None or self.view is None or view.at_ns != self.view.at_ns
         self.view = view
-        states, routed = self._states.known(), set(self._routed)
         if fresh:
-            targets = {} if view is None else view.targets
-            reports = {name: report for name, report in targets.items() if name in states or name in routed}
-            for name in self._received - reports.keys():
-                if name in states:
-                    self._use(states[name], TargetReport(), now_ns, now_ns)
-            self._received = set(reports)
-            for name, report in reports.items():
-                self._use(self._states.state(name), report, now_ns if view is None else view.at_ns, now_ns)
-        for state in states.values():
+            self._use_reports({} if view is None else view.targets, now_ns if view is None else view.at_ns, now_ns)
+        for state in self._states.known().values():
             needs_turn = view is not None and state.breaker.needs_turn()
             state.breaker.turn_until_ns = view.turns.get(state.name, 0) if view is not None and needs_turn else None
 
+    def _use_reports(self, targets: Mapping[str, TargetReport], at_ns: int, now_ns: int) -> None:
+        states, routed = self._states.known(), set(self._routed)
+        reports = {name: report for name, report in targets.items() if name in states or name in routed}
+        for name in self._received - reports.keys():
+            if name in states:
+                self._use(states[name], TargetReport(), now_ns, now_ns)
+        self._received = set(reports)
+        for name, report in reports.items():
+            self._use(self._states.state(name), report, at_ns, now_ns)
+
     def _use(self, state: TargetState, report: TargetReport, at_ns: int, now_ns: int) -> None:
-        """Use what others report about a target, with ages as of `at_ns`."""
         breaker, opening = state.breaker, report.opening
         if opening is not None and (report.good_s is None or report.good_s > opening.age_s):
             opened_ns = at_ns - round(opening.age_s * clock.NS_PER_S)

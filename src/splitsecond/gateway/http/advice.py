@@ -1,9 +1,8 @@
 """Advice about rejections that only the operator can fix: a rejected key, no credit, a model that is not served.
 
-Clients get the nearest model name, or learn that the rejected key is not theirs. The operator reads on standard error
-which variable and which file to change, once when it begins and once when it is over; a provider's own message is not
-in it, because it may quote a prompt. If several workers share a folder, the first to notice reports it: it creates a
-file there, which is deleted when the problem is over.
+The operator reads on standard error which variable and which file to change, once when it begins and once when it is
+over; a provider's own message is not in it, because it may quote a prompt. If several workers share a folder, the first
+to notice reports it: it creates a file there, which is deleted when the problem is over.
 """
 
 import hashlib
@@ -32,14 +31,11 @@ _REFUSED = frozenset({"locked", "unpaid"})
 
 
 class Advice:
-    """Advice from one configuration and what is known about its targets."""
-
     def __init__(self, settings: GatewaySettings, directory: TargetDirectory) -> None:
         self._settings = settings
         self._directory = directory
 
     def for_client(self, fault: Fault) -> Fault:
-        """Return `fault` with a hint for the client."""
         if isinstance(fault, AllFailed):
             return AllFailed([self.for_client(cause) for cause in fault.causes], target=fault.target)
         locked = isinstance(fault, Overloaded) and fault.status == BAD_GATEWAY
@@ -50,7 +46,6 @@ class Advice:
         return fault
 
     def of_key(self, target: str, fault: FaultRecord, says: AttemptVerdict) -> str:
-        """Return the message for the operator: the provider of `target` rejected its key with `fault`."""
         owner, spec = split_target(target)[0], self._settings.spec(target)
         held = next((name for name in spec.api_key_env if self._settings.environment.get(name)), "")
         key = f"the key in {held}" if held else "requests without a key"
@@ -61,7 +56,6 @@ class Advice:
         return f"{owner} {what} {key} ({_how(fault)}).{self._place(used)}"
 
     def of_model(self, target: str, fault: FaultRecord) -> str:
-        """Return the message that `target` is not served; "" if no route names it: then the client made a mistake."""
         used = [name for name, asked in self._routed() if target in asked]
         if not used:
             return ""
@@ -69,7 +63,6 @@ class Advice:
         return f"{target} is not served ({_how(fault)}).{self._place(used)} {near}".rstrip()
 
     def _routed(self) -> list[tuple[str, list[str]]]:
-        """Return every route with its targets."""
         return [(name, targets(policy)) for name, policy in self._settings.routes.items()]
 
     def _place(self, routes: list[str]) -> str:
@@ -78,7 +71,6 @@ class Advice:
 
 
 def _of_the_model(fault: Fault) -> bool:
-    """Return whether a provider may have rejected the model's name."""
     if isinstance(fault, CallerFault):
         return fault.kind == "http_400" and "model" in fault.message.lower()
     return fault.kind == "http_404"
@@ -106,7 +98,6 @@ class OperatorNotices:
         self._folder = folder
 
     def observe(self, attempt: Observation, advice: Advice) -> None:
-        """Open or close a notice by an attempt that has ended."""
         if attempt.outcome == "ok":
             self._over(attempt.target)
         elif attempt.fault is not None and len(self.open) < MAX_NOTICES:
@@ -114,7 +105,6 @@ class OperatorNotices:
                 self._failed(attempt.target, attempt.fault, attempt_verdict(attempt), advice)
 
     def renew(self) -> None:
-        """Close all notices, because the settings have changed: a problem that remains is reported again."""
         for name in [*self.open]:
             del self.open[name]
             self._unmark(name)
@@ -144,11 +134,9 @@ class OperatorNotices:
                 self._say(f"{end}.")
 
     def _account(self, target: str) -> str:
-        """Return the name of the account, whose key all of its targets use."""
         return f"key {self._states.info(target).account}"
 
     def _mark(self, name: str) -> bool:
-        """Return whether this worker is the first to report it."""
         if self._folder is None:
             return True
         try:

@@ -1,8 +1,8 @@
 """Token counts of requests, for clients that ask for the count before they send a request, such as Anthropic's.
 
-A target counts the tokens of requests in its own API format. If no target of the model has the client's format, or the
-count fails, the number is estimated from the length of the request, and a header marks it as an estimate: for a client
-that watches the length of a conversation, an estimate that is 20% off is better than an error.
+If no target of the model has the client's format, or the count fails, the number is estimated from the length of the
+request, and a header marks it as an estimate: for a client that watches the length of a conversation, an estimate that
+is 20% off is better than an error.
 """
 
 from splitsecond.core import clock
@@ -22,7 +22,6 @@ _ESTIMATED: Headers = [(b"x-splitsecond-estimated", b"input_tokens")]
 
 async def count_tokens(target: Target | None, call: Call, form: ClientFormat) -> tuple[bytes, Headers]:
     """Return the JSON with the number of tokens, counted by `target` if there is one, and the headers to send with it.
-    `form`: the client's API format.
 
     Raises `CallerFault` if the request is invalid.
     """

@@ -1,8 +1,7 @@
 """Bound on the bytes of request bodies that this process holds, while they arrive and until their calls have ended.
 
 The size of one body is limited, but a client can send many at once, and leave them unfinished. So the bodies of one
-client may take half of the memory that all of them may take. Small bodies are not counted: connections and files bound
-their number.
+client may take half of the memory that all of them may take.
 """
 
 from collections import Counter
@@ -18,8 +17,6 @@ _HINT = "Send fewer large requests at once."
 
 
 class HeldBodies:
-    """The bytes that are held, by client. A `core.serving.request_cycle.BodyBudget`."""
-
     def __init__(self) -> None:
         self._by_client: Counter[str] = Counter()
 
@@ -34,7 +31,6 @@ class HeldBodies:
         cycle.held_bytes += size
 
     def release(self, cycle: RequestCycle) -> None:
-        """Hold nothing more for a request."""
         self._by_client[cycle.client] -= cycle.held_bytes
         cycle.held_bytes = 0
         if not self._by_client[cycle.client]:

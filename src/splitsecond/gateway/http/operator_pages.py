@@ -57,7 +57,6 @@ class OperatorPages:
         """The pages by their paths."""
 
     def use(self, routes: Routes, metrics_for: MetricsFor) -> None:
-        """Serve by these settings from the next request on."""
         self._routes = routes
         self._metrics_for: MetricsFor = metrics_for
 
@@ -113,7 +112,6 @@ class OperatorPages:
 
 
 def not_found(cycle: RequestCycle) -> CallerFault:
-    """Return the fault for a path that is not served, with the path that the client may mean."""
     near = near_path(cycle.path)
     ending = "in" if near.startswith("/v1" + cycle.path) else "without"
     hint = f"The path is {near}: end the client's base URL {ending} /v1." if near else ""

@@ -29,11 +29,9 @@ class Origins:
         self._allowed = frozenset(origin.rstrip("/").lower().encode() for origin in allowed)
 
     def allow(self, origin: bytes) -> bool:
-        """Return whether pages of `origin` may send requests."""
         return self._all or origin.lower() in self._allowed
 
     def headers(self, origin: bytes) -> Headers:
-        """Return the headers of every response to a page of `origin`."""
         if not self.allow(origin):
             return []
         return [
@@ -44,7 +42,6 @@ class Origins:
         ]
 
     def preflight(self, method: str, wanted: bytes) -> Headers:
-        """Return the headers of a preflight response. `wanted`: the request headers that the page wants to send."""
         return [
             (b"access-control-allow-methods", method.encode()),
             (b"access-control-allow-headers", wanted or b"authorization, content-type"),
@@ -66,7 +63,6 @@ def addressed(host: bytes) -> bool:
 
 
 def stranger(origin: bytes) -> CallerFault:
-    """Return the fault for a page of an origin that is not allowed."""
     shown = origin[:200].decode("ascii", "replace")
     return CallerFault(
         f"pages of {shown!r} may not send requests to this gateway",

@@ -10,13 +10,13 @@ from splitsecond.core import clock
 from splitsecond.core.errors import Fault, InternalFault
 from splitsecond.core.events import Usage
 from splitsecond.core.internal_errors import report_internal_error
-from splitsecond.core.money.closed_early import BillingRule
+from splitsecond.core.money.closed_early import BillingRule, CostRange
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.core.wire.client_format import ClientFormat
 from splitsecond.gateway.http.headers import header_value, response_headers, server_timing, usd_value
-from splitsecond.routing.requests.error_response import error_response
+from splitsecond.routing.requests.error_response import Headers, error_response
 from splitsecond.routing.router.call_tracker import OpenCall, call_cost, with_estimated_tokens
 
 ENDS_WITHIN_NS = 20 * clock.NS_PER_MS
@@ -29,7 +29,6 @@ Note = Callable[[bytes, str], None]
 async def send_stream(
     cycle: RequestCycle, open_call: OpenCall, reply: Reply, form: ClientFormat, note: Note | None, *, usage: bool
 ) -> None:
-    """Send the headers with the first bytes, then the rest of the stream as it arrives."""
     relay = form.relay(open_call.call, open_call.target, usage=usage)
     cycle.begin_stream(response_headers(cycle, open_call), kind=form.stream_type)
 
@@ -72,7 +71,6 @@ async def send_whole(
     cost: Callable[[Observation], float | None] | None,
     stops_billing: BillingRule,
 ) -> None:
-    """Send a response that is not streamed. Its target may have changed, if the first one failed."""
     whole, body = form.assembly(), b""
     try:
         while data := await reply.read():
@@ -101,19 +99,20 @@ async def send_whole(
                 body = estimated
                 headers.append((b"x-splitsecond-estimated", b"usage"))
             break
-    if cost is not None and (found := call_cost(open_call, cost, stops_billing)) is not None:
-        headers.append((b"x-splitsecond-cost-usd", usd_value(found.expected)))
-        if not found.exact:
-            headers += (
-                (b"x-splitsecond-cost-low-usd", usd_value(found.low)),
-                (b"x-splitsecond-cost-high-usd", usd_value(found.high)),
-            )
+    if cost is not None and (usd := call_cost(open_call, cost, stops_billing)) is not None:
+        headers += _cost_headers(usd)
     await cycle.answer(200, body, headers)
 
 
+def _cost_headers(usd: CostRange) -> Headers:
+    headers: Headers = [(b"x-splitsecond-cost-usd", usd_value(usd.expected))]
+    if not usd.exact:
+        headers.append((b"x-splitsecond-cost-low-usd", usd_value(usd.low)))
+        headers.append((b"x-splitsecond-cost-high-usd", usd_value(usd.high)))
+    return headers
+
+
 def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: ClientFormat) -> bytes | None:
-    """Return `body` with the token counts by which limits and costs are computed, if the target has not reported them;
-    otherwise None."""
     known = with_estimated_tokens(attempt, call)
     if known is attempt or call.operation in WHOLE_OPERATIONS:
         return None
@@ -133,7 +132,6 @@ def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: 
 
 
 async def _wait_for_end(reply: Reply) -> None:
-    """Wait up to `ENDS_WITHIN_NS` for the end of the body: then the attempt has ended and its cost is known."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
             await reply.finished()

@@ -35,16 +35,12 @@ class WrongKey(CallerFault):
 
 
 class _Address(Struct):
-    """`wrong`: wrong keys so far. `waiting`: requests in a pause. `last_ns`: time of the last wrong key."""
-
     wrong: int = 0
     waiting: int = 0
     last_ns: int = 0
 
 
 class WrongKeys:
-    """Counts of wrong keys by client address, in bounded memory."""
-
     def __init__(self) -> None:
         self._addresses: dict[str, _Address] = {}
 
@@ -52,7 +48,6 @@ class WrongKeys:
         return len(self._addresses)
 
     async def pause(self, peer: str) -> bool:
-        """Count one wrong key from `peer` and wait. Return False, without waiting, if too many wait already."""
         address = self._count(_network(peer))
         if address.wrong <= FREE:
             return True
@@ -81,7 +76,6 @@ class WrongKeys:
 
 
 def pause_s(wrong: int) -> float:
-    """Return the pause after `wrong` wrong keys, in seconds."""
     doublings = min(wrong - FREE - 1, 16)
     return min(FIRST_S * 2**doublings, LONGEST_S) if doublings >= 0 else 0.0
 

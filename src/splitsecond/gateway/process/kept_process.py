@@ -39,7 +39,7 @@ LONGEST_PATH = 107
 def pause_after_death_s(start_ns: int, before_s: float) -> float:
     """Return the pause before the replacement of a process that started at `start_ns` and has died.
 
-    `before_s`: the last such pause. It doubles with each death in a row, from `FIRST_PAUSE_S` to `LONGEST_PAUSE_S`.
+    It doubles with each death in a row, from `FIRST_PAUSE_S` to `LONGEST_PAUSE_S`.
     """
     steady = clock.now_ns() - start_ns > STEADY_S * clock.NS_PER_S
     return FIRST_PAUSE_S if steady else min(max(FIRST_PAUSE_S, 2 * before_s), LONGEST_PAUSE_S)
@@ -98,7 +98,6 @@ class KeptProcess:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the process while the context is open."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_running())
             try:
@@ -107,13 +106,11 @@ class KeptProcess:
                 self._ending.set()
 
     async def send(self, settings: bytes) -> None:
-        """Replace the settings."""
         self._settings = settings
         if self._process is not None:
             await self._process.write(settings + b"\n")
 
     async def _keep_running(self) -> None:
-        """Run one process after another until the end is asked for."""
         pause_s = 0.0
         while True:
             start_ns = clock.now_ns()
@@ -137,7 +134,6 @@ class KeptProcess:
                 return
 
     async def _run(self) -> int:
-        """Run one process until it ends, of itself or when asked to. Return its exit code."""
         process = await ChildProcess.start(
             sys.executable, "-m", self._module, answers=self._announces, inherited=self._inherited
         )
@@ -167,10 +163,7 @@ class KeptProcess:
 
 @contextlib.asynccontextmanager
 async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncIterator[None]:
-    """Run the log process while the context is open, if there is a log. Leave the context after the workers have ended.
-
-    Workers keep their records until the process has started, half a second later.
-    """
+    """Run the log process, if there is a log, while the context is open. Leave it after the workers have ended."""
     if settings is None:
         yield
         return
@@ -191,7 +184,7 @@ async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncI
 async def fleet_process(
     settings: GatewaySettings, slot: WorkerSlot, port: int
 ) -> AsyncIterator[Callable[[GatewaySettings], Awaitable[None]]]:
-    """Run the fleet process while the context is open, if the gateway is in a fleet. Gives a function for new settings.
+    """Run the fleet process while the context is open, if the gateway is in a fleet.
 
     `slot`: that of any worker, for what the workers share. `port`: that of the gateway, a part of its name.
     """

@@ -53,7 +53,7 @@ class ConfigSource(Struct, frozen=True):
     def load(self, checks: Sequence[Check] = ()) -> GatewaySettings:
         """Return the settings. Raises `CallerFault` if they are invalid, or would open the gateway to everyone.
 
-        `checks`: see `reading.load`. Without a configuration they are not made.
+        `checks`: see `reading.load`.
         """
         environment = dict(self.environment)
         if self.path is None:
@@ -74,7 +74,6 @@ class ConfigSource(Struct, frozen=True):
         )
 
     def stamp(self, settings: GatewaySettings) -> Stamp:
-        """Return the stamp of the configuration file and of the other files of `settings`."""
         return {file: _stamp(file) for file in (self.path, *settings.files) if file is not None}
 
 
@@ -111,11 +110,9 @@ class ConfigWatcher:
         self._error = ""
 
     def now(self) -> None:
-        """Check at once, and apply the settings even if the files have not changed."""
         self._requested.set()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         before: Stamp = {}
         while True:
             with contained("reload"):
@@ -132,7 +129,6 @@ class ConfigWatcher:
                         self._manager.ready()
 
     async def _wait(self) -> bool:
-        """Wait for the next check. Return whether `now` was called."""
         try:
             async with asyncio.timeout(POLL_S):
                 await self._requested.wait()
@@ -146,26 +142,29 @@ class ConfigWatcher:
             wanted = await asyncio.to_thread(self._source.load)  # in a thread, so that no response waits for it
             if self._source.stamp(self.running) != self._stamp:
                 return  # it was being written, perhaps empty: the next check reads it
-            found, waiting = reloadable(wanted, self.running)
-            changed = found != self.running
+            settings, waiting = reloadable(wanted, self.running)
+            changed = settings != self.running
             if changed or requested:
-                await self._apply(found)
+                await self._apply(settings)
         except Exception as error:
-            why = str(error) if isinstance(error, CallerFault) else f"internal error ({type(error).__name__})."
-            if requested or why != self._error:
-                if not isinstance(error, CallerFault):
-                    report_internal_error("reload", error)
-                say(f"{why} The old configuration keeps running.")
-            self._error = why
+            self._report(error, requested=requested)
             return
         fixed, self._error = bool(self._error), ""
-        self.running = found
-        files = self._source.stamp(found).items()
+        self.running = settings
+        files = self._source.stamp(settings).items()
         self._stamp = {file: self._stamp.get(file, after) for file, after in files}  # from before the files were read
         if changed or requested or fixed or waiting:
-            say(f"{self._source.path or 'the environment'} is loaded: {summary(found)}.")
+            say(f"{self._source.path or 'the environment'} is loaded: {summary(settings)}.")
         for name in waiting:
             say(f"{name} has changed; restart the gateway to apply it.")
+
+    def _report(self, error: Exception, *, requested: bool) -> None:
+        why = str(error) if isinstance(error, CallerFault) else f"internal error ({type(error).__name__})."
+        if requested or why != self._error:
+            if not isinstance(error, CallerFault):
+                report_internal_error("reload", error)
+            say(f"{why} The old configuration keeps running.")
+        self._error = why
 
 
 def on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> None:

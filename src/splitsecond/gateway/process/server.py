@@ -1,7 +1,7 @@
 """The HTTP server of one worker, from its start to an orderly shutdown, on uvloop.
 
 At SIGTERM or SIGINT the worker reports that it is not ready, accepts no new connections, waits up to `listen.drain_s`
-for responses in flight, and cancels the rest; a second signal cancels them at once. All calls are logged either way.
+for responses in flight, and cancels the rest; a second signal cancels them at once.
 """
 
 import asyncio
@@ -34,11 +34,6 @@ GARBAGE_OBJECTS = 20_000
 def worker_server(
     worker: GatewayWorker, listening: socket.socket, drain_s: float, on_end: Callable[[], None] = lambda: None
 ) -> HttpServer:
-    """Return the HTTP server of a worker, which accepts connections of `listening`. It calls `on_end` at a signal.
-
-    `drain_s`: seconds that responses in flight have to end after it.
-    """
-
     def drain() -> None:
         worker.gateway.draining = True
         on_end()
@@ -48,7 +43,6 @@ def worker_server(
 
 
 async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[[], None]) -> None:
-    """Serve until `server` ends, then close `worker`. Calls `ready` when connections are accepted."""
     learning: list[asyncio.Task[None]] = []
     with handling(worker.internal_error_reported):
         try:
@@ -70,8 +64,6 @@ async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[
 
 def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:
     """Serve in this process until SIGINT or SIGTERM. Prints ``READY url`` when it accepts requests.
-
-    `simulated`: the socket of the simulator that the settings name.
 
     Raises `CallerFault`: the address is not available, or a policy cannot be built.
     """

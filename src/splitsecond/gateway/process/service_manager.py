@@ -20,10 +20,7 @@ SEND_S = 0.2
 
 
 class ServiceManager:
-    """Service manager that started the gateway. One process sends it messages: the supervisor, or the only worker."""
-
     def __init__(self, say: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> None:
-        """`say` reports that it cannot be reached."""
         self._say = say
         self._address = environment.get("NOTIFY_SOCKET", "")
         if self._address.startswith("@"):
@@ -34,25 +31,20 @@ class ServiceManager:
         self._watchdog_s = int(timeout_us) / 1e6 if ours and timeout_us.isdecimal() else 0.0
 
     def ready(self) -> None:
-        """Say that requests are accepted, at the start or after a reload."""
         self._notify("READY=1")
 
     def announce(self, address: str) -> None:
-        """Print ``READY address`` on standard output, which may be a file on a full disk, and call `ready`."""
         with contextlib.suppress(OSError):
             os.write(1, f"READY {address}\n".encode())
         self.ready()
 
     def reloading(self) -> None:
-        """Say that the configuration is being reloaded. `ready` ends it."""
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // clock.NS_PER_US}")
 
     def stopping(self) -> None:
-        """Say that the gateway ends."""
         self._notify("STOPPING=1")
 
     async def keep_alive(self) -> None:
-        """Report regularly that the event loop runs, until cancelled; return at once if there is no watchdog."""
         while self._watchdog_s:
             with contained("task"):
                 self._notify("WATCHDOG=1")

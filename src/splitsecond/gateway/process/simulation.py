@@ -2,7 +2,7 @@
 
 The gateway binds the simulator's socket at its start, so its address is known before any process exists. The process
 starts at once if a route names a simulated target, otherwise at the first connection; one that dies is replaced at the
-next connection. It ends when its standard input closes, so it does not survive the gateway.
+next connection.
 """
 
 import asyncio
@@ -26,19 +26,16 @@ PAUSE_S = 1.0
 
 
 def bind_simulator() -> socket.socket:
-    """Return the socket of the simulator on a free port of this machine."""
     (listening,) = bind("127.0.0.1", 0)
     return listening
 
 
 def simulator_url(listening: socket.socket) -> str:
-    """Return the address below which each profile has its own path."""
     return base_url(listening).removesuffix("/v1")
 
 
 @contextlib.asynccontextmanager
 async def simulator(listening: socket.socket | None, settings: GatewaySettings) -> AsyncIterator[None]:
-    """Run the simulator at `listening` while the context is open. None: there is no simulator."""
     if listening is None:
         yield
         return
@@ -56,7 +53,6 @@ async def simulator(listening: socket.socket | None, settings: GatewaySettings) 
 
 
 async def _keep_running(listening: socket.socket, ready: asyncio.Event, *, at_once: bool) -> None:
-    """Run one process after another until cancelled."""
     while True:
         with contained("task"):
             if not at_once:
@@ -72,7 +68,6 @@ async def _keep_running(listening: socket.socket, ready: asyncio.Event, *, at_on
 
 
 async def _connected(listening: socket.socket) -> None:
-    """Wait until a client connects. The process that is started then accepts the connection."""
     loop = asyncio.get_running_loop()
     connected = asyncio.Event()
     loop.add_reader(listening.fileno(), connected.set)
@@ -83,7 +78,6 @@ async def _connected(listening: socket.socket) -> None:
 
 
 async def _run(listening: socket.socket, ready: asyncio.Event) -> int:
-    """Run one process until it ends, of itself or by cancelling. Return its exit code."""
     number = listening.fileno()
     command = (sys.executable, "-m", "splitsecond.simulator", "--descriptor", str(number))
     process = await ChildProcess.start(*command, inherited=(number,))

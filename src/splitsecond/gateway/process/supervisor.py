@@ -2,8 +2,7 @@
 
 Only the supervisor reads the configuration. It sends the settings to each worker through the worker's standard input,
 so secrets appear in no command line or environment, all workers run on the same settings, and an error in a file is
-reported once. A worker ends when that pipe closes, so none survives the supervisor, however the supervisor ends. A
-worker answers in lines on its standard output: ``READY`` when it serves by the settings, or ``REFUSED why``.
+reported once. A worker ends when that pipe closes, so none survives the supervisor, however the supervisor ends.
 
 Signals go to the supervisor, which forwards them; workers run in sessions of their own, so signals of the terminal do
 not reach them.
@@ -69,8 +68,6 @@ class WorkersFailed(Fault):
 def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:
     """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url`` when all of them are ready.
 
-    `simulated`: the socket of the simulator that the settings name.
-
     Raises `CallerFault`: the address is not available, or a policy cannot be built; `WorkersFailed`.
     """
     check_settings(settings)
@@ -104,8 +101,6 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
 
 
 class Supervisor:
-    """Starts one worker for each slot, replaces workers that die, and sends new settings to all of them."""
-
     def __init__(
         self,
         source: ConfigSource,
@@ -114,7 +109,6 @@ class Supervisor:
         slots: Sequence[WorkerSlot],
         inherited: Sequence[int] = (),
     ) -> None:
-        """`inherited`: file descriptors that every worker holds open."""
         self._source = source
         self._settings = settings
         self._sockets = sockets
@@ -130,7 +124,7 @@ class Supervisor:
         self._apply_to_fleet: Callable[[GatewaySettings], Awaitable[None]] | None = None
 
     async def run(self, log_at: Path, simulated: socket.socket | None = None) -> None:
-        """Run the workers until a signal has ended them. `log_at`, `simulated`: sockets of log process and simulator.
+        """Run the workers until a signal has ended them.
 
         Raises `WorkersFailed`.
         """
@@ -178,7 +172,6 @@ class Supervisor:
         return all(settled)
 
     def _on_signal(self) -> None:
-        """End the service. The first signal cuts no response, also if the service is ending by itself already."""
         first, self._signalled = not self._signalled, True
         if not (first and self._ending.is_set()):
             self._end()
@@ -205,7 +198,6 @@ class Supervisor:
                 group.create_task(_update(number, worker, settings))
 
     async def _run_slot(self, slot: WorkerSlot, listening: socket.socket) -> None:
-        """Run one worker after another in a slot, until the service ends."""
         pause_s, failed_starts = 0.0, 0
         while not self._ending.is_set():  # a signal may come before the first worker starts, and closes its socket
             start_ns, then = clock.now_ns(), "a new one replaces it"
@@ -238,7 +230,7 @@ class Supervisor:
         self._end()
 
     async def _run_worker(self, slot: WorkerSlot, listening: socket.socket) -> tuple[str, bool]:
-        """Run one worker from its start to its end. Return how it ended, in words, and whether it was ever ready.
+        """Return how it ended, in words, and whether it was ever ready.
 
         Raises `CallerFault` if the first worker of a slot rejects the settings.
         """
@@ -267,7 +259,6 @@ class Supervisor:
             await worker.stop()
 
     def _mark_ready(self, number: int) -> None:
-        """Note that a worker is ready. Print ``READY url`` when each slot has had one."""
         waiting = len(self._been_ready) < len(self._slots)
         self._been_ready.add(number)
         if waiting and len(self._been_ready) == len(self._slots):
@@ -275,15 +266,12 @@ class Supervisor:
 
 
 class WorkerProcess:
-    """The process of a worker, as the supervisor sees it."""
-
     def __init__(self, process: ChildProcess) -> None:
         self._process = process
         self._lock = asyncio.Lock()
 
     @classmethod
     async def start(cls, slot: WorkerSlot, listening: socket.socket, inherited: Sequence[int]) -> "WorkerProcess":
-        """Start a process, which waits for its settings."""
         number = listening.fileno()
         command = (sys.executable, "-m", "splitsecond.gateway", str(number), msgspec.json.encode(slot))
         return cls(await ChildProcess.start(*command, inherited=(number, *slot.descriptors, *inherited)))
@@ -303,11 +291,9 @@ class WorkerProcess:
         return word == "READY"
 
     def terminate(self) -> None:
-        """Make the worker drain and end; a second time: end at once."""
         self._process.terminate()
 
     async def ended(self, ending: asyncio.Event, patience_s: float) -> str:
-        """Wait until the worker has ended; kill it `patience_s` after `ending` is set. Return how it ended."""
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(self._process.wait())
             limit = group.create_task(self._kill_after(ending, patience_s))
@@ -315,7 +301,6 @@ class WorkerProcess:
         return how_it_ended(waiting.result())
 
     async def stop(self) -> None:
-        """Kill the process if it still runs, and wait until it has ended."""
         await self._process.stop()
 
     async def _kill_after(self, ending: asyncio.Event, patience_s: float) -> None:
@@ -325,7 +310,6 @@ class WorkerProcess:
 
 
 async def _update(number: int, worker: WorkerProcess, settings: GatewaySettings) -> None:
-    """Make a running worker apply new settings, and report a failure: the worker keeps its old ones."""
     with contained("reload"):
         try:
             async with asyncio.timeout(APPLY_S):

@@ -57,15 +57,12 @@ MAX_UNPRICED = 10_000
 
 
 class SharedTables(Struct, frozen=True):
-    """Descriptors of the memory of `SharedCounters`, `FleetCeilings` and `ResponseOwners`."""
-
     counters: int
     ceilings: int
     owners: int
 
     @classmethod
     def create(cls, workers: int) -> Self:
-        """Return new memory for that many workers."""
         return cls(SharedCounters.create(workers), FleetCeilings.create(workers), ResponseOwners.create())
 
 
@@ -87,7 +84,6 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The descriptors that the worker's process inherits."""
         shared = () if self.shared is None else astuple(self.shared)
         return shared if self.journal is None else (*shared, self.journal)
 
@@ -101,8 +97,7 @@ class GatewayWorker:
     def __init__(
         self, settings: GatewaySettings, slot: WorkerSlot | None = None, *, chance: Random | None = None
     ) -> None:
-        """`chance`: source of random choices. Raises `CallerFault` for settings that cannot be built, or a log that
-        cannot be opened."""
+        """Raises `CallerFault` for settings that cannot be built, or a log that cannot be opened."""
         self._slot = slot or WorkerSlot()
         self._spending_unknown = False
         folder = None if self._slot.folder is None else Path(self._slot.folder)
@@ -143,9 +138,8 @@ class GatewayWorker:
         )
         self._ceilings: FleetCeilings | None = None
         self._exchange: WorkerExchange | None = None
-        if settings.shared is not None and folder is not None and shared is not None:
-            self._ceilings = FleetCeilings(shared.ceilings, workers=self._slot.workers, number=self._slot.number)
-            self._exchange = worker_exchange(folder, self._slot.number, self.router.states)
+        if settings.shared is not None:
+            self._join_fleet(folder, shared)
         self._journal = None if self._slot.journal is None else Journal(self._slot.journal, say)
         self._limits = self._key_limits()
         if self._journal is not None:
@@ -181,6 +175,11 @@ class GatewayWorker:
     def __repr__(self) -> str:
         return repr(self.router)
 
+    def _join_fleet(self, folder: Path | None, shared: SharedTables | None) -> None:
+        if folder is not None and shared is not None:
+            self._ceilings = FleetCeilings(shared.ceilings, workers=self._slot.workers, number=self._slot.number)
+            self._exchange = worker_exchange(folder, self._slot.number, self.router.states)
+
     def renew(self, settings: GatewaySettings) -> None:
         """Serve by other settings from the next request on: see `Router.renew`. Raises `CallerFault`, and then nothing
         has changed. After any other exception, too, it serves by the old settings."""
@@ -203,7 +202,6 @@ class GatewayWorker:
         self._changed.set()
 
     async def learn(self) -> None:
-        """Learn how fast targets were and what they cost, until cancelled. Only calls whose cost is limited wait."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._warm_start())
             await self._learn_costs()
@@ -229,16 +227,13 @@ class GatewayWorker:
             self._changed.clear()
 
     async def exchange(self) -> None:
-        """Exchange what was learned with the other workers of the fleet until cancelled; return if there is none."""
         if self._exchange is not None:
             await self._exchange.run()
 
     def internal_error_reported(self) -> None:
-        """Write the metrics for the other workers, soon."""
         self._metrics.changed()
 
     def close(self) -> None:
-        """Close all connections to providers, and write the records and metrics that are not written yet."""
         self.router.close()
         self._metrics.close()
         if self._telemetry is not None:
@@ -247,7 +242,6 @@ class GatewayWorker:
             self._access_log.close()
 
     async def _learn_prices(self, used: "dict[str, Mapping[str, SpentTokens]]") -> None:
-        """Learn the prices of routes and of targets that were used, and charge what was `used` today and since."""
         used_targets = [target for each in used.values() for target in each]
         unpriced = [attempt.target for _, attempt in self._unpriced]
         awaited = [*self._awaited]
@@ -260,8 +254,6 @@ class GatewayWorker:
             self._limits.charge(*self._unpriced.popleft())
 
     async def _used_today(self) -> "dict[str, Mapping[str, SpentTokens]] | None":
-        """Return what clients with a spending limit used today before the gateway started, by target; None if the log
-        cannot be read. Only the first worker reads it."""
         log = self.router.log
         if log is None or self._slot.number or self._ceilings is not None:  # a fleet's database knows
             return {}
@@ -281,7 +273,6 @@ class GatewayWorker:
             return None
 
     async def _wait_for_earlier_records(self, log: "Log") -> None:
-        """Wait until the log process has written what an earlier gateway left in files, for `EARLIER_S` at most."""
         for _ in range(round(EARLIER_S / LOOK_S)):
             if not left_before(log.unwritten, self._slot.began):
                 return
@@ -318,14 +309,12 @@ class GatewayWorker:
         )
 
     def _unknown(self, targets: Sequence[str]) -> str:
-        """Return what the cost of calls to `targets` depends on and is not known yet; "" for nothing."""
         if not self._is_spending_read():
             return "what it has spent today"
         unread = (name for name in targets if self.router.directory.price_state(name) == "unread")
         return f"the price of {name}" if (name := next(unread, None)) is not None else ""
 
     async def _wait_for_costs(self, targets: Sequence[str]) -> None:
-        """Return when `_unknown` is known, or after `COST_WAIT_S`."""
         self._awaited.update(targets)
         self._changed.set()
         with contextlib.suppress(TimeoutError):
@@ -334,7 +323,6 @@ class GatewayWorker:
                     await self._learned.wait()
 
     def _is_spending_read(self) -> bool:
-        """Return whether the first worker has counted what clients spent before the gateway started."""
         self._spending_read = self._spending_read or self._counters.is_carried_over(SPENDING_READ)
         return self._spending_read
 
@@ -343,7 +331,6 @@ class GatewayWorker:
             self._counters.carry_over(SPENDING_READ, today(), 0.0)
 
     def _say_missing_prices(self) -> None:
-        """Report targets of routes that keys with a limit in dollars cannot use, each once."""
         if self._slot.number or all(key.usd_per_day is None for key in self._settings.keys):
             return
         for name in self.router.routed():
@@ -352,8 +339,6 @@ class GatewayWorker:
                 say(f"{name} has no known price. Keys with usd_per_day cannot use it: set price in the configuration.")
 
     def _settle(self, journal: Journal) -> None:
-        """Charge and log the calls of a worker that died in this slot."""
-
         def keep(found: Sequence[CallRecord]) -> bool:
             for each in found:
                 self._metrics.took(each)
@@ -371,7 +356,6 @@ class GatewayWorker:
             self._notices.observe(attempt, self._advice)
 
     def _charge(self, client: str, attempt: Observation) -> None:
-        """Charge an attempt that has ended, or keep it until its price has been looked up."""
         if not self._limits.counts(client) or attempt.unbilled:  # names that clients invent need no price
             return
         if self.router.directory.knows(attempt.target):
@@ -396,7 +380,6 @@ class GatewayWorker:
 
 
 def worker_exchange(folder: Path, number: int, states: TargetStates) -> "WorkerExchange":
-    """Return the exchange of a worker with its fleet process. Its module is loaded in a fleet only."""
     from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
 
     return WorkerExchange(folder, number, states)

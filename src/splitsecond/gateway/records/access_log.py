@@ -25,8 +25,6 @@ _LINE_END = ord("\n")
 
 
 class AccessLine(Struct, frozen=True, kw_only=True):
-    """One request. `ms` and `ttft_ms`: from its arrival. `cache`, `target` and `fault` are "" if there is none."""
-
     time: str
     call: str
     client: str
@@ -47,13 +45,8 @@ class AccessLine(Struct, frozen=True, kw_only=True):
 
 
 class AccessLog:
-    """An open access log. `close` it at the end."""
-
     def __init__(self, path: str, say: Callable[[str], None]) -> None:
-        """Open the file at `path`, or standard output for "-". Raises `CallerFault` if it cannot be written.
-
-        `say` reports failures while it is written.
-        """
+        """Open the file at `path`, or standard output for "-". Raises `CallerFault` if it cannot be written."""
         self._path = None if path == STANDARD_OUTPUT else Path(path)
         self._say = say
         self._encoder = msgspec.json.Encoder()
@@ -64,7 +57,6 @@ class AccessLog:
         self._check_ns = clock.now_ns() + int(CHECK_S * clock.NS_PER_S)
 
     def took(self, record: CallRecord) -> None:
-        """Write a line about an ended call."""
         winner = next((each for each in reversed(record.attempts) if each.role == "winner"), None)
         first_ns = record.first_token_ns
         self._write(
@@ -88,7 +80,6 @@ class AccessLog:
         )
 
     def refused(self, *, call: str, client: str, method: str, path: str, status: int, fault: str) -> None:
-        """Write a line about a request that was rejected before it became a call."""
         self._write(
             AccessLine(
                 time=_now(),
@@ -103,7 +94,6 @@ class AccessLog:
         )
 
     def close(self) -> None:
-        """Close the file."""
         self._report_lost()
         os.close(self._descriptor)
 
@@ -120,7 +110,6 @@ class AccessLog:
             self._report_lost()
 
     def _append(self, line: bytes) -> None:
-        """Append a line. Raises `OSError`, perhaps after a part of the line."""
         left = memoryview(b"\n" + line if self._torn else line)
         while left:
             written = os.write(self._descriptor, left)
@@ -133,7 +122,6 @@ class AccessLog:
             self._lost = 0
 
     def _reopen(self, path: Path) -> None:
-        """Open the file anew if `path` no longer names it."""
         self._check_ns = clock.now_ns() + int(CHECK_S * clock.NS_PER_S)
         try:
             same = os.path.samestat(os.stat(path), os.fstat(self._descriptor))

@@ -16,7 +16,6 @@ T = TypeVar("T")
 
 
 def write(path: Path, value: Struct) -> str:
-    """Replace a file. Return why it could not be written, and then the old one stays; "" if it was."""
     part = path.with_suffix(".part")
     try:
         part.write_bytes(msgspec.msgpack.encode(value))
@@ -29,7 +28,6 @@ def write(path: Path, value: Struct) -> str:
 
 
 def read(path: Path, of: type[T]) -> T | None:
-    """Return the content of a file; None if the file does not exist, or has another version."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=of)
     except (OSError, *PARSER_ERRORS):

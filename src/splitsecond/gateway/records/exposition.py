@@ -16,7 +16,6 @@ _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
 
 
 def exposed(metrics: Metrics) -> bytes:
-    """Return all metrics, of this process and of the workers that share its port."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics))
     return generate_latest(registry)
@@ -39,14 +38,12 @@ class _Collected(Collector):
 
 
 def families(of: type) -> Iterator[tuple[str, Family]]:
-    """Yield each field of `MetricCounts` or `ProcessMetrics` that is a metric, with its description."""
     for name, hint in get_type_hints(of, include_extras=True).items():
         for family in getattr(hint, "__metadata__", ()):
             yield name, family
 
 
 def _together(family: Family, values: list[tuple[int, Any]]) -> dict[Any, float]:
-    """Return one value for each combination of labels, from the value of each process (see `Family`)."""
     if not family.labels:
         return {(): sum(value for _, value in values)}
     if family.labels == ("pid",):

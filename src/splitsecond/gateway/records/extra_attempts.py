@@ -14,7 +14,6 @@ AT_ONCE_NS = 20 * NS_PER_MS
 
 
 def hedge_targets(policy: Expression) -> frozenset[str]:
-    """Return the targets that a policy may send hedges to: second branches of `hedge`, and all of users' policies."""
     if isinstance(policy, TargetName):
         return frozenset()
     if policy.own is not None:
@@ -28,8 +27,7 @@ def extra_attempts(record: CallRecord, *, hedged: Collection[str] | None = None)
 
     After a failed attempt, another target is a fallback and the same one a retry; after a complete response it is an
     escalation. While others are running it is a hedge, or a branch of a race if all were sent at once, or if its target
-    is not in `hedged` (`hedge_targets` of the route; None: not known). On a busy machine the branches of a race may
-    begin late.
+    is not in `hedged` (`hedge_targets` of the route; None: not known).
     """
     if len(record.attempts) < 2:
         return

@@ -22,11 +22,6 @@ _UNTIL, _OFFSET, _REACHED = 1, 2, 3
 
 
 class FleetCeilings(SharedTable):
-    """Ceilings of the limits of all keys. Amounts are requests, or billionths of a US dollar.
-
-    `number`: that of the worker; None: this is the fleet process.
-    """
-
     width = 8
 
     def __init__(self, memory: int | None, *, workers: int, number: int | None = None) -> None:
@@ -41,7 +36,6 @@ class FleetCeilings(SharedTable):
         return min(ceiling, share) if limit == "requests" and now_ns >= self._fleet(_UNTIL) else ceiling
 
     def held(self, limit: Limit, name: str) -> tuple[int, int]:
-        """Return the ceiling and the share that were set last."""
         at = self._place(self._last, name)
         if at < 0:
             return 0, 0
@@ -49,33 +43,27 @@ class FleetCeilings(SharedTable):
         return self._cells[at + _CEILING], self._cells[at + _SHARE] if limit == "requests" else 0
 
     def others(self, limit: Limit, name: str) -> int:
-        """Return what the other gateways have used, as far as the database knows."""
         at = self._place(self._last, name)
         return 0 if at < 0 else self._cells[at + _PLACES[limit] + _OTHERS]
 
     def refuse(self, limit: Limit, name: str) -> None:
-        """Count a request that this worker refused because of the ceiling."""
         at = self._place_of_own(name)
         if at >= 0:
             self._cells[at + _PLACES[limit] + _REFUSED] += 1
 
     def refused(self, limit: Limit, name: str) -> int:
-        """Return the requests that all workers refused because of the ceiling, since the gateway started."""
         places = (self._place(row, name) for row in range(self._last))
         return sum(self._cells[at + _PLACES[limit] + _REFUSED] for at in places if at >= 0)
 
     @property
     def offset_ns(self) -> int:
-        """The offset from the monotonic clock to one whose minutes begin with those of the database's clock."""
         return self._fleet(_OFFSET)
 
     @property
     def reached_ns(self) -> int:
-        """When the last exchange with the database began that was answered; 0: none was."""
         return self._fleet(_REACHED)
 
     def set(self, limit: Limit, name: str, *, ceiling: int, share: int, others: int) -> bool:
-        """Set what the workers use. For the fleet process. Return False if the table has no place for the name."""
         at = self._place_of_own(name)
         if at < 0:
             return False
@@ -87,19 +75,16 @@ class FleetCeilings(SharedTable):
         return True
 
     def reach(self, reached_ns: int, until_ns: int, offset_ns: int) -> None:
-        """Note an exchange with the database. Until `until_ns` the ceilings are used, and then the shares at most."""
         at = self._taken(self._row, _FLEET)
         self._cells[at + _OFFSET] = offset_ns
         self._cells[at + _UNTIL] = until_ns
         self._cells[at + _REACHED] = reached_ns
 
     def _place(self, row: int, name: str) -> int:
-        """Return the place of `name` in a row; -1 if it has none, also if the row is full."""
         at = super()._place(row, name)
         return at if at >= 0 and self._belongs(at, name) else -1
 
     def _place_of_own(self, name: str) -> int:
-        """Return the place of `name` in the row of this process, taking a free one; -1 if the row is full."""
         at = self._place(self._row, name)
         if at < 0 and self._is_free(self._row, name):
             at = self._taken(self._row, name)

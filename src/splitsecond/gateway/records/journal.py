@@ -33,8 +33,6 @@ _EMPTY = _LENGTH.pack(0)
 
 
 class Reservation(Struct, frozen=True, kw_only=True):
-    """One call in flight, and the most that it may use at each of its targets."""
-
     call: str
     client: str
     route: str
@@ -60,7 +58,6 @@ class Journal:
         self._free = list(range(SLOTS - 1, -1, -1))
 
     def write(self, entry: Reservation) -> int | None:
-        """Store an entry and return its slot; None if it cannot be stored."""
         data = msgspec.msgpack.encode(entry)
         if self._free and len(data) <= SLOT_BYTES - _LENGTH.size:
             slot = self._free.pop()
@@ -71,13 +68,11 @@ class Journal:
         return None
 
     def rewrite(self, slot: int, entry: Reservation) -> None:
-        """Replace the entry in a slot. The old one stays if the new one is too long."""
         data = msgspec.msgpack.encode(entry)
         if len(data) <= SLOT_BYTES - _LENGTH.size:
             self._put(slot, data)
 
     def _put(self, slot: int, data: bytes) -> bool:
-        """Return whether `data` could be written."""
         frame = _LENGTH.pack(len(data)) + data
         try:
             if os.pwrite(self._file, frame, slot * SLOT_BYTES) == len(frame):
@@ -88,7 +83,6 @@ class Journal:
         return False
 
     def erase(self, slot: int) -> None:
-        """Free the slot of a call that has ended."""
         with contextlib.suppress(OSError):  # a call that is in the log as well is logged once
             os.pwrite(self._file, _EMPTY, slot * SLOT_BYTES)
         self._free.append(slot)
@@ -102,15 +96,10 @@ class Journal:
         return found
 
     def clear(self) -> None:
-        """Erase the entries of a worker that died. Call it before the first `write`. Raises `OSError`.
-
-        The file keeps its length, so that these slots can be used when the disk is full.
-        """
         for slot, _ in self._used_slots():
             os.pwrite(self._file, _EMPTY, slot * SLOT_BYTES)
 
     def _used_slots(self) -> list[tuple[int, bytes]]:
-        """Return the number and the entry of each slot that is not empty."""
         data = os.pread(self._file, min(os.fstat(self._file).st_size, SLOTS * SLOT_BYTES), 0)
         found = []
         for at in range(0, len(data) - _LENGTH.size + 1, SLOT_BYTES):

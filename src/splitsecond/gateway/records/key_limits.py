@@ -2,23 +2,19 @@
 
 Requests are counted in the minutes of the monotonic clock. The share of the previous minute that a sliding minute still
 covers counts too, so no key gets twice its limit around the turn of a minute. Dollars are counted as attempts end, lost
-ones included, by the gateway's prices; a day is a day in UTC. Refused requests do not count.
+ones included, by the gateway's prices; a day is a day in UTC.
 
 Several workers share a `SharedCounters`, without a lock. A request is counted first, and the count is taken back if the
 counts of all workers then exceed the limit. Of two requests that reach two workers in the same microsecond, at most one
 gets the last place (possibly neither; then the next request does).
 
-The cost that a call may reach is reserved while it is in flight (`reservation`). It is charged as its attempts end, and
-then the reservation is released. If the worker dies first, the reservation is charged (`orphans`). A call is admitted
-while anything is left, so the last call of a day can exceed the limit; with several workers, the last call of each.
+The cost that a call may reach is reserved while it is in flight (`reservation`). A call is admitted while anything is
+left, so the last call of a day can exceed the limit; with several workers, the last call of each.
 
 Unknown is not free. A call waits until the prices of its targets are known, and what its key has spent before the
 gateway started; if that takes too long, or a target that costs money has no price, the call is refused. An answer that
 is longer than was reserved, because its provider ignores the request's limit, extends its reservation as it arrives,
 and ends when its key has nothing left.
-
-In a fleet of gateways (`shared` in the configuration) the use of this gateway is compared with its ceiling
-(`fleet_ceilings`) instead of the limit, and minutes begin with those of the database's clock.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -57,8 +53,6 @@ Price = Callable[[Observation], float | None]
 
 
 class TargetFacts(Protocol):
-    """What is known of targets: see `TargetDirectory`."""
-
     def output_tokens(self, target: str) -> int | None: ...
 
     def context_tokens(self, target: str) -> int | None: ...
@@ -69,12 +63,9 @@ class TargetFacts(Protocol):
 
 
 class KeyLimits:
-    """The limits of all `keys`. `price`: of attempts. `facts`: of targets, for reservations.
-
-    `counters`: shared by all workers; None: this process counts alone. `journal` lists the calls that have a
-    reservation, in case this worker dies. `ceilings`: this gateway's part of the limits; None: it is not in a fleet.
-    `unknown` returns what the cost of calls to some targets depends on and is not known yet, "" for nothing; `learn`
-    waits for it.
+    """The limits of all `keys`. `journal` lists the calls that have a reservation, in case this worker dies.
+    `ceilings`: this gateway's part of the limits; None: it is not in a fleet. `unknown` returns what the cost of calls
+    to some targets depends on and is not known yet, "" for nothing; `learn` waits for it.
     """
 
     def __init__(
@@ -112,7 +103,6 @@ class KeyLimits:
         return [] if limit is None else self._admit_request(key.name, limit)
 
     def counts(self, client: str) -> bool:
-        """Return whether `client` has a spending limit."""
         return client in self._limits
 
     async def cost_known(self, client: str, expression: Expression) -> None:
@@ -170,29 +160,24 @@ class KeyLimits:
         return OpenReservation(self, self._counters, self._journal, entry, cost)
 
     def nothing_left(self, client: str) -> float | None:
-        """Return the limit of `client` if it is spent and reserved, with what other gateways have spent; else None."""
         limit = self._limits[client]
         return limit if self.spent_usd(client) + self.reserved_usd(client) >= limit else None
 
     def charge(self, client: str, attempt: Observation) -> None:
-        """Charge the cost of `attempt` to `client`."""
         if client in self._limits and (usd := self._price(attempt)):
             self._counters.spend(client, today(), usd)
 
     def requests_used(self, client: str) -> float:
-        """Return the requests of `client` in the last minute, in all workers of the fleet."""
         minute, into_ns = divmod(self._minutes_ns(), MINUTE_NS)
         current, previous = self._counters.requests(client, minute)
         others = 0 if self._ceilings is None else self._ceilings.others("requests", client)
         return others + current + previous * (1 - into_ns / MINUTE_NS)
 
     def spent_usd(self, client: str) -> float:
-        """Return what `client` spent today in all workers of the fleet, in US dollars; 0 for a key without a limit."""
         others = 0.0 if self._ceilings is None else self._ceilings.others("usd", client) / NANO
         return others + self._counters.spent_usd(client, today())
 
     def reserved_usd(self, client: str) -> float:
-        """Return what is reserved for the calls of `client` in flight, in all workers, in US dollars."""
         return self._counters.reserved_usd(client)
 
     def _check_money(self, name: str, limit: float) -> None:
@@ -232,7 +217,6 @@ class KeyLimits:
             )
 
     def _minutes_ns(self) -> int:
-        """Return the time whose minutes are counted."""
         return clock.now_ns() if self._ceilings is None else clock.now_ns() + self._ceilings.offset_ns
 
     def _admit_request(self, name: str, limit: int) -> Headers:
@@ -281,7 +265,6 @@ class OpenReservation:
         self._slot = None if journal is None else journal.write(entry)
 
     def release(self) -> None:
-        """Release what is reserved."""
         if self._journal is not None and self._slot is not None:
             self._journal.erase(self._slot)
         self._counters.reserve(self._entry.client, -self._entry.usd)
@@ -315,7 +298,6 @@ class OpenReservation:
 
 
 def today() -> int:
-    """Return the number of the day in UTC, from 1970."""
     return int(clock.wall_time().timestamp()) // DAY_S
 
 
@@ -324,7 +306,6 @@ def _since_midnight_ns() -> int:
 
 
 def _wait_ns(current: int, previous: int, limit: int, into_ns: int) -> int:
-    """Return the time until one more request is allowed, if no other is made before."""
     if current + 1 <= limit:
         share = 1 - (limit - 1 - current) / previous  # the share of the minute that must have passed
         return max(1, round(share * MINUTE_NS) - into_ns)
@@ -333,7 +314,6 @@ def _wait_ns(current: int, previous: int, limit: int, into_ns: int) -> int:
 
 
 def _headers(limit: int, left: int, reset_ns: int) -> Headers:
-    """Return the headers in OpenAI's form. The reset is the time until the whole limit is free again."""
     return [
         (b"x-ratelimit-limit-requests", b"%d" % limit),
         (b"x-ratelimit-remaining-requests", b"%d" % left),

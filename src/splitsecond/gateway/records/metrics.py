@@ -3,14 +3,12 @@
 `MetricCounts` and `ProcessMetrics` are the list of all metrics: each field declares the name, help and labels that
 `/metrics` shows. Adding a metric is adding a field, and the line that counts it.
 
-A call is counted once, when it has ended, from the record that also goes into the log. Clients cannot make up labels: a
-route is counted by its name, and a call whose client named a target as "direct". Targets of routes have their own
-counts, and so have the first `MAX_TARGETS` others; the rest are counted as `OTHER`.
+Clients cannot make up labels: a route is counted by its name, and a call whose client named a target as "direct".
+Targets of routes have their own counts, and so have the first `MAX_TARGETS` others; the rest are counted as `OTHER`.
 
 Workers share a port, and one of them answers `/metrics`. Each worker writes its counters to a file in a shared folder,
 one second after the first change since the last write, so the answer covers all workers and is at most a second old for
-the others. A write that fails is tried again each second, and the answer shows what was written before. The counts of a
-process that has ended remain; its gauges (requests in flight, memory) do not.
+the others. The counts of a process that has ended remain; its gauges (requests in flight, memory) do not.
 """
 
 import asyncio
@@ -72,13 +70,10 @@ class Family(Struct, frozen=True):
 
 
 class Histogram(Struct):
-    """Number of times up to each of `BUCKETS_S` and beyond all of them, and their sum in seconds."""
-
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     total_s: float = 0.0
 
     def add(self, ns: int) -> None:
-        """Count one time."""
         seconds = ns / NS_PER_S
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.total_s += seconds
@@ -189,8 +184,6 @@ def _histograms() -> Any:
 
 
 class MetricCounts(Struct):
-    """All counters and histograms; the keys are the labels."""
-
     requests: Annotated[
         dict[tuple[str, str, int], int],
         _counter("requests", "Requests by response status (499: the client left).", "route", "client", "status"),
@@ -260,7 +253,6 @@ class MetricCounts(Struct):
     ] = _histograms()
 
     def merge(self, other: "MetricCounts") -> None:
-        """Add the counts of `other`."""
         for name in self.__struct_fields__:
             mine = getattr(self, name)
             for label, value in getattr(other, name).items():
@@ -273,13 +265,13 @@ class _File(Struct):
 
 
 class Metrics:
-    """The counters of one process. `folder`: where all workers write theirs; None: there is only one worker.
+    """The counters of one process.
 
     `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
     large model is used, by policy; `log` gives the state of the log; `missing` counts the calls that are not in the
-    journal. `say` hears when the folder cannot be written, and when it can again. `cost` returns the cost of an attempt
-    in US dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedged`
-    returns the targets that a route may send hedges to, None if they are not known.
+    journal. `cost` returns the cost of an attempt in US dollars, None if it is not known; `stops_billing` the rule for
+    attempts that are closed early. `hedged` returns the targets that a route may send hedges to, None if they are not
+    known.
     """
 
     def __init__(
@@ -313,11 +305,9 @@ class Metrics:
         self._began_ns = clock.now_ns()
 
     def took(self, record: CallRecord) -> None:
-        """Count an ended call."""
         counts = self.counts
-        client = record.client
         route = record.route_label
-        counts.requests[route, client, record.status] += 1
+        counts.requests[route, record.client, record.status] += 1
         if record.cache:
             counts.cached[route, record.cache] += 1
         streamed, attempts = True, record.attempts
@@ -326,38 +316,21 @@ class Metrics:
                 counts.extra[route, kind, "won" if won else "lost"] += 1
         for attempt in attempts:
             streamed = streamed and attempt.streamed
-            target = self._targets.get(attempt.target) or self._known(attempt.target)
-            fault = attempt.fault
-            counts.attempts[route, target, attempt.outcome, "" if fault is None else fault.kind] += 1
-            if attempt.streamed and (ttft_ns := attempt.ttft_ns) is not None:
-                counts.target_ttft[target].add(ttft_ns)
-            if attempt.input_tokens:
-                counts.tokens[target, "input"] += attempt.input_tokens
-            if attempt.output_tokens:
-                counts.tokens[target, "output"] += attempt.output_tokens
-            if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
-                usd = self._lost(attempt, target, record)
-            else:
-                usd = None if self._cost is None else self._cost(attempt)
-            if usd:
-                counts.cost_usd[client, target] += usd
+            self._count_attempt(attempt, route, record)
         if streamed and record.first_token_ns is not None:
             counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
         if self._folder is not None:
             self.changed()
 
     def refused(self, status: int, client: str = "") -> None:
-        """Count a request that was rejected before it became a call: a wrong key, a wrong path, a limit."""
         self.counts.requests["", client, status] += 1
         self.changed()
 
     def changed(self) -> None:
-        """Write the counts for the other workers, soon."""
         if self._timer is None and self._folder is not None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_S, self._write)
 
     def collected(self) -> tuple[MetricCounts, list[ProcessMetrics]]:
-        """Return the counts of all processes together, and the gauges of those that are alive."""
         merged, processes = MetricCounts(), [self._process()]
         merged.merge(self.counts)
         for path in map(Path, glob(f"{escape(str(self._folder))}/*{_SUFFIX}") if self._folder is not None else ()):
@@ -368,14 +341,30 @@ class Metrics:
         return merged, processes
 
     def close(self) -> None:
-        """Write the counts a last time, for the other workers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._write()
 
+    def _count_attempt(self, attempt: Observation, route: str, record: CallRecord) -> None:
+        counts = self.counts
+        target = self._targets.get(attempt.target) or self._known(attempt.target)
+        fault = attempt.fault
+        counts.attempts[route, target, attempt.outcome, "" if fault is None else fault.kind] += 1
+        if attempt.streamed and (ttft_ns := attempt.ttft_ns) is not None:
+            counts.target_ttft[target].add(ttft_ns)
+        if attempt.input_tokens:
+            counts.tokens[target, "input"] += attempt.input_tokens
+        if attempt.output_tokens:
+            counts.tokens[target, "output"] += attempt.output_tokens
+        if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
+            usd = self._lost(attempt, target, record)
+        else:
+            usd = None if self._cost is None else self._cost(attempt)
+        if usd:
+            counts.cost_usd[record.client, target] += usd
+
     def _lost(self, attempt: Observation, target: str, record: CallRecord) -> float | None:
-        """Count an attempt that lost. Return its expected cost."""
         counts = self.counts
         counts.lost[target] += 1
         if self._cost is None or attempt.sent_ns is None:
@@ -396,7 +385,6 @@ class Metrics:
         return usd.expected
 
     def _known(self, target: str) -> str:
-        """Return the label of a target that is counted for the first time. Control characters are escaped."""
         if len(self._targets) >= MAX_TARGETS and (self._available is None or target not in self._available()):
             return OTHER
         label = self._targets[target] = printable(target)
@@ -438,7 +426,6 @@ class Metrics:
 
 
 def process_metrics(**gauges: Any) -> ProcessMetrics:
-    """Return the `gauges` of this process, with its CPU time and memory."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return ProcessMetrics(
         pid=os.getpid(),
@@ -449,8 +436,6 @@ def process_metrics(**gauges: Any) -> ProcessMetrics:
 
 
 def write_counts(folder: Path, process: ProcessMetrics | None, counts: MetricCounts) -> str:
-    """Write the metrics of this process for the worker that answers `/metrics`. `process`: None to show no
-    gauges. Return why that failed, or ""."""
     return exchanged_file.write(folder / f"{os.getpid()}{_SUFFIX}", _File(process, counts))
 
 

@@ -1,8 +1,5 @@
 """Orphaned calls: calls that were in flight when their worker died. They are charged, logged and reported.
 
-The journals are next to an SQLite log. If a whole gateway is killed, the next gateway with that log finds them. Without
-an SQLite log, the journals are in memory and end with their gateway.
-
 The use of an orphaned call is unknown, so its reservation is charged: otherwise a client that can make a worker crash
 would not pay for its calls.
 
@@ -42,7 +39,6 @@ _SUFFIX = ".in-flight-"
 
 
 def journal_stem(log: LogSettings | None) -> Path | None:
-    """Return how the paths of a new gateway's journals begin; None: its journals are in memory."""
     file = sqlite_file(log.url) if log is not None else None
     return file and file.with_name(f"{file.name}{_SUFFIX}{secrets.token_hex(4)}")
 
@@ -65,7 +61,6 @@ def open_journal(stem: Path | None, worker: int, say: Callable[[str], None]) -> 
 
 
 def remove_journals(stem: Path | None) -> None:
-    """Remove the files of this gateway's journals, whose calls are in the log."""
     if stem is not None:
         _remove(_files(str(stem)))
 
@@ -119,7 +114,7 @@ def settle(
     """Charge, log and report the orphaned calls of the last worker in a slot, by key.
 
     `keep` gets the records of the calls in the journal, and returns whether they are kept: then the journal is cleared.
-    Calls that are not in the journal are charged only. Return whether nothing is left in the journal.
+    Return whether nothing is left in the journal.
     """
     charged = counters.forfeit(keys, today())
     entries: list[Reservation] = []
@@ -169,7 +164,6 @@ def log_orphans(settings: LogSettings | None, orphans: Sequence[CallRecord], say
 
 
 def save_orphans(log: Log, orphans: Sequence[CallRecord]) -> bool:
-    """Save calls for the log process, which writes them within seconds. Return whether that succeeded."""
     try:
         save(log.unwritten, [encode(each) for each in orphans])
     except OSError:
@@ -178,7 +172,6 @@ def save_orphans(log: Log, orphans: Sequence[CallRecord]) -> bool:
 
 
 def orphan_record(entry: Reservation) -> CallRecord:
-    """Return the log's record of an orphaned call, whose reservation counts as its use."""
     end_ns = clock.now_ns()
     start_ns = min(entry.start_ns, end_ns)  # a monotonic time from before a reboot may lie in the future
     attempts = [
@@ -218,7 +211,6 @@ def _files(beginning: str) -> list[Path]:
 
 
 def _locked(path: Path, flags: int, lock: int) -> int:
-    """Open a file and lock it. Raises `OSError`: `BlockingIOError` if another process holds a conflicting lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(descriptor, lock | fcntl.LOCK_NB)

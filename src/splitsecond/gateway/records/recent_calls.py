@@ -19,7 +19,6 @@ class RecentCalls:
         self.failures: deque[tuple[CallRecord, Observation | None]] = deque(maxlen=FAILURES)
 
     def took(self, record: CallRecord) -> None:
-        """Remember an ended call."""
         self.calls.append(record)
         failed = False
         for attempt in record.attempts:

@@ -4,9 +4,8 @@ A request that continues a response (``previous_response_id``) goes to the targe
 response is another client's. The same holds for conversations, and the items of a response are refused as well. An id
 belongs to the first client that got an answer with it.
 
-All workers share one table in memory of a fixed size. Each entry holds the hashes of an id, of its client and of the
-target's name; a new entry replaces the one in its place. An id whose entry is lost or half written is not known, and
-then the route's policy chooses.
+Each entry holds the hashes of an id, of its client and of the target's name; a new entry replaces the one in its place.
+An id whose entry is lost or half written is not known, and then the route's policy chooses.
 """
 
 import hashlib
@@ -31,28 +30,23 @@ class ResponseOwners:
 
     @staticmethod
     def create() -> int:
-        """Return a descriptor of memory for the table, which child processes inherit."""
         return create_memory(SLOTS * _SLOT_BYTES)
 
     def note(self, client: str, identity: str, target: str) -> None:
-        """Note that `target` has stored what has this id for `client`, unless it is another client's."""
         key = _hash(identity)
         if not self.is_of_another(client, identity):
             at = _place(key)
             self._table[at : at + _SLOT_BYTES] = key + _of_client(client) + _of_target(target)
 
     def is_of_another(self, client: str, identity: str) -> bool:
-        """Return whether the id is known to belong to another client than `client`."""
         owner = self._entry(identity)[:_HASH_BYTES]
         return _NOBODY not in (owner, _of_client(client)) and owner not in (b"", _of_client(client))
 
     def target(self, identity: str, targets: Sequence[str]) -> str | None:
-        """Return which of `targets` has stored what has this id; None if it is not known."""
         stored = self._entry(identity)[_HASH_BYTES:]
         return next((target for target in targets if _of_target(target) == stored), None)
 
     def _entry(self, identity: str) -> bytes:
-        """Return the hashes of the client and the target of an id; b"" if it is not known."""
         key = _hash(identity)
         at = _place(key)
         entry = bytes(self._table[at : at + _SLOT_BYTES])

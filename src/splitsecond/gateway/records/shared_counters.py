@@ -51,7 +51,6 @@ class SharedTable:
 
     @classmethod
     def create(cls, workers: int) -> int:
-        """Return a descriptor of memory for the table, which child processes inherit."""
         return create_memory(cls._size(workers))
 
     @classmethod
@@ -59,7 +58,6 @@ class SharedTable:
         return (workers + 1) * MAX_NAMES * cls.width * _CELL_BYTES
 
     def _place(self, row: int, name: str) -> int:
-        """Return the place of `name` in a row; -1 if it has none."""
         at = self._places.get((row, name), -1)
         if at < 0:
             at = self._search(row, name)
@@ -69,7 +67,6 @@ class SharedTable:
         return at
 
     def _taken(self, row: int, name: str) -> int:
-        """Return the place of `name` in a row of this process, taking a free one if it has none."""
         at = self._place(row, name)
         if at < 0:
             at = self._search(row, name)
@@ -78,15 +75,12 @@ class SharedTable:
         return at
 
     def _belongs(self, at: int, name: str) -> bool:
-        """Return whether a place is that of `name`, and not of another name."""
         return self._cells[at + _NAME] == _hash(name)
 
     def _is_free(self, row: int, name: str) -> bool:
-        """Return whether `name` would get a place of its own in a row."""
         return self._cells[self._search(row, name) + _NAME] == 0
 
     def _search(self, row: int, name: str) -> int:
-        """Return the place of `name` in a row, or a free one; if the row is full, a place that another name has."""
         wanted = _hash(name)
         begin = row * MAX_NAMES * self.width
         for step in range(MAX_NAMES):
@@ -119,12 +113,10 @@ class SharedCounters(SharedTable):
         cells[at + _COUNT + parity] = within_cell(cells[at + _COUNT + parity] + count)
 
     def requests(self, name: str, minute: int) -> tuple[int, int]:
-        """Return the requests in this minute and in the previous one."""
         places = [at for row in range(self._rows) if (at := self._place(row, name)) >= 0]
         return self._count(places, minute), self._count(places, minute - 1)
 
     def spend(self, name: str, day: int, usd: float) -> None:
-        """Add spending on this day."""
         self._add(self._taken(self._row, name), day, usd)
 
     def carry_over(self, name: str, day: int, usd: float) -> None:
@@ -133,11 +125,9 @@ class SharedCounters(SharedTable):
             self._add(self._taken(self._rows - 1, name), day, usd)
 
     def is_carried_over(self, name: str) -> bool:
-        """Return whether a worker has called `carry_over` for `name`."""
         return self._place(self._rows - 1, name) >= 0
 
     def spent_usd(self, name: str, day: int) -> float:
-        """Return the spending on this day in US dollars."""
         cells, total = self._cells, 0
         for row in range(self._rows):
             at = self._place(row, name)
@@ -150,12 +140,10 @@ class SharedCounters(SharedTable):
         return total / _NANO
 
     def reserve(self, name: str, usd: float) -> None:
-        """Reserve money for a call in flight; a negative amount releases it."""
         at = self._taken(self._row, name) + _RESERVED
         self._cells[at] = within_cell(self._cells[at] + nano(usd))
 
     def reserved_usd(self, name: str) -> float:
-        """Return the money reserved for calls in flight, in US dollars."""
         places = (self._place(row, name) for row in range(self._rows))
         return sum(self._cells[at + _RESERVED] for at in places if at >= 0) / _NANO
 
@@ -194,12 +182,10 @@ class SharedCounters(SharedTable):
 
 
 def within_cell(count: int) -> int:
-    """Return a count that is never negative as a cell can hold it."""
     return min(max(count, 0), _MAX_CELL)
 
 
 def nano(usd: float) -> int:
-    """Return an amount in billionths; one that is too large, or no number, as the largest."""
     return round(max(-_MAX_USD, min(_MAX_USD, usd)) * _NANO)
 
 

@@ -14,7 +14,6 @@ _memory_file: Callable[[str], int] | None = getattr(os, "memfd_create", None)
 
 
 def create_memory(size: int) -> int:
-    """Return a descriptor of `size` bytes of memory that are 0. It ends with its last descriptor and mapping."""
     if _memory_file is not None:
         memory = _memory_file("splitsecond")
         os.ftruncate(memory, size)
@@ -25,5 +24,4 @@ def create_memory(size: int) -> int:
 
 
 def mapped(memory: int | None, size: int) -> memoryview:
-    """Return `size` bytes of the memory with that descriptor; None: new memory of this process alone."""
     return memoryview(mmap.mmap(-1 if memory is None else memory, size))

@@ -1,17 +1,15 @@
 """OpenTelemetry: a span for each call with one child for each attempt, and metrics of both, exported by OTLP.
 
-Names follow the semantic conventions for generative AI, schema gen-ai/1.42.0 (status: development). What clients see
-are `gen_ai.server.*` metrics; each attempt, losers included, counts in `gen_ai.client.*` metrics. The value
+Names follow the semantic conventions for generative AI, schema gen-ai/1.42.0 (status: development). The value
 ``gen_ai/dup`` of ``OTEL_SEMCONV_STABILITY_OPT_IN`` adds the metrics under their names before 1.42. What the conventions
 do not name begins with `splitsecond.`.
 
-Spans are made from the record of an ended call, so nothing happens while it runs. The OpenTelemetry SDK, an extra,
-exports them in threads of its own; its variables ``OTEL_*`` apply.
+The OpenTelemetry SDK, an extra, exports them in threads of its own; its variables ``OTEL_*`` apply.
 """
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splitsecond import __version__
 from splitsecond.core import clock
@@ -69,9 +67,13 @@ _TOKENS = {
 Attributes = dict[str, str | bool | int | float | list[str]]
 
 
-class Telemetry:
-    """Exports the calls of one worker. `took` gets each ended call; `close` exports the rest."""
+class _SpanIds(NamedTuple):
+    trace: int
+    span: int
+    parent: int
 
+
+class Telemetry:
     def __init__(
         self,
         settings: TelemetrySettings,
@@ -140,7 +142,6 @@ class Telemetry:
             ).record
 
     def took(self, record: CallRecord) -> None:
-        """Export an ended call."""
         self._measure(record)
         context = trace_context(record.call, record.traceparent)
         low_bits = context.trace & ((1 << 64) - 1)
@@ -148,7 +149,6 @@ class Telemetry:
             self._trace(record, context.trace, context.parent)
 
     def close(self) -> None:
-        """Export what is left, within `CLOSE_MS`, and stop."""
         self._processor.force_flush(CLOSE_MS)
         self._processor.shutdown()  # type: ignore[no-untyped-call]
         self._metrics.shutdown(CLOSE_MS)
@@ -168,45 +168,45 @@ class Telemetry:
             if winner.tps:
                 self._call_token_s(1 / winner.tps, call)
         for attempt in record.attempts:
-            own = _attempt_attributes(record, attempt)
-            for add in self._attempt_s:
-                add(_seconds(attempt.end_ns - attempt.start_ns), own)
-            if attempt.streamed and attempt.ttft_ns is not None:
-                self._first_chunk_s(_seconds(attempt.ttft_ns), own)
-                if attempt.tps:
-                    self._chunk_s(1 / attempt.tps, own)
-            for name, add_tokens in self._usage.items():
-                if count := getattr(attempt, name):
-                    add_tokens(count, own)
-            if self._old_usage is not None:
-                for kind in ("input", "output"):
-                    if count := getattr(attempt, f"{kind}_tokens"):
-                        self._old_usage(count, own | {"gen_ai.token.type": kind})
+            self._measure_attempt(attempt, _attempt_attributes(record, attempt))
+
+    def _measure_attempt(self, attempt: Observation, attributes: Attributes) -> None:
+        for add in self._attempt_s:
+            add(_seconds(attempt.end_ns - attempt.start_ns), attributes)
+        if attempt.streamed and attempt.ttft_ns is not None:
+            self._first_chunk_s(_seconds(attempt.ttft_ns), attributes)
+            if attempt.tps:
+                self._chunk_s(1 / attempt.tps, attributes)
+        for name, add_tokens in self._usage.items():
+            if count := getattr(attempt, name):
+                add_tokens(count, attributes)
+        if self._old_usage is not None:
+            for kind in ("input", "output"):
+                if count := getattr(attempt, f"{kind}_tokens"):
+                    self._old_usage(count, attributes | {"gen_ai.token.type": kind})
 
     def _trace(self, record: CallRecord, trace: int, parent: int) -> None:
         offset_ns = clock.wall_offset_ns()
         span = span_id(record.call)
         name = f"{_operation(record)} {record.route}"
         self._processor.on_end(
-            self._span(name, trace, span, parent, _call_attributes(record), record.start_ns + offset_ns,
+            self._span(name, _SpanIds(trace, span, parent), _call_attributes(record), record.start_ns + offset_ns,
                        record.end_ns + offset_ns, server=True, error=_error(record))
         )  # fmt: skip
         for attempt in record.attempts:
             attributes = _attempt_attributes(record, attempt) | _attempt_details(attempt)
             name = f"{_operation(record)} {split_target(attempt.target)[1]}"
-            own = span_id(attempt.id)
+            ids = _SpanIds(trace, span_id(attempt.id), span)
             begin_ns = attempt.sent_ns or attempt.start_ns
             self._processor.on_end(
-                self._span(name, trace, own, span, attributes, begin_ns + offset_ns, attempt.end_ns + offset_ns,
+                self._span(name, ids, attributes, begin_ns + offset_ns, attempt.end_ns + offset_ns,
                            server=False, error="" if attempt.fault is None else attempt.fault.kind)
             )  # fmt: skip
 
     def _span(
         self,
         name: str,
-        trace: int,
-        span: int,
-        parent: int,
+        ids: _SpanIds,
         attributes: Attributes,
         start_ns: int,
         end_ns: int,
@@ -220,8 +220,8 @@ class Telemetry:
         flags = TraceFlags(TraceFlags.SAMPLED)
         return ReadableSpan(
             name,
-            SpanContext(trace, span, is_remote=False, trace_flags=flags),
-            SpanContext(trace, parent, is_remote=server, trace_flags=flags) if parent else None,
+            SpanContext(ids.trace, ids.span, is_remote=False, trace_flags=flags),
+            SpanContext(ids.trace, ids.parent, is_remote=server, trace_flags=flags) if ids.parent else None,
             self._resource,
             attributes,
             kind=SpanKind.SERVER if server else SpanKind.CLIENT,
@@ -233,7 +233,6 @@ class Telemetry:
 
 
 def _exporters(settings: TelemetrySettings) -> "tuple[SpanExporter, MetricExporter]":
-    """Return the exporters of spans and of metrics to the collector. Raises `ImportError`."""
     headers = {name.lower(): value for name, value in settings.headers.items()}
     if settings.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import metric_exporter, trace_exporter
@@ -273,7 +272,6 @@ def _call_attributes(record: CallRecord) -> Attributes:
 
 
 def _attempt_attributes(record: CallRecord, attempt: Observation) -> Attributes:
-    """Return the attributes of an attempt in spans and in metrics."""
     provider, model = split_target(attempt.target)
     attributes: Attributes = {
         "gen_ai.operation.name": _operation(record),
@@ -288,7 +286,6 @@ def _attempt_attributes(record: CallRecord, attempt: Observation) -> Attributes:
 
 
 def _attempt_details(attempt: Observation) -> Attributes:
-    """Return the attributes that only the span of an attempt has."""
     details: Attributes = {
         "splitsecond.attempt": attempt.id,
         "splitsecond.outcome": attempt.outcome,

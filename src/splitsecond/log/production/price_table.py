@@ -32,19 +32,16 @@ class PriceTable(Struct, frozen=True):
         return cls(np.array([price is not None and price.by_token for price in prices], bool), above, rates)
 
     def tiers(self, targets: Integers, input_tokens: Integers) -> Integers:
-        """Return the tier of attempts, 0 for the first."""
         place = np.zeros(len(targets), np.int64)
         for above in self.above_tokens.T:
             place += input_tokens > above[targets]
         return place
 
     def rates_of(self, targets: Integers, input_tokens: Integers) -> Floats:
-        """Return the four rates of attempts (4 × attempts), in US dollars per million tokens, by `Price.rates`."""
         found: Floats = self.rates[targets, self.tiers(targets, input_tokens)].T
         return found
 
     def costs_usd(self, targets: Integers, columns: AttemptColumns) -> Floats:
-        """Return the cost of each attempt in US dollars, by `Price.cost_usd`, without the factor of its speed tier."""
         read, cached, written = columns.input_tokens, columns.cached_tokens, columns.cache_write_tokens
         rates = self.rates_of(targets, read)
         plain = np.maximum(read - cached - written, 0)
@@ -53,7 +50,5 @@ class PriceTable(Struct, frozen=True):
 
 
 def tier_factors(price: Callable[[str], Price | None], labels: Sequence[AttemptLabel]) -> Floats:
-    """Return the price of attempts by the price of their target, for each label: another speed tier may have served
-    them."""
     known = [(label.tier, price(label.target)) for label in labels]
     return np.array([1.0 if price is None else price.by_tier.get(tier, 1.0) for tier, price in known])

@@ -52,12 +52,10 @@ Medians = Mapping[int, float]
 
 
 def grade(total_tps: float) -> int:
-    """Return the speed grade of that many total tokens per second: 1, the fastest, to 5."""
     return next((found for least, found in GRADES if total_tps >= least), SLOWEST)
 
 
 def period_hours(span_s: float) -> int:
-    """Return the length of the periods of a log that spans so many seconds, a key of `PERIODS`."""
     days = span_s / 86_400
     if days > MAX_DAYS:
         return 168
@@ -153,7 +151,6 @@ class ProductionSpeed(Struct, kw_only=True):
 
 
 def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
-    """Return the speed with its grade, and the grades that the interval of its median allows."""
     middle, (low, high) = speed.total_tps.p50, speed.total_tps.interval("p50")
     if middle is None or speed.total_tps.n < least:
         return replace(speed, grade=None, grades=(), needs=least)
@@ -162,7 +159,6 @@ def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
 
 
 def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
-    """Compare the halves of the periods by Welch's test; None if a half has too few."""
     if not medians:
         return None
     middle = (min(medians) + max(medians) + 1) / 2
@@ -180,7 +176,6 @@ def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
 
 
 def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedComparison:
-    """Add the comparison of the medians of the periods that both targets have, or the reason why there is none."""
     common = sorted(first.keys() & other.keys())
     if len(common) < PERIODS_NEEDED:
         return replace(found, refused=f"common hours or days: {len(common)}, needed: {PERIODS_NEEDED}")
@@ -191,13 +186,11 @@ def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedCom
 
 
 def _tested(log_ratio: float, error: float, freedom: int) -> tuple[float, tuple[float, float], float]:
-    """Return a ratio, its 95% interval, and the p-value of no difference, by Student's t."""
     found = SampleComparison(first=None, second=None, log_ratio=log_ratio, error=error, freedom=freedom)
     return math.exp(log_ratio), found.interval(DOUBT), found.doubt_of(0.0)
 
 
 def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
-    """Return the speeds with the tests of their drifts adjusted for the number of drifts."""
     levels = holm_levels({at: speed.drift.p_value for at, speed in enumerate(speeds) if speed.drift is not None})
     for at, (p_value, _) in levels.items():
         if (drift := speeds[at].drift) is not None:
@@ -206,7 +199,6 @@ def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
 
 
 def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparison]:
-    """Return the comparisons with their tests adjusted for the number of comparisons."""
     levels = holm_levels({at: each.p_value for at, each in enumerate(found) if each.p_value is not None})
     return [
         replace(each, p_value=levels[at][0], real=levels[at][0] < DOUBT) if at in levels else each
@@ -215,13 +207,11 @@ def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparis
 
 
 def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSpeed]]:
-    """Return targets by the model they serve, for models with several targets, in the given order."""
     found = grouped(speeds, lambda speed: identify(speed.name).model)
     return {model: served for model, served in found.items() if len(served) > 1}
 
 
 def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[SpeedComparison] = ()) -> list[Statement]:
-    """Return a statement for each finding. `speeds` are sorted, the fastest first."""
     with_grade = [speed for speed in speeds if speed.grade is not None]
     drifts = [_drift_statement(speed.name, drift) for speed in speeds if (drift := speed.drift) and drift.real]
     return [
@@ -234,7 +224,6 @@ def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[Sp
 
 
 def _different_models(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
-    """Return a sentence with the models of each row if rows have different ones: a row may be faster by its models."""
     if len({speed.models for speed in speeds}) < 2:
         return []
     rows = []
@@ -251,7 +240,6 @@ def _different_models(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
 
 
 def _bounded(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
-    """Return a sentence with the bounds of TTFT where attempts that were closed early leave it uncertain."""
     rows = [
         f"{speed.name} {listed([f'{name} {_between(bounds)}' for name, bounds in uncertain])}"
         for speed in speeds
@@ -292,7 +280,6 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
 
 
 def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
-    """Return the comparisons of targets that serve one model: a statement for each, at common lengths."""
     sentences = []
     for (model, first), found in grouped(comparisons, lambda each: (each.model, each.first)).items():
         if tested := [each for each in found if not each.refused]:
@@ -332,7 +319,6 @@ def _drift_statement(name: str, drift: SpeedDrift) -> Statement:
 
 
 def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
-    """Return what limits the figures: grades that are missing, waits cut short, counts by events."""
     few = [speed for speed in speeds if speed.needs]
     said = (
         [f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} successful requests."]

@@ -1,8 +1,6 @@
 """Speed against price: which targets no other beats on both, and whether speed goes with price.
 
-Each target counts once: the TPS of one request against the cost of a million tokens in its own mix. In a run these are
-the figures of its lightest load, in a log those of all requests. A target is on the frontier (Pareto) unless one that
-costs no more is faster. If their 95% intervals of TPS overlap, that is unsure.
+A target is on the frontier (Pareto) unless one that costs no more is faster.
 
 The correlation is Spearman's: it asks for order only, and one extreme price does not decide it. Its interval is that of
 Bonett and Wright (Psychometrika 2000): Fisher's z with a standard error of √((1 + r²/2) / (n − 3)). A perfect order
@@ -79,7 +77,6 @@ def logged_speed_and_price(
 
 
 def weighed(points: list[PricedSpeed], figure: str = "TPS") -> SpeedAndPrice | None:
-    """Return targets with their frontier and correlation; None for fewer than two targets."""
     if len(points) < 2:
         return None
     for point in points:
@@ -91,7 +88,6 @@ def weighed(points: list[PricedSpeed], figure: str = "TPS") -> SpeedAndPrice | N
 
 
 def _frontier(point: PricedSpeed, points: Sequence[PricedSpeed]) -> str:
-    """Return whether no target that costs no more is faster: "yes", "unsure" or "no"."""
     better = [
         other
         for other in points
@@ -104,7 +100,6 @@ def _frontier(point: PricedSpeed, points: Sequence[PricedSpeed]) -> str:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | None, Interval]:
-    """Return Spearman's rank correlation and its 95% interval; None where there are too few values or no variation."""
     n = len(first)
     a, b = (_ranks(values) for values in (first, second))
     if n < 3 or a.std() == 0 or b.std() == 0:
@@ -120,7 +115,6 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | N
 
 
 def _ranks(values: Sequence[float]) -> Floats:
-    """Return the ranks of values from 1, equal values sharing their mean rank."""
     found = np.asarray(values, dtype=np.float64)
     ranks: Floats = (
         (found[:, None] > found[None, :]).sum(axis=1) + (found[:, None] >= found[None, :]).sum(axis=1) + 1
@@ -129,7 +123,6 @@ def _ranks(values: Sequence[float]) -> Floats:
 
 
 def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
-    """Return the frontier, the best value and the correlation as statements."""
     if found is None:
         return []
     best = sorted((p for p in found.targets if p.frontier != "no"), key=lambda p: p.usd_per_million)
@@ -157,7 +150,6 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
 
 
 def _correlation_statement(r: float | None, interval: Interval, targets: int) -> Statement:
-    """Return whether speed goes with price as a statement. `targets`: how many have both."""
     over = counted_as(targets, "target", "targets")
     low, high = interval
     if r is None or low is None or high is None:

@@ -3,9 +3,7 @@
 The cost of a call is that of all its attempts, at today's prices: a response that lost a race is paid for, too.
 `lost_usd` went to attempts whose response nobody received: losers of a race or a hedge, discarded drafts of small
 models, broken responses. What an attempt cost that we closed early depends on the provider's rule (`closed_early`);
-`low_usd` and `high_usd` are the bounds of `usd`, where an answer can be as long as the target's longest. Unknown counts
-are estimated, and the estimates are counted: a prompt is as long as the longest that another attempt of the call
-reports, else as the target's average prompt, and the answer has the tokens that arrived.
+`low_usd` and `high_usd` are the bounds of `usd`, where an answer can be as long as the target's longest.
 
 A machine paid by the hour has no price per token. It is listed with its cost if it ran all of the time (`rented_usd`).
 """
@@ -93,13 +91,10 @@ class Spending(Struct, kw_only=True):
 
 
 class UsualLengths:
-    """Accumulator of attempts: the average prompt and the longest answer of each target, in tokens."""
-
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, int, int]] = {}
 
     def add(self, columns: AttemptColumns) -> None:
-        """Add attempts."""
         known = columns.input_tokens > 0
         count = len(columns.labels)
         prompts = np.bincount(columns.label[known], minlength=count).tolist()
@@ -111,18 +106,14 @@ class UsualLengths:
             self._found[label.target] = before[0] + more[0], before[1] + round(more[1]), max(before[2], more[2])
 
     def prompt(self, target: str) -> int:
-        """Return the average prompt; `UNKNOWN` if no attempt tells its length."""
         prompts, tokens, _ = self._found.get(target, (0, 0, 0))
         return tokens // prompts if prompts else UNKNOWN
 
     def longest(self, target: str) -> int:
-        """Return the longest answer."""
         return self._found.get(target, (0, 0, 0))[2]
 
 
 class _Costs(NamedTuple):
-    """Cost of attempts in US dollars; 0 where it is not `known`."""
-
     low: Floats
     expected: Floats
     high: Floats
@@ -173,7 +164,6 @@ class SpendingLedger:
         self._waiting = waiting.taken(late).compact()
 
     def rows(self, span_s: float) -> list[Spending]:
-        """Return the spending by name, most expensive first (days in order). `span_s`: length of the period."""
         self._finish()
         rows = [self._figured(name, number, self._machines[name], span_s) for name, number in self._names.items()]
         if self._by == "day":
@@ -181,19 +171,16 @@ class SpendingLedger:
         return sorted(rows, key=lambda row: (-row.usd - row.rented_usd, row.name))
 
     def total(self, span_s: float) -> Spending:
-        """Return the spending of all names."""
         self._finish()
         machines = {target for targets in self._machines.values() for target in targets}
         return structs.replace(self._figured("all", None, machines, span_s), calls=self._calls)
 
     def _finish(self) -> None:
-        """Count calls of which not all attempts are in the log."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._count(waiting, _grouped(waiting)[0])
 
     def _count(self, columns: AttemptColumns, calls: Integers) -> None:
-        """Add attempts of complete calls. `calls`: numbers from 0, the same for attempts of the same call."""
         if not len(calls):
             return
         self._calls += int(calls.max()) + 1
@@ -228,7 +215,6 @@ class SpendingLedger:
         self._tps.add(names, np.where(columns.outcomes == 0, columns.tps, np.nan))
 
     def _costs(self, columns: AttemptColumns, targets: "list[_Target]", calls: Integers) -> _Costs:
-        """Return what each attempt costs (see the module)."""
         table, place = PriceTable.of([target.price for target in targets]), columns.label
         factor = tier_factors(self._price, columns.labels)[place]
         counted = (columns.input_tokens != UNKNOWN) & (columns.output_tokens != UNKNOWN)
@@ -271,7 +257,6 @@ class SpendingLedger:
         return found
 
     def _named(self, columns: AttemptColumns) -> Integers:
-        """Return the number of the row of each attempt."""
         if self._by == "day":
             days, place = distinct(columns.came_us // US_PER_DAY)
             found = [f"{_EPOCH + timedelta(days=day):%Y-%m-%d}" for day in days.tolist()]
@@ -285,14 +270,12 @@ class SpendingLedger:
         return self._names.setdefault(name, len(self._names))
 
     def _sum(self, field: str, names: Integers, values: Floats | Integers | Mask | None = None) -> None:
-        """Add `values` (ones) to the sums of a field, by row."""
         new = np.bincount(names, values, len(self._names)).astype(np.float64)
         old = self._sums[field]
         new[: len(old)] += old
         self._sums[field] = new
 
     def _figured(self, name: str, number: int | None, machines: Iterable[str], span_s: float) -> Spending:
-        """Return the spending of a row, or of all without a `number`."""
         sums = {field: float(each.sum() if number is None else each[number]) for field, each in self._sums.items()}
         counts = {field: each if field.endswith("usd") else round(each) for field, each in sums.items()}
         row = convert({"name": name, **counts}, Spending)
@@ -320,8 +303,6 @@ class SpendingLedger:
 
 
 class _Target(NamedTuple):
-    """What is known of a target before its attempts are counted."""
-
     price: Price | None
     rented: bool
     stops: int
@@ -330,7 +311,6 @@ class _Target(NamedTuple):
 
 
 def _grouped(columns: AttemptColumns) -> tuple[Integers, Integers]:
-    """Return the number of each attempt's call, from 0, and the number of attempts that are there of each call."""
     order = np.lexsort((columns.call, columns.came_us))
     new = (np.diff(columns.came_us[order], prepend=-1) != 0) | (np.diff(columns.call[order], prepend=-1) != 0)
     calls = np.empty(len(order), np.int64)
@@ -339,12 +319,10 @@ def _grouped(columns: AttemptColumns) -> tuple[Integers, Integers]:
 
 
 def _most(values: Integers, calls: Integers) -> Integers:
-    """Return the largest value among the attempts of each attempt's call."""
     found = np.full(len(calls), UNKNOWN)
     np.maximum.at(found, calls, values)
     return found[calls]
 
 
 def per_month(usd: float, span_s: float) -> float:
-    """Scale an amount in `span_s` seconds to 30 days."""
     return usd * DAYS_PER_MONTH * 24 * S_PER_HOUR / span_s

@@ -1,8 +1,5 @@
 """Accumulator of a log's attempts: columns in, production figures out.
 
-Only counts of each figure are kept (`value_counts`), by row, period and class of lengths, so a log of fifty million
-requests fits into memory.
-
 Total TPS depends on the lengths of prompt and answer, because a long answer dilutes the wait for its first token. So
 two targets are compared at common lengths: each class of lengths weighs as much as the target with fewer requests in it
 has of them, and without enough common lengths the comparison is refused.
@@ -125,7 +122,6 @@ class ProductionTraffic:
         self._by_length = ValueCounts(COARSEST_BY_LENGTH)
 
     def add(self, columns: AttemptColumns) -> None:
-        """Add attempts."""
         for label in columns.labels:
             self._add_target(label.target)
         if len(self._prices.by_token) < len(self._targets):
@@ -142,7 +138,6 @@ class ProductionTraffic:
         self._waits.add(cells, columns.wait_ms, columns.waits == WAIT_CLOSED)
 
     def speeds(self, least: int = MIN) -> list[ProductionSpeed]:
-        """Return the figures by name, the fastest first, those without a grade last. `least`: see `MIN`."""
         by_row, period = self._cells_by_row()
         figures = self._total, self._tps, self._waits
         found = []
@@ -152,10 +147,6 @@ class ProductionTraffic:
         return sorted(drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name))
 
     def comparisons(self, speeds: Sequence[ProductionSpeed], across: By = "target") -> list[SpeedComparison]:
-        """Compare the fastest graded target of each model with the others that serve it, and differ in `across`.
-
-        Rows must be targets.
-        """
         side = NAMES[across]
         cells, period = self._cells_by_row()
         found = []
@@ -174,7 +165,6 @@ class ProductionTraffic:
         return comparisons_adjusted(found)
 
     def _cells_by_row(self) -> tuple[dict[int, list[int]], Integers]:
-        """Return the cells of each row, and the period of each cell."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for (row, _), cell in self._cells.items():
             found[row].append(cell)
@@ -189,7 +179,6 @@ class ProductionTraffic:
         return self._rows.setdefault(name, len(self._rows))
 
     def _named(self, columns: AttemptColumns, targets: Integers) -> Integers:
-        """Return the row of each attempt. `targets`: the target of each label."""
         if self._by == "hour":
             hours = [self._row(f"{hour:02}:00 UTC") for hour in range(HOURS_PER_DAY)]
             return np.array(hours)[columns.hours % HOURS_PER_DAY]
@@ -201,7 +190,6 @@ class ProductionTraffic:
         return np.array(self._target_rows, np.int64)[targets][columns.label]
 
     def _numbered(self, rows: Integers, periods: Integers) -> Integers:
-        """Return the number of the cell of each attempt, new ones for new combinations."""
         first = int(periods.min()) if len(periods) else 0
         count = int(periods.max()) - first + 1 if len(periods) else 1
         combined, cell = distinct(rows * count + (periods - first))
@@ -263,7 +251,6 @@ class ProductionTraffic:
             self._row_targets.update(zip(row.tolist(), targets[label].tolist(), strict=True))
 
     def _count(self, name: str, rows: Integers, weights: Floats | Integers) -> None:
-        """Add `weights` to the sums of that name, by row."""
         old, new = self._sums[name], np.bincount(rows, weights).astype(np.float64)
         short, long = sorted((old, new), key=len)
         long[: len(short)] += short
@@ -307,16 +294,12 @@ class ProductionTraffic:
         )
 
     def _models(self, row: int) -> tuple[str, ...]:
-        """Return the models of a row, sorted; none if each row has one."""
         if self._by in ("target", "model"):
             return ()
         names = list(self._targets)
         return tuple(sorted({identify(names[target]).model for found, target in self._row_targets if found == row}))
 
     def _common_price(self, name: str) -> tuple[float | None, float | None]:
-        """Return the price of a million tokens in the mix of input and output of all rows, for a target, and the share
-        of output in the mix.
-        """
         price = self._price(name) if self._by == "target" else None
         answers, *tokens = (float(self._sums[each].sum()) for each in ("ok", "input", "output"))
         if price is None or not price.by_token or not answers or not sum(tokens):
@@ -327,7 +310,6 @@ class ProductionTraffic:
 
 
 def _matched(first: Counted, other: Counted) -> tuple[float, list[Counted]]:
-    """Return the share of common lengths, and the total TPS of both targets, weighted to the same lengths."""
     lengths = [found.cells & LENGTH_CLASSES - 1 for found in (first, other)]
     sizes = [
         np.bincount(lengths[0], first.counts, LENGTH_CLASSES),
@@ -341,18 +323,15 @@ def _matched(first: Counted, other: Counted) -> tuple[float, list[Counted]]:
 
 
 def _weighted(found: Counted, weights: Floats) -> Counted:
-    """Return counted values with each count multiplied by its weight, without those of weight 0."""
     at = np.flatnonzero(weights)
     return Counted(found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at])
 
 
 def _prompts(columns: AttemptColumns) -> Integers:
-    """Return the class of each prompt, a place in `SIZES`."""
     return _PROMPT_CLASS[np.minimum(np.maximum(columns.input_tokens, UNKNOWN), PROMPT_BOUNDS[-1])]
 
 
 def _lengths(columns: AttemptColumns) -> Integers:
-    """Return the class of the lengths of prompt and answer, from 0 to 239."""
     return (
         _prompts(columns) * ANSWER_CLASSES
         + _ANSWER_CLASS[np.minimum(np.maximum(columns.output_tokens, 1), LONG_ANSWER)]

@@ -10,7 +10,6 @@ from splitsecond.log.production.speed_and_price import SpeedAndPrice
 
 
 def speed_against_price(found: SpeedAndPrice | None, entries: Mapping[str, LegendEntry]) -> list[Plot]:
-    """Draw TPS against price, with the frontier as a line through the targets that no other beats on both."""
     if found is None:
         return []
     points = sorted(found.targets, key=lambda p: p.usd_per_million)

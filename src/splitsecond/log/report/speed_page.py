@@ -1,10 +1,7 @@
-"""The chart and the page of production speeds: one bar for each target, coloured by its grade, with filters.
+"""The chart and the page of production speeds: one bar for each target, coloured by its grade, with filters."""
 
-This module turns speeds into a plot, texts and a table; `templates/speed.html` has the layout, `templates/filters.js`
-the filters, which run in the browser.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.errors import CallerFault
@@ -42,7 +39,6 @@ SELECTS = ("model", "maker", "host")
 
 
 def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
-    """Draw the medians of total TPS as bars, the fastest first; None without a median."""
     shown = [(speed, speed.total_tps.p50) for speed in speeds if speed.total_tps.p50 is not None]
     if not shown:
         return None
@@ -76,7 +72,6 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
 
 
 def grade_entries() -> dict[str, LegendEntry]:
-    """Return the colour of each grade with its limits."""
     entries = palette_entries("grade", list(LABELS.values()))
     return {grade: entries[label] for grade, label in LABELS.items()}
 
@@ -92,22 +87,16 @@ def speed_png(speeds: Sequence[ProductionSpeed]) -> bytes:
 def render_speed(
     speeds: Sequence[ProductionSpeed], statements: Sequence[str], *, period: str, least: int, by: str
 ) -> str:
-    """Render the page. `period`: beginning and end of the log's part, in words."""
     drawn = speed_plot(speeds)
     prices = {speed.name: speed.usd_per_million for speed in speeds}
-    found = logged_speed_and_price(speeds, prices) if by == "target" else None
-    targets = target_entries([point.target for point in found.targets] if found else [])
+    speed_and_price = logged_speed_and_price(speeds, prices) if by == "target" else None
+    targets = target_entries([point.target for point in speed_and_price.targets] if speed_and_price else [])
     sentence = _main_finding(speeds, statements, least)
     rows = [_properties(speed, by) for speed in speeds]
-    selects = {
-        each: values for each in SELECTS if len(values := sorted({row[each] for row in rows if each in row})) > 1
-    }
-    present = {row["grade"] for row in rows}
-    grades = {value: entry for value, entry in grade_entries().items() if value in present}
     batches = next((f"; here, each {s.period} is one of them" for s in speeds if s.periods), "")
     return render(
         "speed.html",
-        [*([drawn] if drawn else []), *speed_against_price(found, targets)],
+        [*([drawn] if drawn else []), *speed_against_price(speed_and_price, targets)],
         {"targets": targets},
         headline=_headline(speeds, sentence),
         filtered=rows,
@@ -115,25 +104,31 @@ def render_speed(
         lead=f"{counted_as(sum(speed.requests for speed in speeds), 'request')}, {period}, one row for each {by}.",
         statements=[statement for statement in statements if statement != sentence],
         meaning=f"Grades: {', '.join(f'{number} from {tps:g} tokens/s' for tps, number in GRADES)}, else {SLOWEST}.",
-        selects=selects,
-        grades=grades,
+        **_filters(rows),
         least=f"{least:,}",
         periods=batches,
-        money_statements=full(speed_and_price_statements(found)),
+        money_statements=full(speed_and_price_statements(speed_and_price)),
         last=_table(speeds, by),
         lines=speed_remarks(speeds),
     )
 
 
+def _filters(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    choices = {each: sorted({row[each] for row in rows if each in row}) for each in SELECTS}
+    present = {row["grade"] for row in rows}
+    return {
+        "selects": {each: values for each, values in choices.items() if len(values) > 1},
+        "grades": {value: entry for value, entry in grade_entries().items() if value in present},
+    }
+
+
 def _main_finding(speeds: Sequence[ProductionSpeed], statements: Sequence[str], least: int) -> str:
-    """Return the first finding, which is about the fastest; without any grade, why there is none."""
     if speeds and all(speed.grade is None for speed in speeds):
         return f"Nothing has a grade yet: a grade needs {least:,} successful requests."
     return statements[0] if statements else ""
 
 
 def _headline(speeds: Sequence[ProductionSpeed], sentence: str) -> Headline:
-    """Return the main finding, and the speed of the first three."""
     tiles = [
         Tile(
             label=f"total TPS p50, grade {speed.grade}",
@@ -155,7 +150,6 @@ def _grade(speed: ProductionSpeed) -> str:
 
 
 def _properties(speed: ProductionSpeed, by: str) -> dict[str, str]:
-    """Return what a row can be filtered by."""
     found = {"name": speed.name, "grade": _grade(speed)}
     if by == "target":
         target = identify(speed.name)

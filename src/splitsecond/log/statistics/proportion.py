@@ -3,8 +3,7 @@
 Of `sent` independent requests that each meet the limits with probability p, the number that meets them is binomial. The
 observed number excludes every p under which it, or a more extreme number, has a probability below `DOUBT`. The bounds
 of the remaining p are those of Clopper and Pearson ("The use of confidence or fiducial limits", 1934): exact for any
-number of requests, and rather too wide than too narrow. MLPerf's LoadGen uses the same bound and confidence to decide
-how many requests its percentiles need ("early stopping").
+number of requests, and rather too wide than too narrow.
 
 Requests that share a server share its queue and its slow moments, so they are not independent. `Batches` counts them in
 consecutive batches. The scatter between batches shows how many independent requests they are worth (`summary`), and
@@ -41,7 +40,6 @@ class Batches(Struct, frozen=True):
     rounds: bool = True
 
     def decided(self, share: float) -> Decision:
-        """Return whether the true share is surely at least `share`, surely below, or undecided."""
         met, n = self._effective
         if decided(math.floor(met), n, share) == "above":
             return "above" if self.rounds else "undecided"
@@ -49,13 +47,11 @@ class Batches(Struct, frozen=True):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The bounds of the true share; each is wrong with probability `DOUBT` at most."""
         met, n = self._effective
         return bounds(math.floor(met), n)[0], bounds(math.ceil(met), n)[1]
 
     @property
     def _effective(self) -> tuple[float, int]:
-        """The independent requests that all are worth, and how many of them met the limits."""
         total = sum(self.sent)
         if len(self.sent) < MIN_ROUNDS:
             return 0.0, 0
@@ -86,15 +82,12 @@ def fewest(share: float, batches: int) -> int:
 
 
 def fatal(sent: int, share: float) -> int:
-    """Return how many misses of `sent` requests decide against `share`, whatever the others do."""
     return next((missed for missed in range(1, sent) if decided(sent - missed, sent, share) == "below"), sent)
 
 
 def _at_most(met: int, sent: int, share: float) -> float:
-    """Return the probability that at most `met` of `sent` meet the limits, if each does with probability `share`."""
     return min(float(binomial(sent, share)[: met + 1].sum()), 1.0)
 
 
 def _at_least(met: int, sent: int, share: float) -> float:
-    """Return the probability that at least `met` do: that at most the others miss."""
     return _at_most(sent - met, sent, 1 - share)

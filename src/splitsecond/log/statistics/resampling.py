@@ -21,7 +21,6 @@ Indices = npt.NDArray[np.int64]
 
 
 def resamples(rounds: Sequence[int], random: np.random.Generator) -> list[Indices]:
-    """Return the indices of each draw of requests, whose `rounds` are given; empty for fewer than `MIN_REQUESTS`."""
     n = len(rounds)
     if n < MIN_REQUESTS:
         return []
@@ -35,11 +34,9 @@ def resamples(rounds: Sequence[int], random: np.random.Generator) -> list[Indice
 
 
 def interval(draws: Floats) -> tuple[float, float]:
-    """Return the 95% interval of drawn values."""
     low, high = np.percentile(draws, (2.5, 97.5))
     return float(low), float(high)
 
 
 def median_draws(values: Floats, drawn: Sequence[Indices]) -> Floats:
-    """Return the median of each draw of `values`."""
     return np.array([np.median(values[each]) for each in drawn])

@@ -12,15 +12,14 @@ Between identical targets the difference of a round is symmetric, where t is exa
 heavy-tailed scatter; `benchmarks/coverage.py` measures its false alarms.
 
 A report makes many comparisons. `holm` adjusts them together (Holm, Scandinavian Journal of Statistics, 1979): at most
-one report in twenty contains any difference that is not real. Each interval is widened to the level at which its own
-comparison was decided.
+one report in twenty contains any difference that is not real.
 
 Of two runs, that level is far in the tail of t, where t trusts that rounds are normal. A server that is in one of two
 states for whole rounds is not: in one of 512 comparisons of five rounds with five, all rounds of one run are slow, all
 of the other fast, and t finds p < 0.001. So the rounds of both runs are also regrouped at random, in all comparisons of
 the report, and p is at least the share of regroupings with so small a p (the null distribution is pooled over
-comparisons as in Tusher, Tibshirani and Chu, PNAS, 2001). Rounds that are normal regroup as t expects, so it costs them
-nothing. Pairs in five rounds have only 16 sign patterns, too few for it.
+comparisons as in Tusher, Tibshirani and Chu, PNAS, 2001). Pairs in five rounds have only 16 sign patterns, too few for
+it.
 
 A failed request counts as slow as the slowest that was answered on either side, so a side that loses its slowest
 requests does not look fast. Where a percentile itself lies among the failed requests, there is no ratio.
@@ -95,19 +94,16 @@ class SampleComparison(Struct, frozen=True, kw_only=True):
     sides: tuple[Floats, Floats] | None = None
 
     def interval(self, doubt: float) -> tuple[float, float]:
-        """Return the interval of the ratio that misses with probability `doubt`."""
         half = t_quantile(doubt, self.freedom) * self.error
         return _exp(self.log_ratio - half), _exp(self.log_ratio + half)
 
     def doubt_of(self, log_limit: float) -> float:
-        """Return the two-sided p-value of the hypothesis that the logarithm of the ratio is `log_limit`."""
         away = abs(self.log_ratio - log_limit)
         if self.error <= 0:
             return 1.0 if away <= 1e-12 else 0.0
         return t_doubt(away / self.error, self.freedom)
 
     def rounds_for(self, ratio: float) -> int:
-        """Return how many rounds like these would find the difference `ratio` four times in five."""
         one = self.error * math.sqrt(self.rounds)
         rounds = MIN_ROUNDS
         for _ in range(20):  # t depends on the number of rounds
@@ -119,14 +115,13 @@ class SampleComparison(Struct, frozen=True, kw_only=True):
 
 
 def untested(first: float | None, second: float | None, needs: int = 0) -> SampleComparison:
-    """Return the comparison of two values that cannot be tested."""
     return SampleComparison(first=first, second=second, ratio=_ratio(first, second), needs=needs)
 
 
 def compare_samples(
     first: FigureSample, second: FigureSample, quantiles: Mapping[str, float], *, paired: bool
 ) -> dict[str, SampleComparison]:
-    """Compare two samples of positive values at each of the named `quantiles`. Each needs at least one value.
+    """Compare two samples of positive values at each of the named `quantiles`.
 
     `paired`: both were measured in the same rounds of one run. If the rounds of a sample are not `spread`, nothing is
     tested: requests within a round share a slow minute, so parts of it would show differences that are none.
@@ -150,10 +145,6 @@ def compare_samples(
 def compare_blocks(
     first: Blocks, second: Blocks, *, paired: bool, percentiles: tuple[float | None, float | None]
 ) -> SampleComparison:
-    """Compare two sides by the logarithms of their rounds, which `paired` matches by number.
-
-    `percentiles` are those of the whole samples; where one is None, the ratio is unknown, and only tested.
-    """
     plain = untested(*percentiles)
     sides = None
     if paired:
@@ -177,7 +168,6 @@ def compare_blocks(
 
 
 def judged(found: SampleComparison, p_value: float, doubt: float) -> SampleComparison:
-    """Return a tested comparison with its p-value, and its interval at the level at which it is decided."""
     low, high = found.interval(doubt)
     ratio = _ratio(found.first, found.second)
     return replace(
@@ -195,7 +185,6 @@ Key = TypeVar("Key")
 
 
 def holm(found: Mapping[Key, SampleComparison]) -> dict[Key, SampleComparison]:
-    """Return the comparisons of one report with adjusted p-values, intervals and verdicts. Untested ones stay."""
     tested = {key: c for key, c in found.items() if c.p_value is not None}
     regrouped = _Regrouped(tested.values())
     levels = holm_levels({key: regrouped.doubt(c) for key, c in tested.items()})
@@ -204,8 +193,6 @@ def holm(found: Mapping[Key, SampleComparison]) -> dict[Key, SampleComparison]:
 
 
 class _Regrouped:
-    """What chance does to the comparisons of one report: their p-values after random regroupings of the rounds."""
-
     def __init__(self, tested: Collection[SampleComparison]) -> None:
         random = np.random.default_rng(0)
         sides = [c.sides for c in tested if c.sides]
@@ -214,7 +201,6 @@ class _Regrouped:
         self._doubts = np.sort(np.concatenate([_regrouped(*each, times, random) for each in sides] or [np.empty(0)]))
 
     def doubt(self, of: SampleComparison) -> float:
-        """Return the p-value by t, or the share of regroupings with one so small if that is larger."""
         by_t = of.doubt_of(0.0)
         if not of.sides:
             return by_t
@@ -222,7 +208,6 @@ class _Regrouped:
         return min(max(by_t, STILL_ALIKE * (reached + 1) / (len(self._doubts) + 1)), 1.0)
 
     def widened(self, of: SampleComparison, adjusted: float, level: float) -> SampleComparison:
-        """Return a comparison with the standard error at which t at `level` agrees with the `adjusted` p-value."""
         if not of.sides:
             return of
         allowed = math.ceil(level * (len(self._doubts) + 1) / STILL_ALIKE) - 1
@@ -268,7 +253,6 @@ def holm_levels(p_values: Mapping[Key, float]) -> dict[Key, tuple[float, float]]
 
 
 def log_percentiles(values: Floats, rounds: npt.NDArray[np.int64], q: float) -> Blocks:
-    """Return the logarithm of the `q` quantile of each round; −inf for a percentile of 0 or less."""
     order = np.lexsort((values, rounds))
     numbers, starts = np.unique(rounds[order], return_index=True)
     parts = np.split(values[order], starts[1:])
@@ -277,7 +261,6 @@ def log_percentiles(values: Floats, rounds: npt.NDArray[np.int64], q: float) -> 
 
 
 def _capped(first: FigureSample, second: FigureSample) -> tuple[Floats, Floats]:
-    """Return the values, with failed requests as slow as the slowest answered one of both samples."""
     both = np.concatenate((first.values, second.values))
     answered = both[np.isfinite(both)]
     if len(answered) in (0, len(both)):
@@ -295,7 +278,6 @@ def _ratio(first: float | None, second: float | None) -> float | None:
 
 
 def _variance(values: Floats) -> Floats:
-    """Return the variance of the mean of `values`, of each row if there are several."""
     return np.asarray(LEFT_OVER * values.var(axis=-1, ddof=1) / values.shape[-1])
 
 

@@ -21,7 +21,6 @@ _LARGEST_T = 1e6
 
 
 def boundary(beyond: Callable[[float], bool], most: float) -> float:
-    """Return the number from 0 to `most` from which on `beyond` is true, by halving the range."""
     low, high = 0.0, most
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -42,7 +41,6 @@ def t_doubt(t: float, freedom: int) -> float:
 
 
 def t_doubts(t: Floats, freedom: npt.NDArray[np.int64]) -> Floats:
-    """Return `t_doubt` of each value of `t`, with the degrees of freedom of each."""
     found = np.empty_like(t)
     for each in np.unique(freedom):
         angle = np.arctan2(np.abs(t[freedom == each]), math.sqrt(min(each, MAX_FREEDOM)))

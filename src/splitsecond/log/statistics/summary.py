@@ -10,19 +10,15 @@ round by round). It gives the effective n: the number of independent values whos
 rounds know their own scatter only roughly, so the effective n is divided by the square of Student's t over the normal
 value, as in Korn and Graubard (Survey Methodology, 1998); it is never more than n. The interval is the one that so many
 independent values would have, from order statistics: the number of values below the true percentile is binomial, so two
-ranks bracket it 19 times in 20. Near the ends there may be no such rank; then that bound is None, and `needed` returns
-how many values would give one.
+ranks bracket it 19 times in 20.
 
 Each bound has the effective n of the share of values up to the bound itself, as in Francisco and Fuller (Annals of
 Statistics, 1991). Where a server is fast or slow for whole rounds, the rounds resemble each other at a percentile that
 lies among the times of one state, and differ most between the states.
-
-Without at least `MIN_ROUNDS` rounds the intervals assume independent values, and describe the seconds of this sample
-only. The gaps between tokens of one answer get no interval.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -94,7 +90,6 @@ class Summary(Struct, kw_only=True):
     autocorrelation: float | None = None
 
     def interval(self, statistic: str) -> Interval:
-        """Return the 95% interval of a statistic; its bounds are None if it has none."""
         return self.ci95.get(statistic, (None, None))
 
 
@@ -130,7 +125,6 @@ def known_share(rounds: int, z: float = Z95, doubt: float = DOUBT) -> float:
 
 
 def binomial(n: int, p: float) -> Floats:
-    """Return the probabilities of 0 to `n` successes in `n` independent trials, each with the probability `p`."""
     k = np.arange(n + 1)
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(k[1:]))))
     log_ways = log_factorial[n] - log_factorial - log_factorial[::-1]
@@ -166,12 +160,10 @@ def percentile_interval(ordered: Floats, q: float, worth: float | None = None) -
 
 
 def finite(value: float) -> float | None:
-    """Return `value`; None if it is infinite, which JSON cannot hold."""
     return float(value) if math.isfinite(value) else None
 
 
 def ratio_variance(amounts: Floats, sizes: Floats) -> float:
-    """Return the variance of Σ amounts / Σ sizes, by the scatter between rounds; at least two rounds."""
     total = float(sizes.sum())
     away = amounts - amounts.sum() / total * sizes
     return len(sizes) / (len(sizes) - 1) * float(np.square(away).sum()) / total**2
@@ -209,7 +201,6 @@ def effective_n(met: Floats, sent: Floats) -> float:
 
 
 def _worth(variance: float, share: float) -> float:
-    """Return the effective n of a share with that variance between rounds; it is infinite if they do not differ."""
     return share * (1 - share) / variance if variance > 0 else math.inf
 
 
@@ -227,16 +218,10 @@ def summary_of(
     ordered = np.sort(unordered)
     n, rounds = len(ordered), batches.count if batches else 0
     answered = ordered[np.isfinite(ordered)]
-    needs = still_needed(n, rounds) if independent else {}
     if not len(answered):
         return Summary(n=0, needs=still_needed(0, rounds) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
     at = {name: percentile(ordered, q) for name, q in places.items()}
-    ci95: dict[str, Interval] = {}
-    if independent:
-        for name, q in places.items():
-            ci95[name] = batches.interval(ordered, q, at[name]) if batches else percentile_interval(ordered, q)
-        ci95["mean"] = batches.mean_interval() if batches else mean_interval(answered)
     return Summary(
         n=n,
         failed=n - len(answered),
@@ -246,17 +231,23 @@ def summary_of(
         mean=float(answered.mean()),
         min=float(answered[0]),
         max=float(answered[-1]),
-        ci95=ci95,
-        needs=needs,
+        ci95=_intervals(ordered, places, batches) if independent else {},
+        needs=still_needed(n, rounds) if independent else {},
         rounds=rounds,
         n_effective=min(batches.worth(at["p50"]), n) if batches else None,
         autocorrelation=batches.autocorrelation() if batches else None,
     )
 
 
-class _Batches:
-    """Values by round."""
+def _intervals(ordered: Floats, places: Mapping[str, float], batches: "_Batches | None") -> dict[str, Interval]:
+    if batches is None:
+        independent = {name: percentile_interval(ordered, q) for name, q in places.items()}
+        return independent | {"mean": mean_interval(ordered[np.isfinite(ordered)])}
+    intervals = {name: batches.interval(ordered, q, percentile(ordered, q)) for name, q in places.items()}
+    return intervals | {"mean": batches.mean_interval()}
 
+
+class _Batches:
     def __init__(self, sample: FigureSample) -> None:
         numbers, self._round = np.unique(sample.rounds, return_inverse=True)
         self._values = sample.values
@@ -270,12 +261,10 @@ class _Batches:
         return np.bincount(self._round, weights=of, minlength=self.count).astype(np.float64)
 
     def worth(self, at: float) -> float:
-        """Return the effective n of the share of values up to `at`, which may exceed n."""
         below = self._sums(self._answered if at == math.inf else self._values <= at)
         return _worth(ratio_variance(below, self._sizes), float(below.sum()) / len(self._values))
 
     def interval(self, ordered: Floats, q: float, at: float) -> Interval:
-        """Return the 95% interval of the `q` quantile `at`, whose bounds agree with the effective n at them."""
         low, high = self._bounds(ordered, q, at)
         for _ in range(MAX_STEPS):
             further = None if low is None else self._bounds(ordered, q, low)[0]
@@ -293,26 +282,22 @@ class _Batches:
         return percentile_interval(ordered, q, min(self.worth(at) * known_share(self.count), len(ordered)))
 
     def mean_interval(self) -> Interval:
-        """Return the 95% interval of the mean of the requests that were answered."""
         answered = self._values[self._answered]
         if len(answered) < MEAN_NEEDS:
             return None, None
         return ratio_interval(self._totals, self._answers, float(answered.var(ddof=1)) / len(answered))
 
     def autocorrelation(self) -> float | None:
-        """Return the lag-1 autocorrelation of the means of the rounds; None if they do not differ."""
         return lag_one(self._totals[self._answers > 0] / self._answers[self._answers > 0])
 
 
 def lag_one(values: Floats) -> float | None:
-    """Return the lag-1 autocorrelation of values in order; None if they are all equal or too few."""
     away = values - values.mean() if len(values) else values
     square = float(np.square(away).sum())
     return float((away[1:] * away[:-1]).sum()) / square if len(values) >= MIN_ROUNDS and square > 0 else None
 
 
 def mean_interval(values: Floats) -> Interval:
-    """Return the 95% confidence interval of the mean of independent values, by Student's t."""
     if len(values) < MEAN_NEEDS:
         return None, None
     half = t_quantile(DOUBT, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
@@ -321,5 +306,4 @@ def mean_interval(values: Floats) -> Interval:
 
 
 def still_needed(n: int, rounds: int = 0) -> dict[str, int]:
-    """Return the percentiles that `n` values are too few for, with the number they need."""
     return {name: least for name, q in PERCENTILES.items() if n < (least := needed(q, rounds))}

@@ -2,7 +2,7 @@
 
 Values are kept as counts: how often each occurred in each cell (a name, a batch of hours, a class of lengths). A value
 has 24 bits; once the distinct ones exceed `MAX_VALUES`, more of its last bits are dropped, up to `COARSEST`, which
-moves a figure by at most 0.03%. So the memory is bounded, and a log of some 300,000 requests is exact.
+moves a figure by at most 0.03%.
 
 Requests of one hour resemble each other, so an interval that takes them as independent is too narrow. Batch means take
 hours or days as the independent units instead. Let p be the share of all values below the percentile's estimate, and
@@ -21,7 +21,7 @@ percentile, with Greenwood's variance on the log-minus-log scale, which keeps it
 must not load numpy, has this curve in `core/timing/survival`, where 300,000 values would take twenty times as long.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,6 @@ class ValueCounts:
         self._dropped_bits = 0
 
     def add(self, cells: Integers, values: Floats, closed: Mask | None = None) -> None:
-        """Add values, each to its cell. Those that are NaN or negative are left out."""
         at = np.flatnonzero(values >= 0)
         keys = cells[at] << 31
         keys |= values[at].astype(np.float32).view(np.int32)
@@ -94,7 +93,6 @@ class ValueCounts:
         return Counted(cells=keys >> 32, values=values, closed=(keys & 1).astype(bool), counts=counts)
 
     def _merge(self) -> None:
-        """Count the values that wait. New keys are inserted where they belong: that takes less memory than a sort."""
         new = self._rounded(self._pending[: self._waiting])
         self._waiting = 0
         new.sort()
@@ -112,7 +110,6 @@ class ValueCounts:
         self._limit()
 
     def _limit(self) -> None:
-        """Round values to as many bits as leave at most `MAX_VALUES` distinct ones, not beyond the coarsest."""
         before = self._dropped_bits
         while (
             len(self._keys) > MAX_VALUES
@@ -124,7 +121,6 @@ class ValueCounts:
             self._keys, self._counts = _summed(self._rounded(self._keys), self._counts)
 
     def _rounded(self, keys: Integers) -> Integers:
-        """Replace the dropped bits of each value by the middle of the range that they stood for."""
         dropped = self._dropped_bits
         if not dropped:
             return keys
@@ -133,14 +129,12 @@ class ValueCounts:
 
 
 def _starts(ordered: Integers | Floats) -> Integers:
-    """Return the place where each distinct number begins."""
     new = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return np.flatnonzero(new)
 
 
 def _filled(old: Mask, values: Integers, inserted: Integers, more: Integers) -> Integers:
-    """Return `values` where `old` is true, and `more` at the places `inserted`, which are the others."""
     found = np.empty(len(old), np.int64)
     found[old] = values
     found[inserted] = more
@@ -148,7 +142,6 @@ def _filled(old: Mask, values: Integers, inserted: Integers, more: Integers) -> 
 
 
 def _summed(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
-    """Return the distinct keys in order, each with the sum of its counts."""
     if (keys[1:] < keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
         keys, counts = keys[order], counts[order]
@@ -157,8 +150,6 @@ def _summed(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
 
 
 class Counted(Struct, frozen=True):
-    """Parallel columns: cell, value, whether it is a lower bound, and how often it occurred."""
-
     cells: Integers
     values: Floats
     closed: Mask
@@ -166,8 +157,6 @@ class Counted(Struct, frozen=True):
 
 
 class _Curve:
-    """Share of requests that had ended by each distinct value: a Kaplan-Meier curve of weighted values."""
-
     def __init__(self, values: Floats, closed: Mask, weights: Floats) -> None:
         ended = weights * ~closed if closed.any() else weights
         if (values[1:] <= values[:-1]).any():  # of several cells, or closed and not closed
@@ -187,16 +176,13 @@ class _Curve:
 
     @classmethod
     def of(cls, counted: "Counted") -> "_Curve":
-        """Return the curve of counted values, of all cells together."""
         return cls(counted.values, counted.closed, counted.counts.astype(np.float64))
 
     def share(self, value: float) -> float:
-        """Return the share that had ended by `value`, that value included."""
         place = int(np.searchsorted(self.values, value, side="right"))
         return float(self.ended[place - 1]) if place else 0.0
 
     def quantile(self, share: float) -> float | None:
-        """Return the least value by which `share` had ended; None if it never had."""
         if share <= 0:
             return None
         place = int(np.searchsorted(self.ended, share - 1e-12))
@@ -208,7 +194,6 @@ class _Curve:
             return np.cumsum(np.where(self._alive > 0, self.weights / (self._at_risk * self._alive), 0.0))
 
     def variance(self, value: float) -> float:
-        """Return Greenwood's variance of `share(value)` for independent requests."""
         place = int(np.searchsorted(self.values, value, side="right"))
         return float((1 - self.ended[place - 1]) ** 2 * self.greenwood()[place - 1]) if place else 0.0
 
@@ -216,8 +201,7 @@ class _Curve:
 def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = False) -> Summary:
     """Summarise counted values. `batches`: the batch of each of them.
 
-    With enough batches the intervals are those of batch means, otherwise those of independent requests. For
-    `higher_is_better` see `summary.summary_of`.
+    With enough batches the intervals are those of batch means, otherwise those of independent requests.
     """
     n, censored = int(counted.counts.sum()), bool(counted.closed.any())
     parts = _parts(counted, batches) if _enough(counted, batches) else []
@@ -233,14 +217,7 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
     for name, percentile in PERCENTILES.items():
         q = 1 - percentile if higher_is_better else percentile
         value = at[name] = curve.quantile(q) if censored else _interpolated(curve, q)
-        ci95[name] = (None, None)
-        if value is not None:
-            least = max(q * (1 - q) / n, curve.variance(value))
-            half = _half(np.array([part.share(value) for part in curves]), sizes, least)
-            ci95[name] = (
-                curve.quantile(q - half) if (q - half) * n >= 1 else None,
-                curve.quantile(q + half) if (1 - q - half) * n >= 1 else None,
-            )
+        ci95[name] = (None, None) if value is None else _batch_interval(curve, curves, sizes, q, value)
     mean = None if censored else float(np.average(counted.values, weights=counted.counts))
     if mean is not None:
         least = float(np.average((counted.values - mean) ** 2, weights=counted.counts)) / n
@@ -256,6 +233,16 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
         max=None if censored else float(curve.values[-1]),
         ci95=ci95,
         needs=still_needed(n),
+    )
+
+
+def _batch_interval(curve: _Curve, curves: Sequence[_Curve], sizes: Floats, q: float, value: float) -> Interval:
+    n = curve.weights.sum()
+    least = max(q * (1 - q) / n, curve.variance(value))
+    half = _half(np.array([part.share(value) for part in curves]), sizes, least)
+    return (
+        curve.quantile(q - half) if (q - half) * n >= 1 else None,
+        curve.quantile(q + half) if (1 - q - half) * n >= 1 else None,
     )
 
 
@@ -306,12 +293,10 @@ def closed_bounds(counted: Counted) -> dict[str, Interval]:
 
 
 def median(counted: Counted) -> float | None:
-    """Return the median of counted values, none of which is a lower bound; None without values."""
     return _interpolated(_Curve.of(counted), 0.5) if len(counted.values) else None
 
 
 def period_medians(counted: Counted, periods: Integers) -> dict[int, float]:
-    """Return the median of each period that has at least `BATCH_NEEDS` weighted values."""
     parts = _parts(counted, periods)
     names = distinct(periods)[0].tolist()
     return {
@@ -331,7 +316,6 @@ def _enough(counted: Counted, batches: Integers) -> bool:
 
 
 def _parts(counted: Counted, batches: Integers) -> list[Counted]:
-    """Return the counted values of each batch, in order."""
     columns: tuple[npt.NDArray[Any], ...] = (counted.cells, counted.values, counted.closed, counted.counts)
     if (batches[1:] < batches[:-1]).any():
         order = np.argsort(batches, kind="stable")
@@ -356,7 +340,6 @@ def _half(figures: Floats, sizes: Floats, least: float) -> float:
 
 
 def _interpolated(curve: _Curve, q: float) -> float:
-    """Return the `q` quantile of values none of which is closed, interpolated as in `summary.percentile`."""
     below = np.cumsum(curve.weights)
     place = (below[-1] - 1) * q
     low, high = curve.values[np.searchsorted(below, [np.floor(place), np.ceil(place)], side="right")]

@@ -121,12 +121,10 @@ class Database:
         return database
 
     def connect(self) -> Connection:
-        """Return a new connection. Raises `SQLAlchemyError`."""
         return self._engine.connect()
 
     @property
     def is_server(self) -> bool:
-        """Whether the log is in PostgreSQL."""
         return not self._file
 
     @property
@@ -135,7 +133,6 @@ class Database:
         return bool(self._file) and _inode(self._file) != self._inode
 
     def error_text(self, error: Exception) -> str:
-        """Return the driver's error message in one line, without the password."""
         text = str(getattr(error, "orig", None) or error)
         return excerpt(text.replace(self._password, "***") if self._password else text)
 
@@ -167,10 +164,6 @@ class Database:
                 self._inode = _inode(self._file)
 
     def _begin(self, connection: Connection, within_s: int | None) -> None:
-        """Begin a transaction in PostgreSQL that ends with its process.
-
-        `within_s`: how long each of its statements may take.
-        """
         connection.exec_driver_sql(self.begin)
         # A session whose process was cut off in here would keep the lock, and all others from writing.
         connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_S * 1000}")
@@ -279,10 +272,6 @@ def _where(url: URL) -> str:
 
 
 def unwritten_stem(url: str) -> Path:
-    """Return how the paths of files begin whose records wait for the log at `url` (`log/store/unwritten`).
-
-    Raises `CallerFault` if `url` cannot name a log.
-    """
     return _unwritten(_parsed(url, check_folder=False))
 
 
@@ -294,7 +283,6 @@ def _unwritten(url: URL) -> Path:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of the log at `url`; None if it is not in SQLite, or only in memory."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
     return Path(str(parsed.database)) if is_file else None

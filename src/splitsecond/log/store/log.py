@@ -1,8 +1,7 @@
 """The gateway's log: all calls and attempts, in a SQLite file or in PostgreSQL.
 
-Each process opens one `Log`; several processes can write the same database. Traffic never waits for the log and never
-fails because of it: what cannot be written is counted, reported, and finally dropped (`log/store/writer`). The tables
-are in `log/store/tables`.
+Traffic never waits for the log and never fails because of it: what cannot be written is counted, reported, and finally
+dropped (`log/store/writer`).
 
 No query reads more than the days that it is about. Each follows an index from one key to the next, so it takes as long
 in a log of a year as in a log of a day.
@@ -92,17 +91,12 @@ class Past:
         return cls(Database.open(url, new=False))
 
     def targets(self) -> list[str]:
-        """Return every target that was asked, sorted."""
         with self._connection() as connection:
             return list(_targets(connection))
 
     def attempts(
         self, since: datetime, until: datetime, targets: Sequence[str] = ()
     ) -> "Iterator[tuple[AttemptColumns, float]]":
-        """Yield the attempts for calls that came in from `since` until before `until` as columns, in blocks.
-
-        The second value is the share of them that has been read. `targets`: only those to these targets; empty: to all.
-        """
         if not isinstance(self._database, Database):
             return self._database.attempts(_us(since), _us(until), targets)
         from splitsecond.log.store.columns import attempt_columns
@@ -112,7 +106,6 @@ class Past:
     def export(
         self, folder: Path, since: datetime, until: datetime, done: Callable[[float], None] = lambda share: None
     ) -> "ExportedLog":
-        """Write the calls of that time into Parquet files: see `parquet_export.export_log`."""
         from splitsecond.log.store.parquet_export import export_log
 
         if not isinstance(self._database, Database):
@@ -120,14 +113,12 @@ class Past:
         return export_log(self._connection, folder, _us(since), _us(until), done)
 
     def first(self, since: datetime) -> datetime | None:
-        """Return the time of the first call with an attempt since then; None if there is none."""
         a = ATTEMPTS.c
         with self._connection() as connection:
             came_us = connection.execute(select(func.min(a.came_us)).where(a.came_us >= _us(since))).scalar()
         return None if came_us is None else _EPOCH + came_us * _US
 
     def recent(self, since: timedelta, *, each: int = 200) -> list[tuple[Observation, float]]:
-        """Return the last `each` attempts of every target within `since`, in order of time, with their age in s."""
         now_us = _us(clock.wall_time())
         after_us = now_us - since // _US
         found: list[Row[Any]] = []
@@ -142,10 +133,6 @@ class Past:
         return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
 
     def spent_tokens(self, client: str, since: datetime, until: datetime | None = None) -> Mapping[str, SpentTokens]:
-        """Return what `client` has used of each target by calls that came in from `since` until before `until`.
-
-        From all processes that write this log. `until`: None: now.
-        """
         a = ATTEMPTS.c
         names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
         # In floating point: a sum of integers that a provider made up can be too large for the database.
@@ -160,7 +147,6 @@ class Past:
             }
 
     def periods(self, since: datetime, period: timedelta) -> list[LoggedPeriod]:
-        """Return the calls since that time by period, in order; periods without calls are left out."""
         c, length_us = CALLS.c, period // _US
         number = (c.came_us - c.came_us % length_us).label("period")
         failed = case((or_(c.status == TOO_MANY_REQUESTS, c.status >= SERVER_ERROR), 1), else_=0)
@@ -179,7 +165,6 @@ class Past:
             ]
 
     def calls(self, since: datetime, until: datetime | None = None) -> Iterator[tuple[datetime, CallRecord]]:
-        """Yield the calls that came in from `since` until before `until` (None: now), in order, each with its time."""
         c = CALLS.c
         before = c.came_us < _us(until or clock.wall_time())
         page: Select[Any] = select(*CALL_COLUMNS).where(before).order_by(c.came_us, c.n).limit(_PAGE)
@@ -218,10 +203,6 @@ class Past:
 
 
 def _targets(connection: Connection) -> Iterator[str]:
-    """Yield every target, sorted, each by a step along the index; DISTINCT would read the whole index.
-
-    Parquet files have no index, so there each step would read the whole column.
-    """
     target: Column[str] = ATTEMPTS.c.target
     if connection.dialect.name == "duckdb":
         yield from connection.execute(select(target).distinct().order_by(target)).scalars()
@@ -246,8 +227,6 @@ def _us(moment: datetime) -> int:
 
 
 class Log(Past):
-    """An open log. Call `put` from the event loop."""
-
     def __init__(self, database: Database, writer: LogWriter | RemoteLogWriter) -> None:
         super().__init__(database)
         self.where, self.unwritten = database.where, database.unwritten
@@ -269,9 +248,8 @@ class Log(Past):
 
         Calls older than `keep_days` are deleted. `say` receives later problems, from the thread, at most once a minute.
         With `process`, the Unix socket of a log process (`log/store/log_process`), that process writes instead of a
-        thread. `worker`: the number of this worker among those that use the socket. With `away`, a server that does not
-        answer is no failure: `away` gets the reason, and records wait. Raises `CallerFault` if the log cannot be
-        opened.
+        thread. With `away`, a server that does not answer is no failure: `away` gets the reason, and records wait.
+        Raises `CallerFault` if the log cannot be opened.
         """
         database = Database.open(url, away=away)
         if process is not None:
@@ -282,47 +260,38 @@ class Log(Past):
         return cls(database, writer)
 
     def yield_processor(self) -> None:
-        """Let another process run that waits for this processor, unless this one has much to write."""
         if isinstance(self._writer, LogWriter):
             self._writer.yield_processor()
 
     def put_rows(self, made: Rows) -> None:
-        """Queue the rows of a record, which may be of another day. Only for a log that has a thread of its own."""
         assert isinstance(self._writer, LogWriter)
         self._writer.put(made)
 
     @property
     def written(self) -> int:
-        """Calls that are in the database."""
         return self._writer.written
 
     @property
     def dropped(self) -> int:
-        """Calls that are lost: the queue was full, or the database refused them for too long."""
         return self._writer.dropped
 
     @property
     def waiting(self) -> int:
-        """Calls that are not in the database yet."""
         return self._writer.waiting
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt to write failed, so that calls wait."""
         return self._writer.failing
 
     @property
     def errors(self) -> int:
-        """Batches that the database refused; they are tried again."""
         return self._writer.errors
 
     async def drain(self) -> None:
-        """Wait until the log process has written what is queued, for a few seconds at most; without one, return."""
         if isinstance(self._writer, RemoteLogWriter):
             await self._writer.drain()
 
     def close(self) -> None:
-        """Write what is queued, for a few seconds at most. A second call does nothing."""
         self._writer.close()
 
     def __enter__(self) -> "Log":

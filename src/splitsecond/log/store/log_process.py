@@ -10,11 +10,7 @@ From then on, the process only saves what it reads, until the log has written wh
 killed during an outage loses about a second of records, and an outage costs disk space, not memory. If the disk is full
 or the files have reached their limit, the process reads a few thousand records into memory and no more. When the log is
 written again, the process reads its file back, and that of processes that have died (`log/store/recovery`), and writes
-the records that the log does not contain. Records that are sent again take the same way. Workers save records in files
-too, if no process reads them: because it is dead, or has more to write than it can.
-
-The process also starts while a database in PostgreSQL is away. The thread that writes then connects again and again,
-and creates or migrates the tables when it succeeds.
+the records that the log does not contain.
 
 The first line of standard input is a `LogProcessSettings` in JSON, because the URL can contain a password. The end of
 standard input asks the process to end. It then reads what workers send until they have disconnected, and writes it. So
@@ -63,8 +59,6 @@ _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
 
 class LogProcessSettings(Struct, frozen=True, kw_only=True):
-    """The log's URL, how many days its calls are kept, and the path of the Unix socket."""
-
     url: str
     keep_days: float
     socket: str
@@ -115,8 +109,6 @@ class Sender:
         return found
 
     def report(self, *, failing: bool) -> None:
-        """Send the counts, and whether the log is failing. A worker that is gone, or that reads nothing, does without
-        them."""
         self._reported = self.taken
         with contextlib.suppress(OSError):
             self.connection.send(
@@ -124,7 +116,6 @@ class Sender:
             )
 
     def report_taken(self, *, failing: bool) -> None:
-        """Send the counts if records have come since."""
         if self.taken != self._reported:
             self.report(failing=failing)
 
@@ -135,8 +126,6 @@ given to the log before; the id of its call; the encoded record; and when it was
 
 
 class LogProcess:
-    """The loop that moves records from workers to the log and reports to each what is settled."""
-
     def __init__(self, log: Log, listening: socket.socket, end: int) -> None:
         """`end`: a file descriptor whose end of file asks the process to end."""
         self._log = log
@@ -161,7 +150,6 @@ class LogProcess:
         self._recovery = Recovery(log, say)
 
     def run(self) -> None:
-        """Return when the end was asked for, all workers have disconnected, and the log is closed."""
         while not self._ending or self._senders:
             self._turn()
         self._finish()
@@ -221,7 +209,6 @@ class LogProcess:
         self._pause()
 
     def _settle(self) -> None:
-        """Attribute what the log has settled to the senders, in the order of arrival."""
         dropped = self._log.dropped
         left = self._log.written + dropped - self._attributed
         self._attributed += left
@@ -241,7 +228,6 @@ class LogProcess:
                 self._changed.add(sender)
 
     def _report_state(self) -> None:
-        """Report to workers what has changed, and to all of them when the log begins to fail or is written again."""
         if self._senders:
             saved = self._only_saved + self._in_files + self._recovery.waiting
             if self._senders[0].saved != saved:
@@ -259,7 +245,6 @@ class LogProcess:
                 sender.report_taken(failing=self._failing)
 
     def _pause(self) -> None:
-        """Read from no worker while the log has much to write: the workers keep their records."""
         wanted = len(self._unsettled) >= MAX_UNSETTLED and not self._ending and not self._saving
         if wanted == self._paused:
             return
@@ -271,7 +256,6 @@ class LogProcess:
                 self._read(sender)
 
     def _save_late_ones(self) -> None:
-        """Save what waits if the log is late. When it is not any more, let the records be read back."""
         now_ns = clock.now_ns()
         if self._unsettled and now_ns - self._unsettled[0][4] >= SAVE_S * clock.NS_PER_S:
             full = self._full_ns is not None and now_ns - self._full_ns < SAVE_S * clock.NS_PER_S
@@ -287,7 +271,6 @@ class LogProcess:
                 self._file, self._only_saved = UnwrittenFile(self._log.unwritten), 0
 
     def _save_waiting(self) -> None:
-        """Save all records that wait, and settle them: workers need not keep them any longer."""
         waiting = [data for sender, _, _, data, _ in self._unsettled if sender is not None]
         self._saving = self._save(waiting)
         if not self._saving:
@@ -300,7 +283,6 @@ class LogProcess:
                 self._unsettled[i] = None, known, call, b"", at_ns
 
     def _save(self, records: list[bytes]) -> bool:
-        """Append records to the file. Return whether that succeeded."""
         try:
             self._file.add(records)
         except OSError as error:
@@ -312,7 +294,6 @@ class LogProcess:
         return True
 
     def _recover(self) -> None:
-        """Take records from files when the log is not late and those that were taken before are settled."""
         if self._in_files or self._saving or self._paused or not self._recovery.busy:
             return
         waiting = {call for _, _, call, _, _ in self._unsettled}
@@ -324,7 +305,6 @@ class LogProcess:
                 self._log.put_rows(made)
 
     def _finish(self) -> None:
-        """Write the records of files if the log is written, save what still waits, and close the log."""
         give_up_ns = clock.now_ns() + round(FINISH_S * clock.NS_PER_S)
         self._recovery.look_now()
         self._recover()
@@ -341,7 +321,6 @@ class LogProcess:
 
 
 def main() -> int:
-    """Write the log until asked to end. Return the exit code."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the gateway handles them, and closes standard input
         signal.signal(each, signal.SIG_IGN)
     gc.freeze()

@@ -4,9 +4,6 @@
 day in which a call came in. The rows of a day are sorted by target and time. They have the columns of the tables
 (`log/store/tables`); attempts also have the numbers of `core/timing/packed_attempt` as columns, so that figures need no
 computation for each row.
-
-The queries of `Past` run here as they are, in DuckDB's SQL, which is that of PostgreSQL. Only the blocks of attempts
-are read differently: file by file, several at a time.
 """
 
 import importlib.util
@@ -86,7 +83,6 @@ def connect(folder: Path, file: str = ":memory:") -> "DuckDBPyConnection":
 
 @contextmanager
 def duckdb_faults(words: str) -> Iterator[None]:
-    """Raise errors of DuckDB as `CallerFault` with a message that begins with `words`."""
     import duckdb
 
     try:
@@ -137,7 +133,6 @@ def rows_as_text(file: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
 
 
 def day_folder(table: str, day: int) -> str:
-    """Return the folder of a table's day, counted from 1970."""
     return f"{table}/day={_EPOCH + timedelta(days=day)}"
 
 
@@ -171,8 +166,6 @@ def _engine(duckdb: Any) -> Engine:
 
 
 class ParquetDatabase:
-    """The open files of a log, with the part of `database.Database` that reading needs."""
-
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
         self._folder = folder
@@ -188,7 +181,6 @@ class ParquetDatabase:
 
     @classmethod
     def open(cls, path: str) -> "ParquetDatabase":
-        """Open the log in the folder `path`. Raises `CallerFault` if it is not one."""
         folder = Path(path).absolute()
         check_path(folder)
         check_folder(folder)
@@ -198,15 +190,12 @@ class ParquetDatabase:
         return found
 
     def connect(self) -> Connection:
-        """Return a connection for queries. Raises `SQLAlchemyError`."""
         return self._engine.connect()
 
     def error_text(self, error: Exception) -> str:
-        """Return DuckDB's message in one line."""
         return excerpt(str(getattr(error, "orig", None) or error))
 
     def files(self, since_us: int, until_us: int) -> list[tuple[Path, bool]]:
-        """Return the files with attempts of that time in order; and for each whether all of its rows are of it."""
         found = []
         for each in sorted(self._folder.glob("attempts/day=[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]")):
             with content_faults(str(each), kind="log_unavailable"):
@@ -219,7 +208,6 @@ class ParquetDatabase:
     def attempts(
         self, since_us: int, until_us: int, targets: Sequence[str] = ()
     ) -> Iterator[tuple[AttemptColumns, float]]:
-        """Yield attempts as `columns.attempt_columns` does, the blocks of each file."""
         files = self.files(since_us, until_us)
         known: dict[int, AttemptLabel] = {}
 
@@ -239,7 +227,6 @@ class ParquetDatabase:
                 yield block.taken(slice(start, start + ROWS)), share
 
     def _block(self, source: str, values: list[Any], known: dict[int, AttemptLabel]) -> AttemptColumns | None:
-        """Return the attempts of a query. Adds to the `known` labels."""
         with duckdb_faults(f"cannot read the log {self._folder}"), self._duckdb.cursor() as cursor:
             numbers = cursor.execute(f"SELECT {_COLUMNS} {source}", values).fetchnumpy()
             hashes = numbers.pop("label")
@@ -259,7 +246,6 @@ class ParquetDatabase:
 def _labelled(
     hashes: npt.NDArray[np.uint64], known: Mapping[int, AttemptLabel]
 ) -> tuple[list[AttemptLabel], Integers] | None:
-    """Return the labels with the place of each hash's label among them; None if a hash is not `known`."""
     names = sorted(dict(known))  # a copy, because another thread may add some
     ordered = np.array(names, np.uint64)
     place = np.searchsorted(ordered, hashes)

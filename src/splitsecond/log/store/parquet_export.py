@@ -1,6 +1,5 @@
 """Export of a log to Parquet files (`log/store/parquet`), day by day, in bounded memory.
 
-DuckDB gathers the rows of a day in a temporary file, sorts them, on disk if they are many, and writes the day's files.
 The folder of a day is complete or absent: it is written under another name and then renamed.
 """
 
@@ -62,8 +61,8 @@ def export_log(
     """Write the calls that came in from `first` until before `last`, with their attempts, into `folder`.
 
     Times are microseconds since 1970; the first day is written from its beginning. A day that the folder has with more
-    calls is kept: the log may have deleted some. `done` is called with the share of the time that is written. Raises
-    `CallerFault` if the folder cannot be written, or contains something else.
+    calls is kept: the log may have deleted some. Raises `CallerFault` if the folder cannot be written, or contains
+    something else.
     """
     check_path(folder.absolute())
     found, first = ExportedLog(), first - first % US_PER_DAY
@@ -90,7 +89,6 @@ def export_log(
 
 
 def _prepare(folder: Path) -> None:
-    """Make `folder`, and mark it as a log."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         check_folder(folder)
@@ -100,7 +98,6 @@ def _prepare(folder: Path) -> None:
 def _export_day(
     connect_log: Connecting, folder: Path, scratch: Path, day: int, begin: int, end: int, found: ExportedLog
 ) -> None:
-    """Write the calls between two times of a day."""
     file = scratch / f"{day}.duckdb"
     database = connect(scratch, str(file))
     try:
@@ -122,7 +119,6 @@ def _export_day(
 
 
 def _gather(connect_log: Connecting, database: "DuckDBPyConnection", table: Table, begin: int, end: int) -> int:
-    """Copy the rows of a time into a table of `database`. Return their number."""
     columns, more = _CALLS, {}
     if table is ATTEMPTS:
         columns, more = _ATTEMPTS, {"route": "VARCHAR"} | {name: kind for name, (_, kind) in NUMBERS.items()}
@@ -141,7 +137,6 @@ def _gather(connect_log: Connecting, database: "DuckDBPyConnection", table: Tabl
 
 
 def _rows_of(database: "DuckDBPyConnection", day: Path) -> int:
-    """Return the number of rows in the files of a day."""
     if not day.exists():
         return 0
     ((count,),) = database.execute("SELECT count(*) FROM read_parquet(?)", [f"{day}/*.parquet"]).fetchall()
@@ -155,7 +150,6 @@ def _kind(column: "Column[Any]") -> str:
 
 
 def _rows(connect_log: Connecting, table: Table, begin: int, end: int) -> Iterator[Sequence[Row[Any]]]:
-    """Yield the rows of a time in batches. Those of attempts end with route, number of attempts, and packed numbers."""
     query = select(*_CALLS)
     if table is ATTEMPTS:
         query = select(*_ATTEMPTS, ROUTE, OF_CALL, ATTEMPTS.c.packed).select_from(WITH_CALL)
@@ -167,7 +161,6 @@ def _rows(connect_log: Connecting, table: Table, begin: int, end: int) -> Iterat
 
 
 def _columns(columns: Sequence["Column[Any]"], rows: Sequence[Row[Any]]) -> dict[str, Any]:
-    """Return the rows as arrays by name."""
     found: dict[str, Any] = {}
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         if _kind(column) == "BIGINT":
@@ -179,7 +172,6 @@ def _columns(columns: Sequence["Column[Any]"], rows: Sequence[Row[Any]]) -> dict
 
 
 def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
-    """Return the route and the numbers of `NUMBERS` for rows of attempts."""
     ends = [tuple(row)[-3:] for row in rows]
     packed = [each[2] for each in ends]
     fields = np.frombuffer(b"".join(each or bytes(PACKED.size) for each in packed), LAYOUT)
@@ -196,7 +188,6 @@ def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
 
 
 def _write(database: "DuckDBPyConnection", table: Table, day: Path, scratch: Path, count: int) -> int:
-    """Write the gathered rows in order into the files of a day. Return their size in bytes."""
     order = "target, came_us, n" if table is ATTEMPTS else "came_us, n"
     database.execute(f"CREATE TABLE sorted AS FROM {table.name} ORDER BY {order}")
     scratch.mkdir()

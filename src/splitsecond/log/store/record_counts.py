@@ -46,7 +46,6 @@ class RecordCounts:
 
 
 def settle_all(socket: Path) -> None:
-    """Report the records that were lost with workers that died and were not replaced. Call it when all have ended."""
     begin = f"{socket.name}-"
     for path in sorted(socket.parent.glob(f"{begin}*")):
         RecordCounts(socket, int(path.name.removeprefix(begin))).settle()

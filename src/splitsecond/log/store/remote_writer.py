@@ -2,11 +2,9 @@
 
 The event loop encodes each record, a few microseconds, and sends what has gathered every 20 ms. What the process does
 not take is saved in a file (`log/store/unwritten`), which the next process reads: at once if there is no process, and
-after `LATE_S` if it is slow. Records that a process had taken and not settled before it died are saved too. So a worker
-that is killed has little to lose, and `log/store/record_counts` tells its successor how much. A thread writes the file,
-because the disk may be slow. If the disk refuses, records wait in memory. What waits is bounded; beyond the limits, new
-records are dropped and counted. What waits at the end is saved too, except for what a living process has taken.
-`log/store/log_process` describes the frames.
+after `LATE_S` if it is slow. Records that a process had taken and not settled before it died are saved too. A thread
+writes the file, because the disk may be slow. If the disk refuses, records wait in memory. What waits is bounded;
+beyond the limits, new records are dropped and counted.
 """
 
 import asyncio
@@ -68,9 +66,9 @@ class RemoteLogWriter:
     errors = 0
 
     def __init__(self, path: Path, where: str, *, unwritten: Path, say: Callable[[str], None], worker: int = 0) -> None:
-        """`path`: the socket. `where`: the log's name for messages. `unwritten`: how the paths of files for records
-        begin that are not written. `say` gets problems, each at most once a minute. `worker`: the number of the
-        worker's slot, in which no other worker runs."""
+        """`unwritten`: how the paths of files for records begin that are not written. `say` gets problems, each at most
+        once a minute. `worker`: the number of the worker's slot, in which no other worker runs.
+        """
         self.written = 0
         self.failing = False
         self._path = path
@@ -108,16 +106,13 @@ class RemoteLogWriter:
 
     @property
     def dropped(self) -> int:
-        """Records that are lost, also those of earlier workers in this slot."""
         return self._counts[DROPPED]
 
     @property
     def waiting(self) -> int:
-        """Records that are not in the log yet."""
         return len(self._records) + len(self._saving) + self._saved + self._in_files()
 
     def put(self, record: CallRecord) -> None:
-        """Queue a record. Never waits and never raises."""
         waiting = len(self._records) + len(self._saving)
         if waiting >= MAX_RECORDS or self._bytes >= MAX_BYTES or self._closed:
             self._drop(f"log {self._where}: records are lost because too many wait to be written")
@@ -135,15 +130,12 @@ class RemoteLogWriter:
             self._timer = self._loop.call_later(GATHER_S, self._gathered)
 
     async def drain(self) -> None:
-        """Wait until all records are settled, or taken by a process whose log is failing, for `CLOSE_S` at most.
-        Meanwhile the log process can be replaced, so that it writes what is in files."""
         self._safe.clear()
         if self._left_to_do():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._safe.wait(), self._patience_s())
 
     def close(self) -> None:
-        """Send what waits and wait like `drain`, with which it shares its time. The rest is saved in a file."""
         if self._closed:
             return
         self._closed = True
@@ -173,7 +165,6 @@ class RemoteLogWriter:
         self._count()
 
     def _report_end(self, *, in_files: bool) -> None:
-        """Count and report the records that are neither sent nor saved, and, if `in_files`, report those in files."""
         words = f"log {self._where}: closed; records not written"
         if lost := len(self._unsent) + len(self._saving):
             self._say(
@@ -188,30 +179,25 @@ class RemoteLogWriter:
             self._say(f"{words}: {kept:,}. They are kept in {files}; the log process or the next start writes them.")
 
     def _left_to_do(self) -> bool:
-        """Whether records wait that no process has taken, or that one may soon have written."""
         taken = self.failing and self._taken - self._settled == len(self._records)
         return bool(self._saving or (self._records and not taken) or self._misses_process)
 
     @property
     def _misses_process(self) -> bool:
-        """Whether there is no process that could read the files of this worker."""
         return self._connection is None and self._in_files() > 0
 
     def _in_files(self) -> int:
-        """Return how many records wait in files of this worker."""
         for path in [path for path in self._files if not os.path.exists(path)]:
             del self._files[path]
         return sum(self._files.values())
 
     def _patience_s(self) -> float:
-        """Return how long the end may still take, from its first step on."""
         now_ns = clock.now_ns()
         if self._end_ns is None:
             self._end_ns = now_ns + round(CLOSE_S * clock.NS_PER_S)
         return (self._end_ns - now_ns) / clock.NS_PER_S
 
     def _gathered(self) -> None:
-        """Send what has gathered, and save what the process does not take."""
         self._timer = None
         if self._connected():
             self._send()
@@ -220,13 +206,11 @@ class RemoteLogWriter:
         self._gather_more()
 
     def _gather_more(self) -> None:
-        """Call `_gathered` again if there is something to send, or a process to wait for."""
         more = self._unsent or self._begun or self._file_open or self._misses_process
         if more and self._timer is None and not self._closed:
             self._timer = self._loop.call_later(GATHER_S, self._gathered)
 
     def _count(self) -> None:
-        """Note what would be lost with this worker."""
         counts, saving = self._counts, len(self._saving)
         counts[SENT] = counts[PUT] - len(self._unsent) - bool(self._begun) - saving
         counts[SETTLED] = counts[PUT] - len(self._records) - saving
@@ -234,7 +218,6 @@ class RemoteLogWriter:
             self._safe.set()
 
     def _connected(self) -> bool:
-        """Connect if there is no connection. Return whether there is one."""
         if self._connection is None and clock.now_ns() >= self._connect_ns:
             with contextlib.ExitStack() as stack:
                 try:
@@ -251,7 +234,6 @@ class RemoteLogWriter:
         return self._connection is not None
 
     def _send(self) -> None:
-        """Send as many records as the socket takes."""
         while self._connection is not None and (self._unsent or self._begun):
             records = self._unsent[:_AT_ONCE]
             lengths = list(map(len, records))
@@ -278,7 +260,6 @@ class RemoteLogWriter:
                 return
 
     def _save_late_ones(self) -> None:
-        """Save the records that are not sent if there is no process, or if it has read nothing for a while."""
         if not (self._unsent or self._begun):
             self._late_ns = None
             if self._file_open and self._connection is not None:  # so that the process can read it
@@ -293,7 +274,6 @@ class RemoteLogWriter:
             self._save_unsent()
 
     def _save_unsent(self) -> None:
-        """Begin to save the records that are not sent."""
         self._saving, self._unsent, self._again = self._unsent, [], 0
         for _ in self._saving:
             self._records.pop()
@@ -309,7 +289,6 @@ class RemoteLogWriter:
         self._to_save.put(self._saving)
 
     def _save(self) -> None:
-        """Save what comes in `_to_save`. This is what the thread does."""
         while True:
             records, error = self._to_save.get(), None
             if not records:
@@ -326,12 +305,10 @@ class RemoteLogWriter:
                 self._loop.call_soon_threadsafe(self._take_saved, 0)
 
     def _take_saved(self, wait_s: float) -> None:
-        """Learn what has become of the records that the thread saves. Wait for that for `wait_s` at most."""
         with contextlib.suppress(Empty):
             self._save_ended(self._saved_or_not.get(timeout=wait_s) if wait_s else self._saved_or_not.get_nowait())
 
     def _save_ended(self, error: Exception | None) -> None:
-        """Forget the records that are saved; if the disk has refused them, queue them again."""
         self._save_error = error
         records, self._saving = self._saving, []
         if error is None:
@@ -354,7 +331,6 @@ class RemoteLogWriter:
         self._gather_more()
 
     def _receive(self) -> None:
-        """Read replies, and forget the records that are settled."""
         connection = self._connection
         if connection is None:
             return
@@ -399,12 +375,10 @@ class RemoteLogWriter:
         self._gather_more()
 
     def _drop(self, why: str) -> None:
-        """Count a record that is lost, and report it."""
         self._counts[DROPPED] += 1
         self._report(why)
 
     def _report(self, words: str) -> None:
-        """Report a problem, each at most once a minute."""
         moment = clock.now_ns()
         if moment >= self._say_ns.get(words, moment):
             self._say_ns[words] = moment + SAY_NS

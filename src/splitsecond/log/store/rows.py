@@ -1,8 +1,6 @@
 """Conversion between a `CallRecord` and rows of the two tables.
 
-Rows are plain tuples in the order of the tables' columns, because they are made for every request. Records that are
-read have times that count from the arrival of the call, no times of single tokens and none reported by the server, and
-the same metrics as the records that were written.
+Rows are plain tuples in the order of the tables' columns, because they are made for every request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,8 +47,6 @@ _NO_SERVER_TIMES: tuple[int | None, ...] = (None,) * 5
 
 
 class Rows(NamedTuple):
-    """The rows of one record, ready to be inserted."""
-
     call: tuple[Any, ...]
     attempts: list[tuple[Any, ...]]
 
@@ -150,7 +146,6 @@ def _fault(fault: FaultRecord) -> tuple[str, str, str, str, int]:
 
 
 def _server_times(reported: Mapping[str, float]) -> tuple[int | None, ...]:
-    """Return the server's times by column, in nanoseconds; None if nothing possible was reported."""
     found = list(_NO_SERVER_TIMES)
     for name, value in reported.items():
         place = _SERVER_TIMES.get(name)
@@ -176,7 +171,6 @@ CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *_CALL)]
 
 
 def observation(row: Sequence[Any]) -> Observation:
-    """Return the attempt in a row of `ATTEMPT_COLUMNS`."""
     _, first, fault_type, kind, phase, message, status, *same = row
     fault = None
     if fault_type:
@@ -186,5 +180,4 @@ def observation(row: Sequence[Any]) -> Observation:
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
-    """Return the call in a row of `CALL_COLUMNS`, with its attempts."""
     return CallRecord(start_ns=0, attempts=tuple(attempts), **dict(zip(_CALL, row[2:], strict=True)))

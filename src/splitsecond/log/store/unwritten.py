@@ -81,14 +81,12 @@ class UnwrittenFile:
         return FoundFile(self.path, os.fdopen(descriptor, "rb"), self.records)
 
     def remove(self) -> None:
-        """Remove the file: all of its records are in the log. If the disk refuses, `claim` finds it again."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 self.path.unlink()
         self.close()
 
     def close(self) -> None:
-        """Leave the file to a log process. A later `add` continues it if no other process has opened it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -96,13 +94,11 @@ class UnwrittenFile:
             self._begin()
 
     def _begin(self) -> None:
-        """Choose the path of the file that the next record creates."""
         self.path = self._stem.with_name(f"{self._stem.name}{secrets.token_hex(4)}")
         self.records = 0
         self._broken = False  # it ends in half a record that could not be cut off
 
     def _check_room(self, size: int) -> None:
-        """Raise `OSError` if there is no room for `size` bytes. Files of other processes are looked at every second."""
         now_ns = clock.now_ns()
         if now_ns >= self._look_ns:
             self._all_bytes = sum(map(_size, _paths(self._stem)))
@@ -111,7 +107,6 @@ class UnwrittenFile:
             raise OSError(f"the files {self._stem}* would have more than {MAX_BYTES >> 20:,} MiB")
 
     def _opened(self) -> int:
-        """Open and lock the file again after `close`, or create another."""
         if self.records:
             with contextlib.suppress(OSError):  # a log process reads it, or has read it
                 if (descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND, self._lock)) is not None:
@@ -127,7 +122,6 @@ class UnwrittenFile:
         return descriptor
 
     def _cut(self, size: int) -> None:
-        """Cut `size` bytes from the end of the file, or remove it if it contains no record."""
         assert self._descriptor is not None  # it is open
         try:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - size)
@@ -139,7 +133,6 @@ class UnwrittenFile:
 
 
 def save(stem: Path, records: Sequence[bytes]) -> str:
-    """Save encoded records in a new file. Return a sentence about what has become of them. Raises `OSError`."""
     file = UnwrittenFile(stem)
     try:
         file.add(records)
@@ -152,7 +145,6 @@ class FoundFile:
     """A file that is complete, locked by this process. `records`: how many have been read."""
 
     def __init__(self, path: Path, file: BinaryIO, expected: int = 0) -> None:
-        """`expected`: its records, 0 if unknown. Raises `ValueError` if the file has another beginning."""
         self.path = path
         self.expected = expected
         self.records = 0
@@ -180,23 +172,19 @@ class FoundFile:
         return found
 
     def remove(self) -> None:
-        """Remove the file: all of its records are in the log. Raises `OSError`."""
         try:
             self.path.unlink(missing_ok=True)
         finally:
             self._file.close()
 
     def close(self) -> None:
-        """Leave the file to the next log process."""
         self._file.close()
 
 
 def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile], dict[Path, str]]:
     """Lock and return the files of the log but for those `ignored`, and why others of that name cannot be read.
 
-    Returns none while another process reads one of them: two processes must not write the same record at once. It skips
-    files that workers write, empty files, whose writers have just created them, and files of other users. A folder that
-    cannot be read has none.
+    Returns none while another process reads one of them: two processes must not write the same record at once.
     """
     claimed: list[FoundFile] = []
     wrong: dict[Path, str] = {}
@@ -228,7 +216,6 @@ def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile]
 
 
 def left_before(stem: Path, moment: datetime) -> bool:
-    """Return whether the log has files that nobody has written to since `moment`."""
     try:
         return any(path.stat().st_mtime < moment.timestamp() for path in _paths(stem))
     except OSError:  # a file has just been removed: look again
@@ -236,7 +223,6 @@ def left_before(stem: Path, moment: datetime) -> bool:
 
 
 def _is_only_written(path: Path) -> bool:
-    """Return whether the process that has locked a file only writes to it."""
     try:
         descriptor = _locked(path, os.O_RDONLY, fcntl.LOCK_SH)
     except OSError:
@@ -269,7 +255,6 @@ def _locked(path: Path, mode: int, lock: int) -> int | None:
 
 
 def _paths(stem: Path) -> Sequence[Path]:
-    """Return the files whose paths begin with `stem`. Raises `OSError`."""
     with os.scandir(stem.parent) as entries:
         return [stem.parent / each.name for each in entries if each.name.startswith(stem.name)]
 

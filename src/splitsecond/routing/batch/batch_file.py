@@ -3,9 +3,8 @@
     {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "fast", "messages": [...]}}
     {"custom_id": "1", "params": {"model": "smart", "max_tokens": 100, "messages": [...]}}
 
-The first line has OpenAI's format, which is accepted for each path of the gateway; the second has Anthropic's. Results
-are written in OpenAI's format, one per line, in the order in which responses arrive. If the file of results exists, the
-batch continues it: requests with a result are not sent again.
+The first line has OpenAI's format, which is accepted for each path of the gateway; the second has Anthropic's. If the
+file of results exists, the batch continues it: requests with a result are not sent again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,8 +34,6 @@ class _RequestLine(Struct):
 
 
 class BatchItem(Struct, frozen=True):
-    """One request of a file. `line`: its line number, from 1."""
-
     line: int
     custom_id: str
     endpoint: Endpoint
@@ -44,16 +41,12 @@ class BatchItem(Struct, frozen=True):
 
 
 class BatchResponse(Struct):
-    """The response in a line of results, in OpenAI's format. `body`: JSON."""
-
     status_code: int
     request_id: str
     body: Raw
 
 
 class BatchResult(Struct):
-    """One line of the file of results. `target`: the target that answered; "" if none did."""
-
     custom_id: str
     response: BatchResponse
     target: str = ""
@@ -108,14 +101,12 @@ def result_ids(path: Path) -> set[str]:
 
 
 def remove_partial_line(path: Path) -> None:
-    """Remove the incomplete last line that an interrupted batch may have left in a file of results."""
     if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
         with path.open("r+b") as file:
             file.truncate(data.rfind(b"\n") + 1)
 
 
 def encoded(result: BatchResult) -> bytes:
-    """Return the line of a result."""
     return _encoder.encode(result) + b"\n"
 
 

@@ -36,11 +36,9 @@ class ConcurrencyWindow:
 
     @property
     def size(self) -> int:
-        """The most requests that may be in flight now, at least 1."""
         return int(self._size + 1e-9)
 
     async def enter(self) -> int:
-        """Wait until a request may be sent. Return the time (ns), which `leave` needs."""
         while True:
             pause_ns = self._closed_until_ns - clock.now_ns()
             if pause_ns > 0:
@@ -58,7 +56,6 @@ class ConcurrencyWindow:
                 await change
 
     def leave(self, entered_ns: int, *, refused: bool = False, wait_ns: int = 0) -> None:
-        """Note the end of a request. `refused`: the target rejected it for load; nothing is sent for `wait_ns`."""
         self.in_flight -= 1
         now_ns = clock.now_ns()
         if refused:

@@ -1,9 +1,8 @@
 """Execution of a batch: sends its requests as fast as their targets accept them, and reports one result for each.
 
 A request that fails for a reason that may pass (load, a broken connection, a timeout) is retried with growing pauses,
-up to `TRIES` attempts. Other failures, and the failure of the last attempt, become the request's result. If a provider
-rejects its key or the account has no money left, all requests would fail: the batch stops, and the rest is left for
-another run.
+up to `TRIES` attempts. If a provider rejects its key or the account has no money left, all requests would fail: the
+batch stops, and the rest is left for another run.
 """
 
 import asyncio
@@ -38,8 +37,6 @@ OK = 200
 
 
 class BatchOutcome(Struct, frozen=True):
-    """Outcome of one request. `ok`: the response is a success."""
-
     result: BatchResult
     ok: bool
 
@@ -59,8 +56,7 @@ class Batch:
         *,
         chance: Random | None = None,
     ) -> None:
-        """`service` returns the service of a model. `put` gets each outcome as soon as it is known. `chance`: source
-        of the retry pauses' random part."""
+        """`chance`: source of the retry pauses' random part."""
         self.window = window
         self.retries = 0
         self.stopped: Fault | None = None
@@ -72,11 +68,9 @@ class Batch:
         self._stopping = False
 
     def stop(self) -> None:
-        """Send no further request. Those in flight continue."""
         self._stopping = True
 
     async def run(self, items: Iterable[BatchItem]) -> int:
-        """Send `items`. Return how many have no outcome because the batch was stopped."""
         self._left = deque(items)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self.window.most, len(self._left))):
@@ -100,7 +94,6 @@ class Batch:
                 self._put(outcome)
 
     async def _send(self, item: BatchItem) -> BatchOutcome | None:
-        """Send a request, with retries. Return None if the batch was stopped before there was an outcome."""
         fault: Fault | None = None
         for retry in range(TRIES):
             if retry:
@@ -157,7 +150,6 @@ class Batch:
         return self._tracker.open(call, item.request.model)
 
     def _is_final(self, fault: Fault, wait_ns: int) -> bool:
-        """Return whether a retry would be useless. Stop the batch if all other requests would fail as well."""
         may_pass = remedy(fault) in ("again", "later") or ejected(fault) or isinstance(decisive(fault), TimedOut)
         if not may_pass and any(of_fault(record_fault(cause)) in ("locked", "unpaid") for cause in causes(fault)):
             self.stopped, self._stopping = fault, True

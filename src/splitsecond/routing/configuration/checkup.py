@@ -25,7 +25,6 @@ from splitsecond.routing.router.settings import NO_SIMULATOR, ClientKey, PriceCo
 
 
 def checkup(settings: GatewaySettings) -> list[str]:
-    """Return the lines of the report."""
     found: list[str] = []
     for name, policy in settings.routes.items():
         found += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
@@ -47,7 +46,6 @@ def checkup(settings: GatewaySettings) -> list[str]:
 
 
 def check_log(settings: GatewaySettings) -> None:
-    """Raise `CallerFault` if the URL of the log cannot be used."""
     if settings.log is not None:
         check_url(settings.log.url)
 
@@ -66,13 +64,11 @@ def check_policies(settings: GatewaySettings) -> None:
 
 
 def keys_of_providers(settings: GatewaySettings) -> list[str]:
-    """Return the variables of the catalogue that are set."""
     known = dict.fromkeys(variable for name in names() for variable in provider(name).api_key_env)
     return [variable for variable in known if settings.environment.get(variable)]
 
 
 def tree(expression: Expression, depth: int, name: str = "") -> list[str]:
-    """Return a policy as indented lines, one for each part. `name`: the name of a named branch."""
     indent = "  " * depth + (f"{name}=" if name else "")
     if isinstance(expression, TargetName):
         return [f"{indent}{expression!r}"]
@@ -118,7 +114,6 @@ def _price(price: PriceConfig) -> str:
 
 
 def _listed(like: str, model: str) -> str:
-    """Return the price in the public list or the catalogue, with its day."""
     price = listing(f"{like}/{model}").price if like else None
     if price is None:
         return "no price"
@@ -136,7 +131,6 @@ def _client(key: ClientKey) -> str:
 
 
 def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
-    """Return what the gateways of the fleet share, and where."""
     limited = sum(key.requests_per_minute is not None or key.usd_per_day is not None for key in settings.keys)
     things = ["what workers learn about targets", "turns of probes"]
     if limited:
@@ -147,7 +141,6 @@ def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
 
 
 def _place(url: str) -> str:
-    """Return the URL of a database without user, password and options."""
     if url.startswith("sqlite:"):
         return url
     place = urlsplit(url)

@@ -16,10 +16,6 @@ _FOR_INFERENCE = ("_API_KEY", "_API_TOKEN")
 
 
 def unconfigured(environment: Mapping[str, str], simulator: str = NO_SIMULATOR) -> GatewaySettings:
-    """Return the settings without a file: the route `default` over the default model of each `present` provider.
-
-    `simulator`: the address of the simulator.
-    """
     names = [f"{each.name}/{each.default_model}" for each in present(environment)]
     routes = {ROUTE: _policy(names)} if names else {}
     providers, known = simulated(simulator)
@@ -27,7 +23,6 @@ def unconfigured(environment: Mapping[str, str], simulator: str = NO_SIMULATOR) 
 
 
 def present(environment: Mapping[str, str]) -> list[Provider]:
-    """Return the providers whose key and address are set, by name; of two with the same key only the first."""
     first: dict[str, Provider] = {}
     for each in _keyed():
         key = next((environment[name] for name in _variables(each) if environment.get(name)), "")
@@ -37,7 +32,6 @@ def present(environment: Mapping[str, str]) -> list[Provider]:
 
 
 def found(settings: GatewaySettings) -> str:
-    """Describe the settings that `unconfigured` made, for the operator."""
     if ROUTE in settings.routes:
         return f"no configuration; the route {ROUTE} is {settings.routes[ROUTE]!r}"
     local = [SIMULATED, *(name for name in names() if not provider(name).api_key_env)]
@@ -66,7 +60,6 @@ def _has_address(found: Provider, environment: Mapping[str, str]) -> bool:
 
 
 def _policy(targets: list[str]) -> Expression:
-    """Return a policy that uses the fastest target, and each other one in turn if it fails."""
     branches = tuple(map(TargetName, targets))
     if len(branches) == 1:
         return branches[0]

@@ -33,13 +33,10 @@ class FoundServer(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The provider's name in targets."""
         return self.provider or f"local-{self.base_url.rpartition(':')[2].partition('/')[0]}"
 
 
 class ListedModel(Struct):
-    """One model of a server's list."""
-
     id: str
     owned_by: str = ""
 
@@ -79,13 +76,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def find_servers(ports: Iterable[int] = tuple(PORTS)) -> list[FoundServer]:
-    """Return the servers on these ports of this machine that list models. Asks all of them at once."""
     with ThreadPoolExecutor() as pool:
         return [found for found in pool.map(_server, ports) if found is not None]
 
 
 def _server(port: int) -> FoundServer | None:
-    """Return the server on `port`; None if there is none, or it lists no model within `PROBE_S`."""
     base_url = f"http://127.0.0.1:{port}/v1"
     try:
         data = listed_models(base_url, timeout_s=PROBE_S)

@@ -10,7 +10,6 @@ T = TypeVar("T")
 
 
 def bad(place: str, message: str, hint: str = "") -> CallerFault:
-    """Return the fault for what is wrong at `place`."""
     return CallerFault(f"{place or 'the file'}: {message}", kind="bad_config", hint=hint)
 
 
@@ -49,7 +48,6 @@ class Mistakes:
         return True
 
     def check(self) -> None:
-        """Raise what was collected: the one fault, or `SeveralMistakes`."""
         mistakes = list(self.found.values())
         if mistakes:
             raise mistakes[0] if len(mistakes) == 1 else SeveralMistakes(mistakes)

@@ -143,10 +143,8 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema, with which editors complete and check the file."""
     return {"$schema": DRAFT, "title": "splitsecond.yaml", **msgspec.json.schema(ConfigFile)}
 
 
 def schema_text() -> str:
-    """Return the JSON schema as it is printed."""
     return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()

@@ -4,7 +4,7 @@ What has no equivalent is named in `InitialConfig.not_carried`. Literal keys are
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,6 @@ def read_foreign(path: Path) -> InitialConfig:
 
 
 def _listed(found: Any) -> Any:
-    """Return a plain list of OpenRouter's models, in JSON, YAML or one on each line, as the `models` of a request."""
     if isinstance(found, str) and all("/" in word for word in found.split()):
         found = found.split()
     return {"models": found} if isinstance(found, list) else found
@@ -74,7 +73,6 @@ class _LiteLLM:
         """Targets and their weights, by the name of their group."""
 
     def config(self) -> InitialConfig:
-        """Return the configuration. Raises `CallerFault`."""
         for number, entry in enumerate(shaped("model_list", self._document["model_list"], list[Any])):
             self._add(f"model_list[{number}]", entry)
         if not self._targets:
@@ -85,6 +83,21 @@ class _LiteLLM:
         strategy = str(router.pop("routing_strategy", "simple-shuffle"))
         if strategy not in _STRATEGIES:
             self._drop("router_settings.routing_strategy", f"{strategy} has no equivalent; weighted is used")
+        policies = self._policies(strategy, router, settings)
+        master_key = general.pop("master_key", None)
+        variable = _variable(master_key)
+        if master_key and not variable:
+            self._drop("general_settings.master_key", "secrets are not copied; clients need the new key")
+        self._drop_unread({"router_settings": router, "litellm_settings": settings, "general_settings": general})
+        return InitialConfig(
+            routes={self._route_name(name): policy for name, policy in policies.items()},
+            providers=self._providers,
+            key=f"env:{variable}" if variable else "",
+            comments=_twice(_STRATEGIES.get(strategy, "weighted"), policies.values()),
+            not_carried=self._not_carried,
+        )
+
+    def _policies(self, strategy: str, router: dict[str, Any], settings: dict[str, Any]) -> dict[str, str]:
         groups = {name: [each for each, _ in targets] for name, targets in self._targets.items()}
         fallbacks = self._fallbacks(router, settings)
         policies: dict[str, str] = {}
@@ -95,23 +108,14 @@ class _LiteLLM:
                 policies[alias] = policies[name]
             else:
                 self._drop(f"router_settings.model_group_alias.{alias}", "only names of models are carried over")
-        master_key = general.pop("master_key", None)
-        variable = _variable(master_key)
-        if master_key and not variable:
-            self._drop("general_settings.master_key", "secrets are not copied; clients need the new key")
-        sections = {"router_settings": router, "litellm_settings": settings, "general_settings": general}
-        for section, rest in sections.items():
-            for field in rest:
+        return policies
+
+    def _drop_unread(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
+        for section, fields in sections.items():
+            for field in fields:
                 self._drop(f"{section}.{field}")
         for field in self._document.keys() - {"model_list", *sections}:
             self._drop(field)
-        return InitialConfig(
-            routes={self._route_name(name): policy for name, policy in policies.items()},
-            providers=self._providers,
-            key=f"env:{variable}" if variable else "",
-            comments=_twice(_STRATEGIES.get(strategy, "weighted"), policies.values()),
-            not_carried=self._not_carried,
-        )
 
     def _add(self, place: str, entry: Any) -> None:
         given = shaped(place, entry, dict[str, Any])
@@ -140,8 +144,7 @@ class _LiteLLM:
         self._targets.setdefault(name, []).append((f"{entry_name}/{found[1]}", parts))
 
     def _provider(self, place: str, entry: Provider, api_base: Any, api_key: Any) -> str | None:
-        """Return the name of the provider with this address and key, which may get an entry; None: not carried over."""
-        wanted: dict[str, str] = {}
+        settings: dict[str, str] = {}
         if api_base:
             address = _address(entry, api_base)
             if not address:
@@ -149,27 +152,27 @@ class _LiteLLM:
                 return None
             if address != entry.base_url:
                 own = entry.name == "openai"  # LiteLLM's name for any server with OpenAI's API
-                wanted = ({} if own else {"like": entry.name}) | {"base_url": address}
+                settings = ({} if own else {"like": entry.name}) | {"base_url": address}
         variable = _variable(api_key)
-        if variable and (wanted or variable not in entry.api_key_env):
-            wanted |= ({} if wanted else {"like": entry.name}) | {"api_key": f"env:{variable}"}
+        if variable and (settings or variable not in entry.api_key_env):
+            settings |= ({} if settings else {"like": entry.name}) | {"api_key": f"env:{variable}"}
         elif isinstance(api_key, str) and not variable and api_key.lower() not in _NO_KEYS:
             variable = entry.api_key_env[0] if entry.api_key_env else "SERVER_API_KEY"
             self._drop(f"{place}: its key", f"secrets are not copied; put it into {variable}")
-            if wanted:
-                wanted["api_key"] = f"env:{variable}"
-        if not wanted:
-            return entry.name
-        for name, given in self._providers.items():
-            if given == wanted:
+            if settings:
+                settings["api_key"] = f"env:{variable}"
+        return self._named(settings, entry.name) if settings else entry.name
+
+    def _named(self, settings: dict[str, str], entry_name: str) -> str:
+        for name, others in self._providers.items():
+            if others == settings:
                 return name
-        stem = "server" if "like" not in wanted else entry.name
+        stem = entry_name if "like" in settings else "server"
         number = sum(name.startswith(f"{stem}.") for name in self._providers) + 1
-        self._providers[f"{stem}.{number}"] = wanted
+        self._providers[f"{stem}.{number}"] = settings
         return f"{stem}.{number}"
 
     def _policy(self, targets: list[tuple[str, int]], strategy: str, others: Iterable[str]) -> str:
-        """Return the policy of a group: choose by `strategy`, and if the choice fails, try each in turn."""
         own = list(dict.fromkeys(target for target, _ in targets))
         in_turn = policy_text("fallback", [*own, *others])
         if len(own) == 1:
@@ -181,7 +184,6 @@ class _LiteLLM:
         return f"fallback({chosen}, {in_turn.removeprefix('fallback(')}"
 
     def _fallbacks(self, router: dict[str, Any], settings: dict[str, Any]) -> dict[str, list[Any]]:
-        """Return the names to fall back to by the name of a group; "*": for all."""
         found: dict[str, list[Any]] = {}
         for section, where in (("router_settings", router), ("litellm_settings", settings)):
             for each in shaped(f"{section}.fallbacks", where.pop("fallbacks", None) or [], list[dict[str, list[Any]]]):
@@ -220,7 +222,6 @@ def _mapping(place: str, value: Any) -> dict[str, Any]:
 
 
 def _provider_of(model: str, given: str) -> tuple[Provider, str] | None:
-    """Return the catalogue's provider of a LiteLLM model, and the model's name there; None: it is not known."""
     prefix, slash, rest = model.partition("/")
     if given and not model.startswith(f"{given}/"):
         prefix, slash, rest = given, "/", model
@@ -248,12 +249,10 @@ def _address(entry: Provider, api_base: Any) -> str:
 
 
 def _variable(value: Any) -> str:
-    """Return the variable that LiteLLM's ``os.environ/NAME`` names; "" for anything else."""
     return value.removeprefix("os.environ/") if isinstance(value, str) and value.startswith("os.environ/") else ""
 
 
 def _openrouter(document: dict[str, Any]) -> InitialConfig:
-    """Return the configuration for the fields `models`, `model` and `provider` of a request to OpenRouter."""
     models = shaped("models", document.get("models") or [], list[str])
     if document.get("model"):
         models = [shaped("model", document["model"], str), *models]
@@ -263,33 +262,33 @@ def _openrouter(document: dict[str, Any]) -> InitialConfig:
     sort = routing.pop("sort", None)
     not_carried = [f"provider.{field}." for field in routing]
     not_carried += [f"{field}." for field in document.keys() - {"model", "models", "provider", "messages"}]
-    targets: list[str] = []
+    targets = list[str]()
     for model in dict.fromkeys(models):
-        direct = [_at(name, model, not_carried) for name in order]
-        targets += [each for each in direct if each]
-        if others_allowed or not any(direct):
-            targets.append(f"openrouter/{model}")
+        targets += _targets_of(model, order, not_carried, others_allowed=others_allowed)
     if not targets:
         raise bad("models", "there is no model", "Name one, such as openai/gpt-oss-120b.")
-    policy = policy_text("fallback", targets)
+    policy, comments = policy_text("fallback", targets), list[str]()
     if sort is not None and str(sort) in _SORTS and len(set(targets)) > 1 and len(set(models)) == 1:
         name, settings = _SORTS[str(sort)]
         policy = f"fallback({policy_text(name, targets, **settings)}, {policy.removeprefix('fallback(')}"
+        comments = _twice(name, [policy])
     elif sort is not None:
         not_carried.append(f"provider.sort: {sort}: it needs one model at several providers.")
-    comments = _twice(_SORTS[str(sort)][0], [policy]) if str(sort) in _SORTS else []
     return InitialConfig(routes={"default": policy}, comments=comments, not_carried=list(dict.fromkeys(not_carried)))
 
 
+def _targets_of(model: str, order: Sequence[str], not_carried: list[str], *, others_allowed: bool) -> list[str]:
+    direct = list(filter(None, [_at(slug, model, not_carried) for slug in order]))
+    return [*direct, f"openrouter/{model}"] if others_allowed or not direct else direct
+
+
 def _twice(choosing: str, policies: Iterable[str]) -> list[str]:
-    """Return the comment that says why targets stand twice in policies that choose by `choosing`; [] if none does."""
     if not any(policy.startswith(f"fallback({choosing}(") for policy in policies):
         return []
     return [f"fallback({choosing}(A, B), A, B): {choosing} chooses A or B; if that one fails, each is tried in order."]
 
 
 def _at(slug: str, model: str, not_carried: list[str]) -> str:
-    """Return the target of OpenRouter's `model` at the provider with this `slug`; "" if its name there is not known."""
     plain = slug.partition("/")[0].lower()
     name = PROVIDERS.get(plain, plain)
     if name not in names():

@@ -30,7 +30,6 @@ class InitialConfig(Struct, kw_only=True):
 
 
 def config_text(config: InitialConfig) -> str:
-    """Return the text of `splitsecond.yaml`."""
     parts = [
         _block("Written by splitsecond init. All settings: docs/gateway.md. Check with: splitsecond serve --check"),
         _block("Where clients connect. A running gateway applies changes of this file by itself, except this line.")
@@ -61,7 +60,6 @@ def config_text(config: InitialConfig) -> str:
 
 
 def policy_text(policy: str, targets: Sequence[str], **settings: str) -> str:
-    """Return a policy over `targets` as text; a single target without settings is itself."""
     unique = list(dict.fromkeys(targets))
     if len(unique) == 1 and not settings:
         return json.dumps(unique[0], ensure_ascii=False)
@@ -90,7 +88,6 @@ def _flow(entry: dict[str, Any]) -> str:
 
 
 def _scalar(value: Any, *, inside: bool = False) -> str:
-    """Return a value in YAML on one line. `inside` a flow mapping, some characters need quotes as well."""
     if inside:
         return _dumped([value], default_flow_style=True).strip()[1:-1]
     return _dumped(value).split("\n")[0]

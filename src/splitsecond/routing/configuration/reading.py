@@ -74,10 +74,8 @@ def load(
     """Return the settings in the file at `path`. Raises `CallerFault` with the place of what is wrong; for several
     mistakes `SeveralMistakes`.
 
-    `policies`: a file of policies, instead of the one that the configuration names. If the settings are not for
-    `serving`, keys may be missing: such settings cannot send requests, and have no client keys. `simulator`: the
-    address of the simulator. `listen`: replaces values of the file's `listen`. `checks`: find more mistakes. They get
-    settings without the parts of the file that are wrong.
+    If the settings are not for `serving`, keys may be missing: such settings cannot send requests, and have no client
+    keys. `checks`: find more mistakes. They get settings without the parts of the file that are wrong.
     """
     with file_faults(f"cannot read {path}", kind="bad_config"):
         text = path.read_text("utf-8")
@@ -110,7 +108,6 @@ def read(
     listen: Mapping[str, Any] = NOTHING,
     checks: Sequence[Check] = (),
 ) -> GatewaySettings:
-    """Return the settings in `text`, with paths relative to `folder`. For the other arguments see `load`."""
     mistakes = Mistakes()
     file = _entries(parsed(text), mistakes)
     secrets = Secrets(environment, folder, keys=serving)
@@ -234,7 +231,6 @@ def _policy(name: str, route: RouteConfig, own: Mapping[str, Policy]) -> Express
 
 
 def _policies(given: Path | None, entry: Any, folder: Path) -> PolicyFile | None:
-    """Return the file of policies: the `given` one, or that of the configuration's `entry`; None: there is none."""
     if given is None and entry is None:
         return None
     return PolicyFile.read(given or folder / shaped("policies", entry, str))
@@ -252,7 +248,6 @@ def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
 
 
 def _check_targets(settings: GatewaySettings, wrong: Collection[str], mistakes: Mistakes) -> None:
-    """Collect the faults of targets that routes name. Targets of the providers `wrong` are not checked."""
     for name, expression in settings.routes.items():
         for target in targets(expression):
             if target.partition("/")[0] not in wrong:
@@ -340,7 +335,6 @@ def _keys(entries: list[Any], secrets: Secrets, routes: Collection[str], mistake
 def _key(
     place: str, entry: Any, secrets: Secrets, routes: Collection[str], others: Mapping[str, ClientKey]
 ) -> ClientKey:
-    """Return a client's key. `others`: those before it."""
     given = shaped(place, entry, KeyConfig)
     if given.name in others:
         raise bad(f"{place}.name", f"{given.name} is given twice")

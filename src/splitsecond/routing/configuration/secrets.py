@@ -51,5 +51,4 @@ class Secrets:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether `text` refers to a secret."""
     return text.startswith(("env:", "file:"))

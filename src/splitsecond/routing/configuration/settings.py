@@ -40,7 +40,6 @@ class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -88,7 +87,6 @@ def encode(settings: GatewaySettings) -> bytes:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether `text` has no surrogates, in which Python keeps bytes that are not UTF-8."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -116,5 +114,4 @@ def check_reach(settings: GatewaySettings) -> None:
 
 
 def summary(settings: GatewaySettings) -> str:
-    """Return the number of routes and keys as text."""
     return f"{counted_as(len(settings.routes), 'route')}, {counted_as(len(settings.keys), 'key')}"

@@ -76,7 +76,6 @@ def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
 
 
 def provider_settings(name: str, given: ProviderConfig) -> ProviderSettings:
-    """Return what the entry says besides the spec: region, account, price, models."""
     entry = catalogue_entry(name, given)
     region = given.region or entry.region
     return ProviderSettings(
@@ -90,7 +89,6 @@ def provider_settings(name: str, given: ProviderConfig) -> ProviderSettings:
 
 
 def catalogue_entry(name: str, given: ProviderConfig) -> Provider:
-    """Return the catalogue's entry in the given region, or a nameless entry for an address that is not in it."""
     place = f"providers.{name}"
     try:
         entry = provider(given.like or name)
@@ -121,7 +119,6 @@ def _in_region(place: str, entry: Provider, given: ProviderConfig) -> Provider:
 
 
 def _catalogued(name: str) -> list[str]:
-    """Return the names to suggest for `name`: all providers, and the regions of those that `name` begins with."""
     owners = [owner for owner in names() if name.startswith(f"{owner}-")]
     return [*(f"{owner}-{region}" for owner in owners for region in provider(owner).regions), *names()]
 
@@ -139,12 +136,10 @@ def _base_url(place: str, given: ProviderConfig, entry: Provider, secrets: Secre
 
 
 def _auth(api_format: str, entry: Provider) -> Auth:
-    """Return how the key is sent: for another API format than the entry's, as the maker of that format does."""
     return entry.auth if api_format == entry.api_format or api_format not in names() else provider(api_format).auth
 
 
 def _quirks(place: str, given: ProviderConfig, entry: Provider) -> dict[str, Any]:
-    """Return the configured quirks over those of the catalogue, which do not apply to another API format."""
     own = entry.quirks if (given.api_format or entry.api_format) == entry.api_format else {}
     quirks = {**own, **(given.quirks or {}), **({} if given.stream else {"stream_whole": False})}
     shaped(f"{place}.quirks", quirks, Quirks)
@@ -152,7 +147,6 @@ def _quirks(place: str, given: ProviderConfig, entry: Provider) -> dict[str, Any
 
 
 def header(place: str, name: str, value: str, secrets: Secrets) -> str:
-    """Return the value of a header: itself, or the secret that it refers to."""
     place = f"{place}.headers.{name}"
     if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
         raise bad(place, "this header cannot be set")

@@ -17,7 +17,18 @@ from splitsecond.routing.router.target_directory import TargetDirectory
 
 
 def problems(settings: GatewaySettings) -> Iterator[str]:
-    """Yield warnings that need no price list."""
+    yield from _unusable_providers(settings)
+    if _has_spending_limits(settings):
+        yield from _free_providers(settings)
+    for pattern in settings.seeds:
+        if not glob.glob(pattern):
+            yield f"seeds: no folder matches {pattern}."
+    yield from _retired_models(settings)
+    if not settings.routes:
+        yield 'there are no routes: clients can only name targets as "provider/model".'
+
+
+def _unusable_providers(settings: GatewaySettings) -> Iterator[str]:
     for name, spec in settings.providers.items():
         try:
             settings.spec(f"{name}/any")
@@ -25,27 +36,27 @@ def problems(settings: GatewaySettings) -> Iterator[str]:
             yield f"providers.{name}: {fault.message}; it cannot be used."
         if spec.api_key_env and _in_clear(spec.base_url):
             yield f"providers.{name}: our key is sent to {redacted(spec.base_url)} unencrypted. Use https."
-    if _has_spending_limits(settings):
-        for name, about in settings.known.items():
-            given = settings.providers.get(name)
-            if not about.like and about.price is None and given is not None and given.api_key_env:
-                yield (
-                    f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
-                    "a price of their own. Set price, also if it is free."
-                )
-    for pattern in settings.seeds:
-        if not glob.glob(pattern):
-            yield f"seeds: no folder matches {pattern}."
-    for route, target, like in _catalogued(settings):
-        known = provider(like).model(settings.split_tier(target)[0])
-        if known.retired:
-            instead = f"; its replacement is {known.replaced_by}" if known.replaced_by else ""
+
+
+def _free_providers(settings: GatewaySettings) -> Iterator[str]:
+    for name, about in settings.known.items():
+        spec = settings.providers.get(name)
+        if not about.like and about.price is None and spec is not None and spec.api_key_env:
             yield (
-                f"routes.{route}: the provider of {target} retires it on {known.retired}{instead}. "
+                f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
+                "a price of their own. Set price, also if it is free."
+            )
+
+
+def _retired_models(settings: GatewaySettings) -> Iterator[str]:
+    for route, target, like in _catalogued(settings):
+        model = provider(like).model(settings.split_tier(target)[0])
+        if model.retired:
+            instead = f"; its replacement is {model.replaced_by}" if model.replaced_by else ""
+            yield (
+                f"routes.{route}: the provider of {target} retires it on {model.retired}{instead}. "
                 f"See: splitsecond models {like}"
             )
-    if not settings.routes:
-        yield 'there are no routes: clients can only name targets as "provider/model".'
 
 
 def misspelt(settings: GatewaySettings) -> Iterator[str]:
@@ -65,7 +76,6 @@ def misspelt(settings: GatewaySettings) -> Iterator[str]:
 
 
 def unpriced(settings: GatewaySettings) -> Iterator[str]:
-    """Yield warnings about targets of routes that keys with `usd_per_day` cannot use. Reads the public price list."""
     if not _has_spending_limits(settings):
         return
     directory = TargetDirectory(settings)
@@ -82,7 +92,6 @@ def _has_spending_limits(settings: GatewaySettings) -> bool:
 
 
 def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:
-    """Yield route, target and provider for every target of a route whose provider is in the catalogue."""
     for route, policy in settings.routes.items():
         for target in targets(policy):
             if like := settings.about(target).like:
@@ -90,7 +99,6 @@ def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _in_clear(url: str) -> bool:
-    """Return whether requests to `url` cross public networks unencrypted."""
     place = urlsplit(url)
     if place.scheme != "http":
         return False

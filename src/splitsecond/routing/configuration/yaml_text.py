@@ -123,5 +123,4 @@ def _unicode(event: yaml.ScalarEvent) -> str:
 
 
 def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
-    """Return the error `problem` at an event or a node."""
     return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)

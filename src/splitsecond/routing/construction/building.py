@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from splitsecond.core.service import Service
-from splitsecond.routing.construction.expression import Expression, TargetName, targets
+from splitsecond.routing.construction.expression import Expression, PolicyExpression, TargetName, targets
 from splitsecond.routing.machinery.budget import BudgetedService, ExtraRequestBudget
 from splitsecond.routing.machinery.definition import PolicyContext
 from splitsecond.routing.machinery.replies.resumable import MakeEncoder
@@ -23,10 +23,9 @@ def build(
 ) -> Service:
     """Return the service that `expression` describes.
 
-    `target` returns the service of a target; it is called once for each name. `states`: the states of the targets, by
-    which policies choose and each attempt is guarded; they must observe every observation. None: no attempt is guarded,
-    and policies begin without knowledge. `guarded` False: policies choose by `states`, but attempts are not guarded.
-    `make_encoder` and `trim_logprobs`: see `PolicyContext`.
+    `states`: the states of the targets, by which policies choose and each attempt is guarded; they must observe every
+    observation. None: no attempt is guarded, and policies begin without knowledge. `guarded` False: policies choose by
+    `states`, but attempts are not guarded.
     """
     services = {name: target(name) for name in targets(expression)}
     known = states or TargetStates()
@@ -38,33 +37,17 @@ def build(
         trim_logprobs=trim_logprobs,
     )
 
-    def reached(part: Expression) -> frozenset[str]:
-        """Return the targets of `part` that a call can go to."""
-        if isinstance(part, TargetName):
-            return frozenset({part.name})
-        policy = part.definition
-        if policy.reachable is not None:
-            return frozenset(policy.reachable(list(map(targets, part.branches)), known, **dict(part.settings)))
-        return frozenset[str]().union(*map(reached, part.parts))
-
     def made(part: Expression, others: frozenset[str], needs_stream: bool, continued: bool) -> Service:
-        """Return the service of `part`. `others`: targets outside of it that can answer its calls in its place.
-        `needs_stream`: a policy around it waits for the first token. `continued`: one continues its broken answers."""
         if isinstance(part, TargetName):
             service = services[part.name]
             if states is None or not guarded:
                 return service
             return states.guard(part.name, service, others | {part.name}, needs_stream=needs_stream)
         policy = part.definition
-        if policy.alternatives:
-            given = others | reached(part)
-        else:
-            given = others if len(part.parts) == 1 or policy.takes_over else frozenset[str]()
-        later = given.union(*map(reached, part.branches[1:])) if policy.takes_over else given
-        first = reached(part.branches[1]) if policy.backed else given
+        first, later, named_others = _others_of_branches(part, others, known)
         stream = needs_stream or policy.waits_for_token(dict(part.settings))
         inside = continued or policy.continues(dict(part.settings))
-        named = {name: made(branch, given, stream, inside) for name, branch in part.named}
+        named = {name: made(branch, named_others, stream, inside) for name, branch in part.named}
         branches = [made(branch, later if n else first, stream, inside) for n, branch in enumerate(part.branches)]
         names = tuple(map(targets, part.parts))
         return policy.service(branches, named, dict(part.settings), replace(context, names=names, continued=continued))
@@ -73,8 +56,31 @@ def build(
     return service if context.budget is None else BudgetedService(service, context.budget)
 
 
+def _others_of_branches(
+    part: PolicyExpression, others: frozenset[str], states: TargetStates
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the targets that can answer in the place of the first branch, of a later one, and of a named one."""
+    policy = part.definition
+    if policy.alternatives:
+        for_all = others | _reached(part, states)
+    else:
+        for_all = others if len(part.parts) == 1 or policy.takes_over else frozenset[str]()
+    first = _reached(part.branches[1], states) if policy.backed else for_all
+    if not policy.takes_over:
+        return first, for_all, for_all
+    return first, for_all.union(*(_reached(branch, states) for branch in part.branches[1:])), for_all
+
+
+def _reached(part: Expression, states: TargetStates) -> frozenset[str]:
+    if isinstance(part, TargetName):
+        return frozenset({part.name})
+    policy = part.definition
+    if policy.reachable is not None:
+        return frozenset(policy.reachable(list(map(targets, part.branches)), states, **dict(part.settings)))
+    return frozenset[str]().union(*(_reached(each, states) for each in part.parts))
+
+
 def _budget(expression: Expression) -> ExtraRequestBudget | None:
-    """Return the budget of all policies in `expression`: as much as the most generous of them may send alone."""
     found = list(_extras(expression))
     if not found:
         return None

@@ -29,8 +29,6 @@ _UNQUOTED = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.:@/-]*[A-Za-z0-9]")
 
 
 class TargetName(Struct, frozen=True):
-    """A target, by its name: ``"provider/model"``."""
-
     name: str
 
     def __repr__(self) -> str:
@@ -55,12 +53,10 @@ class PolicyExpression(Struct, frozen=True):
 
     @property
     def definition(self) -> Policy:
-        """The definition of the policy."""
         return self.own or POLICIES[self.policy]
 
     @property
     def parts(self) -> "tuple[Expression, ...]":
-        """All branches, those with a name last."""
         return (*self.branches, *(branch for _, branch in self.named))
 
 
@@ -68,7 +64,7 @@ Expression = TargetName | PolicyExpression
 
 
 def parse(text: str, policies: Mapping[str, Policy] | None = None, *, longest: int = LONGEST) -> Expression:
-    """Return the tree that `text` describes. `longest`: the most characters.
+    """Return the tree that `text` describes.
 
     It may name the built-in policies and `policies`, which are those of users; None: those registered in this process.
     A single target needs no quotes, because YAML and shells remove them. Raises `CallerFault` with the place of the
@@ -93,12 +89,10 @@ def parse(text: str, policies: Mapping[str, Policy] | None = None, *, longest: i
 
 
 def targets(expression: Expression) -> list[str]:
-    """Return the names of the targets in `expression`, each once, in order."""
     return list(dict.fromkeys(_names(expression)))
 
 
 def user_policies(expression: Expression) -> list[str]:
-    """Return the names of the policies in `expression` that are not built in."""
     if isinstance(expression, TargetName):
         return []
     own = [expression.policy] if expression.own else []
@@ -114,8 +108,6 @@ def _names(expression: Expression) -> Iterator[str]:
 
 
 class _Reader:
-    """Turns Python's tree of `line`, from the character `begin` on, into an expression over `policies`."""
-
     def __init__(self, line: str, begin: int, policies: Mapping[str, Policy]) -> None:
         self._begin = begin
         self._bytes = line[begin:].encode()
@@ -173,7 +165,6 @@ class _Reader:
         return value
 
     def _check(self, node: "ast.expr | ast.keyword", check: Callable[[], object]) -> None:
-        """Run `check`, and add the place of `node` to the fault that it raises."""
         try:
             check()
         except CallerFault as fault:

@@ -1,8 +1,6 @@
 """The targets that a policy would ask now, found by running it over probes that never answer.
 
-The policy itself decides, by the present states of the targets, so the preview cannot differ from it. What the policy
-would do after a late or failed answer is not seen, because that depends on the answer. Policies that choose by chance
-are run many times. Nothing is sent, and no target's state changes.
+The policy itself decides, by the present states of the targets, so the preview cannot differ from it.
 """
 
 import asyncio
@@ -37,7 +35,6 @@ class PreviewedChoice(Struct, frozen=True, kw_only=True):
 async def preview(
     expression: Expression, states: TargetStates, call: Call, *, calls: int = 100
 ) -> list[PreviewedChoice]:
-    """Return what would happen to `calls` calls like `call`, the most frequent result first."""
     asked: list[str] = []
     names = targets(expression)
 
@@ -60,7 +57,6 @@ async def preview(
 
 
 async def _try(service: Service, call: Call, asked: list[str]) -> str:
-    """Fill `asked` with the targets that are asked. Return why there are none, "" if there are."""
     trying = asyncio.ensure_future(service(call))
     for _ in range(TURNS):
         await asyncio.sleep(0)
@@ -77,8 +73,6 @@ async def _try(service: Service, call: Call, asked: list[str]) -> str:
 
 
 class _Probe:
-    """A target that records that it was asked, and never answers."""
-
     def __init__(self, name: str, states: TargetStates, names: list[str], asked: list[str]) -> None:
         self._name = name
         self._states = states
@@ -98,6 +92,5 @@ class _Probe:
 
 
 def sample(prompt: str) -> Call:
-    """Return a streamed chat call with the user message `prompt`."""
     body = {"messages": [{"role": "user", "content": prompt}], "stream": True}
     return Call(id="preview", body=body, start_ns=clock.now_ns())

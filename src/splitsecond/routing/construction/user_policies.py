@@ -82,7 +82,6 @@ class PolicyFile(Struct, frozen=True):
 
     @classmethod
     def read(cls, path: Path) -> "PolicyFile":
-        """Return the file at `path`. Raises `CallerFault` if it cannot be read, or as `policies` does."""
         with file_faults(f"cannot read {path}", kind="bad_policy_file"):
             file = cls(str(path), path.read_text("utf-8"))
         file.policies()
@@ -117,7 +116,6 @@ def _run(file: PolicyFile) -> Mapping[str, Policy]:
 
 
 def _not_run(path: str, error: BaseException) -> CallerFault:
-    """Return the fault of a file that raised `error`, with the line in the file."""
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == path]
     if isinstance(error, SyntaxError) and error.filename == path:
         lines, words = [error.lineno], error.msg
@@ -128,8 +126,6 @@ def _not_run(path: str, error: BaseException) -> CallerFault:
 
 
 class _FunctionService(PolicyService):
-    """The service of a policy that is a function."""
-
     def __init__(
         self,
         context: PolicyContext,

@@ -2,8 +2,7 @@
 
 A rule such as "hedge what is slower than usual" or "retry twice" costs little on a good day, and doubles or triples the
 load on a bad one, when the provider is already overloaded. So every call deposits its share of an extra request, every
-extra request withdraws a whole one, and there is no credit. The balance has a maximum, so that a quiet night does not
-pay for a storm. It is counted in millionths, as integers, so that rounding cannot exceed it.
+extra request withdraws a whole one, and there is no credit.
 
 Several such rules in one expression multiply: a hedge inside a retry inside a fallback sends up to eight requests for
 one call. So all of them also withdraw from one budget of the whole expression (`BudgetedService`), whose share is the
@@ -33,12 +32,10 @@ class ExtraRequestBudget:
         self._within = within
 
     def deposit(self) -> None:
-        """Record a call."""
         if self._saved < _FULL:
             self._saved = min(self._saved + self._deposit, _FULL)
 
     def withdraw(self) -> bool:
-        """Withdraw an extra request if the budget allows it; return whether it does."""
         if self._saved < _WHOLE or (self._within is not None and not self._within.withdraw()):
             return False
         self._saved -= _WHOLE
@@ -49,8 +46,6 @@ class ExtraRequestBudget:
 
 
 class BudgetedService:
-    """The service of a whole expression, whose calls are deposited in the `budget` that its policies share."""
-
     def __init__(self, service: Service, budget: ExtraRequestBudget) -> None:
         self._service = service
         self._budget = budget

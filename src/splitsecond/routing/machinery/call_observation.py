@@ -21,8 +21,7 @@ def call_observations(
 ) -> list[Observation]:
     """Return the `attempts` of one call with their roles, then the observation of the call.
 
-    There is at least one attempt, and they are in the order in which they ended. The call's own observation has the
-    policy as its `target`, the given `role`, and the id "CALL.0". `fault`: what the policy raised.
+    The call's own observation has the policy as its `target`, the given `role`, and the id "CALL.0".
     """
     winner = None if fault is not None else _winner(attempts)
     found = [
@@ -52,7 +51,6 @@ def call_observations(
 
 
 def _winner(attempts: Sequence[Observation]) -> Observation | None:
-    """Return the attempt whose reply the caller got; None: it got none."""
     with_token = [attempt for attempt in attempts if attempt.first_token_ns is not None]
     kept = [attempt for attempt in with_token if attempt.outcome != "cancelled"]
     ended = [attempt for attempt in attempts if attempt.outcome != "cancelled"]  # complete, without a token

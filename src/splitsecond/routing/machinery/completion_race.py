@@ -21,8 +21,6 @@ MAX_HELD = MAX_BYTES // 2
 
 
 class _Hold(Struct, eq=False):
-    """A held reply: the expected end of its answer (ns), and the scope in which it is read ahead."""
-
     end_ns: float
     scope: asyncio.Timeout
 
@@ -47,7 +45,6 @@ class CompletionRace:
         self._holds: dict[Branch, _Hold] = {}
 
     def candidates(self) -> list[Service]:
-        """Return a service for each branch, to ask at once; the first that returns wins."""
         return [partial(self._ask, branch) for branch in self._running]
 
     async def _ask(self, branch: Branch, call: Call) -> Reply:
@@ -64,7 +61,6 @@ class CompletionRace:
         return reply.reader(watched=call.watched)
 
     async def _hold(self, branch: Branch, reply: SharedReply) -> None:
-        """Read ahead as long as another branch may win. Raises the fault that broke the answer meanwhile."""
         now_ns = clock.now_ns()
         own = self._states.estimate(reply.target, stream=self._call.stream)
         end_ns = now_ns + self._tokens * ((own and own.tpot_ns()) or 0.0)
@@ -110,7 +106,6 @@ class CompletionRace:
         return due_ns
 
     def _remove(self, branch: Branch) -> None:
-        """Remove a branch that has failed: the others need not wait for it any more."""
         self._running.remove(branch)
         now_ns = clock.now_ns()
         for other, hold in self._holds.items():

@@ -1,7 +1,5 @@
 """Attempts in flight at once for one call: the first with a token wins, and all others are closed at once.
 
-This is the common part of `race`, `hedge` and `pipeline`, and concurrency is easy to get wrong here.
-
 The obvious way is ``asyncio.wait(..., FIRST_COMPLETED)`` over loose tasks, and then to cancel the rest. It leaks: when
 the caller is cancelled while it waits, the tasks continue; when two replies arrive in the same turn of the loop, the
 second is never closed; when the caller is cancelled in the turn in which the winner arrived, the winner is lost.
@@ -14,9 +12,6 @@ fault and ends; when all have failed, so does the group. An attempt never raises
 A reply always has one owner: the attempt until it is stored, then the contest, which closes it if the caller is
 cancelled before it could take it. An attempt that gets its reply after another has won (it delayed its own
 cancellation) closes it itself.
-
-What we do not do: take the better of two replies that arrive together, or wait a little for a better one. The caller
-wants the first token.
 """
 
 import asyncio
@@ -39,14 +34,12 @@ class Contest:
         self._winner: Reply | None = None
 
     def enter(self, service: Service) -> "asyncio.Task[None]":
-        """Start an attempt at `service`. The task ends when it has won, lost or failed."""
         attempt = self._group.create_task(self._run(service, len(self._attempts)))
         self._attempts.append(attempt)
         return attempt
 
     @property
     def won(self) -> bool:
-        """Whether an attempt has a reply."""
         return self._winner is not None
 
     def reply(self) -> Reply:

@@ -45,7 +45,6 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
     chance: Random = field(default_factory=Random)
 
     def branches(self, services: Sequence[Service], *, best: tuple[type, ...] = ()) -> list[Branch]:
-        """Return a branch for each of `services`. `best`: types of policies that are judged by their best target."""
         names = self.names or [()] * len(services)
         return [
             Branch(service, inside, by_best=isinstance(service, best))
@@ -119,7 +118,7 @@ class Policy:
         return f"<Policy {self.name}>"
 
     def __call__(self, *services: Service, context: PolicyContext | None = None, **keywords: Any) -> Service:
-        """Return the service of this policy over `services`. `keywords` are settings and named branches.
+        """Return the service of this policy over `services`.
 
         A setting is a literal (``ttft="2s"``) or its parsed value; None: not given. Raises `CallerFault` for what is
         not valid.
@@ -147,20 +146,17 @@ class Policy:
         return self.make(replace(context, text=text), *branches, **named, **parsed)
 
     def names_branch(self, keyword: str) -> bool:
-        """Whether `keyword` names a branch."""
         if self.named is ANY_NAME:
             return keyword.isidentifier() and keyword not in self.settings
         return keyword in self.named
 
     def setting(self, name: str, value: object) -> object:
-        """Return the parsed value of a setting. Raises `CallerFault` where the policy has none of this name."""
         kind = self.settings.get(name)
         if kind is None:
             raise CallerFault(f"{self.name} has no setting {name}", kind="bad_policy", hint=self.hint)
         return value if isinstance(value, Setting) else _parse(kind, name, value)
 
     def check_count(self, count: int) -> None:
-        """Raise `CallerFault` where the policy does not take `count` branches without a name."""
         if count >= self.least and (self.most is None or count <= self.most):
             return
         expected = f"{self.least}" if self.most == self.least else f"{self.least} or more"
@@ -177,23 +173,19 @@ class Policy:
             raise self._fault(f"needs {' or '.join(self.one_of)}")
 
     def extra_requests(self, settings: Mapping[str, SettingLiteral]) -> tuple[float, int] | None:
-        """Return the share of calls that extra requests may follow, and the reserve. None: it sends none."""
         share = self._extra_load or self._defaults.get("extra_load")
         if "extra_load" in settings:
             share = self.setting("extra_load", settings["extra_load"])
         return (share.value, self.reserve) if isinstance(share, Share) else None
 
     def waits_for_token(self, settings: Mapping[str, SettingLiteral]) -> bool:
-        """Return whether it waits for the first tokens of its branches, or follows their streams."""
         return self._needs_stream is ALWAYS or any(name in settings for name in self._needs_stream)
 
     def continues(self, settings: Mapping[str, SettingLiteral]) -> bool:
-        """Return whether it continues the broken answers of its branches."""
         return self.takes_over or ("resume" in self.settings and settings.get("resume") != "off")
 
     @property
     def hint(self) -> str:
-        """How to write the policy."""
         return f"Write it as {self.example}."
 
     def _fault(self, message: str) -> CallerFault:
@@ -207,23 +199,25 @@ class Policy:
         positional = kinds.count(Parameter.POSITIONAL_ONLY) + kinds.count(Parameter.POSITIONAL_OR_KEYWORD)
         keywords = [name for name, each in parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
         types = {name: _without_none(parameters[name].annotation) for name in keywords}
+        _check_types(make, types)
         self.least: int = positional
         self.most: int | None = None if Parameter.VAR_POSITIONAL in kinds else positional
         self.named: tuple[str, ...] | None = tuple(name for name, kind in types.items() if kind is Service)
         if Parameter.VAR_KEYWORD in kinds:
             self.named = ANY_NAME
         self.settings: Mapping[str, Any] = {name: kind for name, kind in types.items() if kind is not Service}
-        for name, kind in self.settings.items():
-            if not _is_setting(kind):
-                raise TypeError(f"{make.__name__}: {name} is no setting: {kind} is not a Setting, a Literal or bool")
-        self.required = tuple(name for name in self.settings if parameters[name].default is Parameter.empty)
-        self._defaults: Mapping[str, object] = {
-            name: None if name in self.required else parameters[name].default for name in self.settings
-        }
+        defaults = {name: parameters[name].default for name in self.settings}
+        self.required = tuple(name for name, default in defaults.items() if default is Parameter.empty)
+        self._defaults: Mapping[str, object] = defaults | dict.fromkeys(self.required)
+
+
+def _check_types(make: Callable[..., Service], types: Mapping[str, Any]) -> None:
+    for name, kind in types.items():
+        if kind is not Service and not _is_setting(kind):
+            raise TypeError(f"{make.__name__}: {name} is no setting: {kind} is not a Setting, a Literal or bool")
 
 
 def _without_none(hint: Any) -> Any:
-    """Return the type without ``| None``."""
     args = [each for each in get_args(hint) if each is not NoneType]
     return args[0] if NoneType in get_args(hint) and len(args) == 1 else hint
 

@@ -1,7 +1,6 @@
 """Remedies for failures: the one place where policies learn what a fault means for them.
 
-The same fault leads to different actions in different policies, so this module names the remedy, and they decide. The
-status or the kind determines it; the type of the fault does if both are unknown.
+The same fault leads to different actions in different policies, so this module names the remedy, and they decide.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +42,6 @@ _BY_STATUS: Mapping[int, Remedy] = {408: "later", 425: "later", 429: "later", 50
 
 
 def remedy(fault: Fault) -> Remedy:
-    """Return what can help after `fault`, which came before the first token."""
     if isinstance(fault, AllFailed):
         found = {remedy(cause) for cause in fault.causes}
         return "change" if "change" in found else "later" if found & {"again", "later"} else "elsewhere"
@@ -75,12 +73,10 @@ def retry_after_ns(fault: Fault) -> int:
 
 
 def causes(fault: Fault) -> Sequence[Fault]:
-    """Return the faults of the single attempts behind `fault`."""
     return fault.causes if isinstance(fault, AllFailed) else (fault,)
 
 
 def ejected(fault: Fault) -> bool:
-    """Whether nothing was sent, because the circuit breakers of all targets are open."""
     return all(each.kind == "ejected" for each in causes(fault))
 
 
@@ -90,17 +86,14 @@ def unsent(fault: Fault) -> bool:
 
 
 def only_probed(fault: Fault) -> bool:
-    """Whether only probes failed: every target that was asked at all was being probed."""
     return all(ejected(each) or (each.on_trial and remedy(each) != "change") for each in causes(fault))
 
 
 def all_failed(faults: Iterable[Fault]) -> AllFailed:
-    """Return one fault for several, in the order of the attempts; causes of an `AllFailed` are listed one by one."""
     return AllFailed([cause for fault in faults for cause in causes(fault)])
 
 
 def check_time(call: Call, now_ns: int, service: Service) -> None:
-    """Raise `TimedOut` if the deadline of the call has passed before `service` is asked."""
     if call.deadline_ns is not None and now_ns >= call.deadline_ns:
         raise TimedOut(f"the deadline of the whole call passed before {service!r} was asked", phase="total")
 
@@ -114,7 +107,6 @@ async def answered(service: Service, call: Call) -> Reply:
 
 
 async def empty_answer(service: Service, reply: Reply) -> ProviderFault:
-    """Close the empty `reply` of `service`, and return the fault for it."""
     await reply.aclose()
     words = f"{service!r} ended its answer without a single token"
     return ProviderFault(words, kind="empty_answer", phase="first token", status=200)

@@ -1,7 +1,6 @@
 """Fields of a request that policies read in any API format: its messages, its response format, its reasoning effort.
 
-A call holds its fields as the client's own bytes. Only the fields that are named here are decoded, and only if they are
-short enough; an instruction is inserted without decoding the rest.
+A call holds its fields as the client's own bytes.
 """
 
 from collections.abc import Callable
@@ -43,14 +42,12 @@ class PromptMessage(Struct, gc=False):
 
     @property
     def text(self) -> str:
-        """Its text."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content or () if part.text)
 
     @property
     def has_media(self) -> bool:
-        """Whether it holds more than text: a picture, a sound, a file."""
         return not isinstance(self.content, str) and any(part.type not in _TEXT_PARTS for part in self.content or ())
 
 
@@ -59,12 +56,10 @@ _decode_raw = msgspec.json.Decoder(list[Raw]).decode
 
 
 async def examined(call: Call, work: Callable[[Call], T]) -> T:
-    """Return what `work` returns for `call`; for a large one it is called in a thread."""
     return await off_loop(call.client, work, call) if call.notes.large else work(call)
 
 
 def messages(call: Call) -> list[PromptMessage] | None:
-    """Return the messages of a chat; None: there are none, they are invalid, or longer than `LONGEST_BYTES`."""
     value = call.body.get(client_format(call).messages_field)
     try:
         if isinstance(value, Raw):
@@ -86,36 +81,30 @@ def raw_items(call: Call, name: str) -> list[Raw] | None:
 
 
 def last_user_text(turns: list[PromptMessage]) -> str:
-    """Return the text of the last user message that has any: Anthropic sends tool results as user messages too."""
     return next((text for message in reversed(turns) if message.role == "user" and (text := message.text)), "")
 
 
 def field_value(call: Call, name: str) -> Any:
-    """Return the value of a field; None if it is missing, null, or invalid JSON."""
     return plain_value(call.body.get(name))
 
 
 def wanted_form(call: Call) -> Any:
-    """Return the required response format, as the request has it; None if any will do."""
     paths = client_format(call).output_format
     form = next((form for path in paths if (form := _at(call, path)) is not None), None)
     return None if form == {"type": "text"} else form
 
 
 def wanted_effort(call: Call) -> str:
-    """Return the requested reasoning effort; "" if the request has none."""
     effort = _at(call, client_format(call).effort)
     return effort if isinstance(effort, str) else ""
 
 
 def must_call(call: Call) -> bool:
-    """Whether the request requires a tool call."""
     choice = field_value(call, "tool_choice")
     return (choice.get("type") if isinstance(choice, dict) else choice) not in _OPTIONAL
 
 
 def _at(call: Call, path: tuple[str, ...]) -> Any:
-    """Return the value at `path`; None if it is missing."""
     name, *keys = path
     value = field_value(call, name) if name in call.body else None
     for key in keys:
@@ -160,5 +149,4 @@ def _with_system(call: Call, name: str, instruction: str) -> Call | None:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return `text` without its middle if it has more than `most` characters."""
     return text if len(text) <= most else f"{text[: most // 2]}\n[…]\n{text[-most // 2 :]}"

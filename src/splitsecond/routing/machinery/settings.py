@@ -1,8 +1,7 @@
 """Settings of policies: typed values that remember how they were written.
 
 A setting is written in the same way in a configuration, in `repr` and in Python (``ttft="2s"``, ``extra_load=0.05``).
-`Setting.parse` turns that literal into a value, or raises `CallerFault` with what was expected. The type of a setting
-is in the signature of its policy (`definition`).
+`Setting.parse` turns that literal into a value, or raises `CallerFault` with what was expected.
 """
 
 import json
@@ -194,14 +193,12 @@ class SpendingRate(Setting, frozen=True):
 
 
 def flag(name: str, value: object) -> bool:
-    """Return `value` if it is True or False. Raises `CallerFault` otherwise."""
     if not isinstance(value, bool):
         raise invalid(name, value, "True or False")
     return value
 
 
 def one_of(name: str, value: object, words: Sequence[str]) -> str:
-    """Return `value` if it is one of `words`. Raises `CallerFault` otherwise."""
     if not isinstance(value, str) or value not in words:
         raise invalid(name, value, f"one of {', '.join(words)}")
     return value
@@ -210,7 +207,6 @@ def one_of(name: str, value: object, words: Sequence[str]) -> str:
 def written(
     policy: str, branches: Sequence[object], named: Mapping[str, object], settings: Mapping[str, object]
 ) -> str:
-    """Return the expression of a policy: its name, branches, named branches, and the settings that are not None."""
     words = [
         *map(repr, branches),
         *(f"{name}={branch!r}" for name, branch in named.items()),
@@ -224,20 +220,17 @@ def written(
 
 
 def setting_text(value: SettingLiteral) -> str:
-    """Return the text of a literal, or of a target's name, in an expression. Half a surrogate pair is escaped."""
     if not isinstance(value, str):
         return repr(value)
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def short_text(value: object) -> str:
-    """Return the text of any value for a message, cut where it is long."""
     text = setting_text(value) if isinstance(value, str | int | float) else repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def invalid(name: str, value: object, expected: str) -> CallerFault:
-    """Return the fault for a setting whose value is not what was expected."""
     shown = "not a number" if isinstance(value, float) and math.isnan(value) else short_text(value)
     return CallerFault(f"{name} is {shown}, expected {expected}", kind="bad_policy")
 

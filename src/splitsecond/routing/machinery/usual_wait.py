@@ -37,7 +37,6 @@ class UsualWait:
         self._limits: TtlCache[int] = TtlCache(_REFRESH_NS)
 
     def __call__(self, call: Call) -> int | None:
-        """Return the limit in ns for `call`; None: no limit."""
         for branch in self._later:
             if branch.available(self._states, call):
                 break
@@ -56,7 +55,6 @@ class UsualWait:
         return limit_ns or None
 
     def _limit(self, stream: bool, tokens: int) -> tuple[int, bool]:
-        """Return the limit in ns for a prompt of `tokens`, 0: none; and whether other prompts have another one."""
         states, names = self._states, self._branch.names
         if any(states.info(name).reasons_silently for name in names):
             return 0, False

@@ -1,7 +1,4 @@
-"""`by_complexity(simple=a, medium=b, complex=c)`: easy requests go to a fast model, hard ones to a strong one.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`by_complexity(simple=a, medium=b, complex=c)`: easy requests go to a fast model, hard ones to a strong one."""
 
 from collections.abc import Sequence
 
@@ -49,8 +46,6 @@ _EFFORT = {"medium": 2, "high": 4, "xhigh": 4, "max": 4}
 
 
 class ByComplexity(PolicyService):
-    """Asks the branch for the complexity of the call."""
-
     def __init__(
         self,
         context: PolicyContext,
@@ -91,7 +86,6 @@ class ByComplexity(PolicyService):
 
 
 def complexity(call: Call) -> tuple[str, str]:
-    """Return how hard `call` looks: a level, and the reasons in a few words."""
     signs = dict(_signs(call))
     points = sum(signs.values())
     level = LEVELS[(points >= MEDIUM_POINTS) + (points >= COMPLEX_POINTS)]
@@ -99,7 +93,6 @@ def complexity(call: Call) -> tuple[str, str]:
 
 
 def _signs(call: Call) -> list[tuple[str, int]]:
-    """Return the signs of a hard request, each with its points."""
     body, signs = call.body, list[tuple[str, int]]()
     size = sum(len(raw_bytes(body[name])) for name in _PROMPT if name in body)
     if size > LONG_BYTES:
@@ -121,7 +114,6 @@ def _signs(call: Call) -> list[tuple[str, int]]:
 
 
 def _message_signs(call: Call) -> list[tuple[str, int]]:
-    """Return the signs in the messages themselves."""
     signs: list[tuple[str, int]] = []
     turns = messages(call) or []
     if len(turns) > MANY_TURNS:
@@ -141,7 +133,6 @@ def _message_signs(call: Call) -> list[tuple[str, int]]:
 
 
 def _by_preference(level: str) -> Sequence[str]:
-    """Return the levels in the order in which their branches serve `level`: its own, stronger ones, weaker ones."""
     place = LEVELS.index(level)
     return (*LEVELS[place:], *reversed(LEVELS[:place]))
 

@@ -1,7 +1,4 @@
-"""`by_task(code=a, chat=b, default=c)`: the client names its task, and the task decides which branch answers.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`by_task(code=a, chat=b, default=c)`: the client names its task, and the task decides which branch answers."""
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Reply, Service
@@ -12,8 +9,6 @@ DEFAULT = "default"
 
 
 class ByTask(PolicyService):
-    """Asks the branch with the name of the call's task."""
-
     def __init__(self, context: PolicyContext, /, **branches: Service) -> None:
         super().__init__(context)
         self._branches = branches

@@ -1,7 +1,4 @@
-"""`cache(x, ttl="10m", size="64MB", sampled=True)`: identical requests are answered from memory.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`cache(x, ttl="10m", size="64MB", sampled=True)`: identical requests are answered from memory."""
 
 import hashlib
 import re
@@ -53,8 +50,6 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class _CacheControl(Struct, frozen=True):
-    """Cache directives of a request. `max_age_ns` None: any age."""
-
     store: bool = True
     look: bool = True
     max_age_ns: int | None = None
@@ -118,12 +113,10 @@ class Cache(PolicyService):
         return shared.reader(watched=call.watched, leave=flight.leave)
 
     def _over(self, key: bytes, stream: bool, flight: CoalescedRequest) -> None:
-        """Let no further call join `flight`."""
         if self._flights.get((key, stream)) is flight:
             del self._flights[key, stream]
 
     def _found(self, key: bytes, control: _CacheControl) -> StoredReply | None:
-        """Return the kept answer, if it is recent enough."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -137,7 +130,6 @@ class Cache(PolicyService):
         return entry.answer
 
     def _keep(self, key: bytes, answer: StoredReply) -> None:
-        """Store `answer`, and drop the least recently used ones where there is no room."""
         size = answer.size + ENTRY_BYTES
         if size > self._most_bytes // LARGEST_PART:
             return
@@ -174,7 +166,6 @@ class _CachedReply(SharedReply):
 
 
 def _in_large_chunks(chunks: deque[RecordedChunk]) -> list[RecordedChunk]:
-    """Return `chunks` merged to chunks of `CHUNK_BYTES`."""
     found: list[RecordedChunk] = []
     group, size = list[RecordedChunk](), 0
     for number, chunk in enumerate(chunks, 1):
@@ -187,7 +178,6 @@ def _in_large_chunks(chunks: deque[RecordedChunk]) -> list[RecordedChunk]:
 
 
 def _cache_control(header: str) -> _CacheControl:
-    """Read ``Cache-Control``. Unknown directives are ignored."""
     if not header:
         return _CacheControl()
     words = {word.strip().lower() for word in header.split(",")}
@@ -216,7 +206,6 @@ def _key(call: Call, *, sampled: bool) -> bytes | None:
 
 
 def _fields(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the fields that affect the answer, as plain values; None: too long, or invalid JSON."""
     fields: dict[str, Any] = {}
     size = 0
     try:

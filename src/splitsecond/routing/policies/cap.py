@@ -1,7 +1,4 @@
-"""`cap(x, max_tokens=500)`: a limit on the length of answers.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`cap(x, max_tokens=500)`: a limit on the length of answers."""
 
 from typing import Any
 
@@ -19,8 +16,6 @@ from splitsecond.routing.machinery.settings import Count
 
 
 class Cap(PolicyService):
-    """`service`, whose answers have at most `max_tokens` tokens."""
-
     def __init__(self, context: PolicyContext, service: Service, *, max_tokens: Count) -> None:
         super().__init__(context)
         self._service = service
@@ -32,7 +27,6 @@ class Cap(PolicyService):
         return await self._service(msgspec.structs.replace(call, body=await examined(call, self._capped)))
 
     def _capped(self, call: Call) -> dict[str, Any]:
-        """Return the body with the limit. Raises `CallerFault` if the client's own is not a whole number."""
         fields = dict(call.body)
         names = client_format(call).limit_fields
         found = False
@@ -54,7 +48,6 @@ class Cap(PolicyService):
         return fields
 
     def _lower(self, name: str, value: Any) -> Any:
-        """Return the limit, at most the cap; zero and below mean "no limit" to some servers."""
         limit = _whole_number(name, value)
         return self._most if limit is None or limit <= 0 else min(limit, self._most)
 

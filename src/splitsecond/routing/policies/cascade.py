@@ -1,7 +1,4 @@
-"""`cascade(small, large, accept="finished", judge=c, hold="10s")`: the small model answers if its answer is accepted.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`cascade(small, large, accept="finished", judge=c, hold="10s")`: the small model answers if that is accepted."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,8 +31,6 @@ _HELD = ("chat", "completions")
 
 
 class AcceptanceRule(Setting, frozen=True):
-    """The rule by which an answer is accepted, as `replies/acceptance` reads it."""
-
     accepts: Callable[[DraftAnswer], str]
 
     @classmethod
@@ -48,8 +43,6 @@ HOLD = Duration.parse("hold", "10s")
 
 
 class Cascade(PolicyService):
-    """Asks `large` if the answer of `small` is not accepted."""
-
     def __init__(
         self,
         context: PolicyContext,
@@ -99,7 +92,6 @@ class Cascade(PolicyService):
             raise all_failed([failed, fault.without_traceback()]) from None
 
     async def _accepted(self, call: Call) -> Reply | str:
-        """Return the small model's answer, or why it is not accepted. Raises the `Fault` with which it failed."""
         scope = asyncio.timeout(self._hold.ns / clock.NS_PER_S)
         try:
             async with scope:
@@ -121,7 +113,6 @@ class Cascade(PolicyService):
         return draft.reader(watched=call.watched)
 
     async def _judged(self, call: Call, draft: SharedReply) -> str:
-        """Read the complete answer. Return why it is not accepted, "" if it is."""
         answer, number = DraftAnswer(), 0
         while (chunk := await draft.chunk(number)) is not None:
             answer.take(chunk.events)
@@ -136,7 +127,6 @@ class Cascade(PolicyService):
         return await approves(self._judge, call, answer.text or answer.calls)
 
     def _adds_logprobs(self, call: Call) -> bool:
-        """Whether log-probabilities are requested that the client did not ask for."""
         return self._logprobs and not field_value(call, "logprobs")
 
     def _request(self, call: Call) -> Call:
@@ -146,7 +136,6 @@ class Cascade(PolicyService):
         return msgspec.structs.replace(call, watched=True)
 
     def _costs_more(self, call: Call) -> bool:
-        """Whether to ask the large model alone, because the cascade costs more."""
         rate, now_ns = self._escalations, clock.now_ns()
         if not rate.known(now_ns):
             rate.dearer = False
@@ -159,10 +148,6 @@ class Cascade(PolicyService):
         return not self._exploring.withdraw()
 
     def _usd(self, call: Call, now_ns: int) -> tuple[float, float]:
-        """Return the cost of such a call at the small model, with the judge, and at the large one.
-
-        Both are 0 if a price is not known, so that neither is more expensive.
-        """
         tokens_in = about(input_tokens(call))
         key = call.stream, tokens_in, output_limit(call.body)
         found = self._costs.get(key, now_ns)
@@ -185,7 +170,6 @@ class Cascade(PolicyService):
         return small + sum(judge), large
 
     def _count(self, call: Call, *, escalated: bool, why: str = "", counts: bool = True) -> None:
-        """Record the result. `counts`: it is no failure of the small model, which its circuit breaker counts."""
         if counts:
             self._escalations.add(clock.now_ns(), escalated=escalated)
         outcome = f"not accepted, {why}" if escalated else "accepted"

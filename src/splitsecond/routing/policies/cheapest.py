@@ -1,7 +1,4 @@
-"""`cheapest(a, b, ..., within="voice")`: the cheapest branch that is fast enough.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`cheapest(a, b, ..., within="voice")`: the cheapest branch that is fast enough."""
 
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -22,8 +19,6 @@ AT = 0.95
 
 
 class PricedBranch:
-    """A branch with the price of one call (`cost` in US dollars, infinite: not known) and its p95 of TTFT."""
-
     __slots__ = ("age_ns", "branch", "cost", "ttft_ns")
 
     def __init__(self, branch: Branch, cost: float, ttft_ns: float | None, age_ns: float) -> None:
@@ -37,8 +32,6 @@ class PricedBranch:
 
 
 class Cheapest(PolicyService):
-    """Asks the cheapest branch that is fast enough for the use `within`, or for `ttft`."""
-
     def __init__(
         self,
         context: PolicyContext,
@@ -66,31 +59,37 @@ class Cheapest(PolicyService):
             return
         now_ns = clock.now_ns()
         offers = self._offers(call, available, now_ns)
-        fast = [offer for offer in offers if offer.ttft_ns is not None and offer.ttft_ns <= self._limit_ns]
+        if self._limit_ns == inf:
+            for offer in offers:
+                yield offer.branch, f"cheapest: {offer}"
+        else:
+            yield from self._within_limit(call, offers, available, now_ns)
+
+    def _within_limit(
+        self, call: Call, offers: Sequence[PricedBranch], available: Sequence[Branch], now_ns: int
+    ) -> Iterator[Choice]:
         unknown = [offer for offer in offers if offer.ttft_ns is None]
-        if self._limit_ns != inf and not fast and not unknown:
+        fast = [offer for offer in offers if offer.ttft_ns is not None and offer.ttft_ns <= self._limit_ns]
+        if not fast and not unknown:
             for prospect in self._speeds.ranked(call, available):
                 yield prospect.branch, f"cheapest, none is fast enough: {prospect}"
             return
-        if self._limit_ns != inf:
-            explored = self._explored(offers, fast, now_ns)
-            for offer in explored:
-                yield offer.branch, f"cheapest: {offer}, explored"
-            offers = [offer for offer in (*fast, *unknown) if offer not in explored]
-        for offer in offers:
-            yield offer.branch, f"cheapest: {offer}"
+        explored = self._explored(offers, fast, now_ns)
+        for offer in explored:
+            yield offer.branch, f"cheapest: {offer}, explored"
+        for offer in (*fast, *unknown):
+            if offer not in explored:
+                yield offer.branch, f"cheapest: {offer}"
 
     def _explored(
         self, offers: Sequence[PricedBranch], fast: Sequence[PricedBranch], now_ns: int
     ) -> list[PricedBranch]:
-        """Return the cheaper offer to explore now, if any."""
         self._exploring.record_call()
         cheaper = offers[: offers.index(fast[0])] if fast else []
         turn = self._exploring.pick(((offer.branch, offer.age_ns) for offer in cheaper), now_ns)
         return [offer for offer in cheaper if offer.branch is turn]
 
     def _offers(self, call: Call, among: Sequence[Branch], now_ns: int) -> Sequence[PricedBranch]:
-        """Return an offer of each branch, the cheapest first."""
         tokens_in = about(input_tokens(call))
         tokens_out = output_tokens(call, self._speeds.typical_output_tokens(call, among, now_ns))
         key = call.stream, tokens_in, tokens_out, *among

@@ -1,7 +1,4 @@
-"""`deadline(x, total="10s", ttft="2s")`: an end to waiting.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`deadline(x, total="10s", ttft="2s")`: an end to waiting."""
 
 from msgspec.structs import replace
 
@@ -13,8 +10,6 @@ from splitsecond.routing.machinery.token_deadline import TokenDeadline
 
 
 class Deadline(PolicyService):
-    """`service` with a deadline for the whole answer, for the first token, or for both."""
-
     def __init__(
         self, context: PolicyContext, service: Service, *, total: Duration | None = None, ttft: Duration | None = None
     ) -> None:

@@ -1,7 +1,4 @@
-"""`fallback(a, b, ..., ttft="2s")`: the next branch is asked when one has failed before the client has seen anything.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`fallback(a, b, ..., ttft="2s")`: the next branch is asked when one fails before the client has seen anything."""
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Literal
@@ -45,11 +42,6 @@ def make_fallback(
     over: Duration | None = None,
     resume: HowOrOff | None = None,
 ) -> Service:
-    """Return the service that asks the branches in turn.
-
-    `ttft`: the longest wait for one branch's first token. `stall`: the longest silence after it. `floor`: the lowest
-    rate after it, over the last `over`. `resume`: how a broken stream is continued; None: as the context says.
-    """
     branches = context.branches((first, second, *others))
     in_turn = _InTurn(branches, ttft, context)
     streamed: Service = in_turn
@@ -61,8 +53,6 @@ def make_fallback(
 
 
 class _Limited(PolicyService):
-    """`whole`, for calls that are streamed `streamed`, with limits on the answer."""
-
     def __init__(
         self, context: PolicyContext, whole: Service, streamed: Service, stall: Duration | None, floor: RateFloor | None
     ) -> None:
@@ -78,8 +68,6 @@ class _Limited(PolicyService):
 
 
 class _InTurn(PolicyService):
-    """Asks `branches` in turn, until one has a first token, or a complete answer if the call is not streamed."""
-
     def __init__(self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext) -> None:
         super().__init__(context)
         twice: list[Service] = [_Twice(branch.service, context.budget) for branch in branches]
@@ -110,7 +98,6 @@ class _InTurn(PolicyService):
         return RestartableReply(reply, restart).reader(watched=call.watched)
 
     async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
-        """Return the first reply of the remaining `steps`. Raises all `causes` if there is none."""
         longer_than, notes = -1, call.notes
         for branch, step in steps:
             if longer_than >= 0 and not self._takes_more(branch, longer_than):
@@ -129,20 +116,16 @@ class _InTurn(PolicyService):
         raise all_failed(causes) if len(causes) > 1 else causes[0]
 
     def _context_exceeded(self, fault: Fault, branch: Branch) -> int:
-        """Return the context length, in tokens, that the prompt exceeds; -1: none, or not known."""
         refusals = [each for each in causes(fault) if each.kind == TOO_LONG]
         names = [each.target or branch.names[0] for each in refusals]
         return max((self._states.info(name).context_tokens or -1 for name in names), default=-1)
 
     def _takes_more(self, branch: Branch, tokens: int) -> bool:
-        """Whether one of its targets takes a longer prompt than `tokens`, or its limit is not known."""
         contexts = [self._states.info(name).context_tokens for name in branch.names]
         return any(context is None or context > tokens for context in contexts)
 
 
 class _Twice:
-    """A branch that gets a second attempt where that can help at once, and the budget allows it."""
-
     def __init__(self, branch: Service, budget: ExtraRequestBudget | None) -> None:
         self._branch = branch
         self._budget = ExtraRequestBudget(SECOND_TRIES.value, reserve=MAX_SAVED, within=budget)

@@ -1,7 +1,4 @@
-"""`fastest(a, b, ..., by="total", at=0.5)`: the branch that will probably be fastest for this call.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`fastest(a, b, ..., by="total", at=0.5)`: the branch that will probably be fastest for this call."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -19,15 +16,12 @@ MEDIAN = Quantile.parse("at", 0.5)
 
 
 class SpeedChoice:
-    """Orders branches by their expected speed on behalf of `policy`. `by` and `at`: see `fastest`."""
-
     def __init__(self, policy: str, states: TargetStates, by: Figure, at: Quantile) -> None:
         self._policy = policy
         self._states = states
         self._speeds = SpeedRanking(states, by=by, at=at.value)
 
     def choices(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice]:
-        """Return the branches to ask, the fastest first."""
         available = [branch for branch in among if branch.available(self._states, call)]
         if not available:
             yield from in_order(among, f"{self._policy}, none is available")
@@ -37,8 +31,6 @@ class SpeedChoice:
 
 
 class Fastest(PolicyService):
-    """Asks the fastest branch."""
-
     def __init__(
         self,
         context: PolicyContext,

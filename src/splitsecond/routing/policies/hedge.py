@@ -1,7 +1,4 @@
-"""`hedge(a, b, extra_load=0.05)`: the second branch is asked too when the first is slower than usual.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`hedge(a, b, extra_load=0.05)`: the second branch is asked too when the first is slower than usual."""
 
 import asyncio
 import math
@@ -51,12 +48,10 @@ class LatencyWindow:
         return len(self._samples)
 
     def add(self, ns: int, *, censored: bool = False) -> None:
-        """Record a call: its first token came after `ns`; or, `censored`, it had not come by then."""
         self._samples.append((ns, censored))
         self._new += 1
 
     def quantile_ns(self) -> int | None:
-        """Return the time that `share` of the calls exceed; None without a sample."""
         if self._samples and (self._quantile_ns is None or self._new * _REFRESH >= len(self._samples)):
             curve = SurvivalCurve([(ns, censored, 1.0) for ns, censored in self._samples])
             self._quantile_ns = int(curve.quantile(1 - self._share))
@@ -65,11 +60,6 @@ class LatencyWindow:
 
 
 class Hedge(PolicyService):
-    """Asks `second` too when `first` is late. `extra_load`: the share of calls that may be sent twice.
-
-    Raises `CallerFault` if both branches are in one place.
-    """
-
     def __init__(
         self, context: PolicyContext, first: Service, second: Service, *, extra_load: Share = EXTRA_LOAD
     ) -> None:
@@ -102,21 +92,18 @@ class Hedge(PolicyService):
         return contest.reply()
 
     def _may_help(self, call: Call) -> bool:
-        """Whether it makes sense to ask the second branch beside the first."""
         if not self._second.available(self._states, call) or input_tokens(call) >= LONGEST_TOKENS:
             return False
         first, second = self._first, self._second
         return first.available(self._states, call) or not _provider(self._states, [*first.names, *second.names])
 
     def _delay_ns(self) -> int | None:
-        """Return the time after which the second branch is asked; None: too few samples."""
         quantile_ns = self._latencies.quantile_ns()
         if quantile_ns is None or len(self._latencies) < self._enough:
             return None
         return max(quantile_ns + TIMER_NS, MIN_DELAY_NS)
 
     async def _timed(self, call: Call) -> Reply:
-        """Ask the first branch, and record its time to first token."""
         began_ns = clock.now_ns()
         try:
             reply = await answered(self._first.service, call)
@@ -128,7 +115,6 @@ class Hedge(PolicyService):
 
 
 def _check_places(first: Sequence[str], second: Sequence[str], states: TargetStates) -> None:
-    """Raise `CallerFault` if a cause that slows the first branch slows the second too."""
     names = [*first, *second]
     provider, regions = _provider(states, names), {states.info(name).region for name in names}
     tiers = {states.info(name).tier for name in names}
@@ -146,7 +132,6 @@ def _check_places(first: Sequence[str], second: Sequence[str], states: TargetSta
 
 
 def _provider(states: TargetStates, names: Sequence[str]) -> str:
-    """Return the provider of all targets with these `names`; "" if they have several, or it is not known."""
     providers = {states.info(name).provider for name in names}
     return providers.pop() if len(providers) == 1 else ""
 

@@ -1,7 +1,4 @@
-"""`limit(x, concurrency=8, queue=0)`: at most so many answers in flight at once.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`limit(x, concurrency=8, queue=0)`: at most so many answers in flight at once."""
 
 import asyncio
 from collections import deque
@@ -21,8 +18,6 @@ _SMOOTHING = 8
 
 
 class Limit(PolicyService):
-    """`service` with at most `concurrency` open replies, and `queue` waiting calls."""
-
     def __init__(
         self, context: PolicyContext, service: Service, *, concurrency: Count, queue: QueueLength = NO_QUEUE
     ) -> None:
@@ -57,7 +52,6 @@ class Limit(PolicyService):
             )
 
     async def _wait(self, call: Call) -> None:
-        """Wait until a place has been handed over."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         due_ns = call.deadline_ns
@@ -80,7 +74,6 @@ class Limit(PolicyService):
         self._release()
 
     def _release(self) -> None:
-        """Hand the place to the call that has waited longest; without one the place is free."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -90,8 +83,6 @@ class Limit(PolicyService):
 
 
 class LimitedReply(ForwardingReply):
-    """A reply that holds a place until it is closed."""
-
     def __init__(self, reply: Reply, release: Callable[[], None]) -> None:
         super().__init__(reply)
         self._release: Callable[[], None] | None = release

@@ -1,7 +1,4 @@
-"""`near(a, b, ..., region="eu")`: only targets in the region, and of those the one that is nearest by its speed.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`near(a, b, ..., region="eu")`: only targets in the region, and of those the one that is nearest by its speed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -38,12 +35,10 @@ class Near(PolicyService):
 
 
 def _reachable(names: Iterable[Sequence[str]], states: TargetStates, *, region: str) -> list[str]:
-    """Return the targets that the policy can ask, of branches with these `names` of targets."""
     return [name for branch in names if _is_in(region, branch, states) for name in branch]
 
 
 def _is_in(region: str, names: Iterable[str], states: TargetStates) -> bool:
-    """Whether all targets with these `names` are known to be in `region`."""
     regions = (states.info(name).region for name in names)
     return all(where == region or where.startswith(f"{region}-") for where in regions)
 

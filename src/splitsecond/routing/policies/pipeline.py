@@ -1,7 +1,4 @@
-"""`pipeline(fast, slow, early="300ms")`: the fast model answers, or says that the slow one should.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`pipeline(fast, slow, early="300ms")`: the fast model answers, or says that the slow one should."""
 
 import asyncio
 from typing import Self
@@ -87,7 +84,6 @@ class Pipeline(PolicyService):
         return await answered(self._slow, call)
 
     async def _answer_if_sure(self, call: Call, watched: bool) -> Reply:
-        """Return the fast model's answer once it has begun. Raises a `Fault` if it does not answer."""
         draft = _Guarded(await answered(self._fast, call))
         try:
             await _begun(draft)
@@ -98,7 +94,6 @@ class Pipeline(PolicyService):
 
 
 async def _begun(draft: "_Guarded") -> None:
-    """Wait until it is clear that this is an answer. Raises a `Fault` if it is not."""
     number, text = 0, ""
     while (chunk := await draft.chunk(number)) is not None:
         number += 1
@@ -145,13 +140,11 @@ class _Guarded(SharedReply):
 
 
 def _held_back(text: str) -> int:
-    """Return how many characters at the end of `text` can be the beginning of the marker."""
     longest = min(len(text), len(MARKER) - 1)
     return next((size for size in range(longest, 0, -1) if text.endswith(MARKER[:size])), 0)
 
 
 def _with_marker(call: Call) -> Call | None:
-    """Return the request for the fast model; None: it could not answer it with the marker."""
     if call.operation != "chat" or field_value(call, "n") not in (None, 1):
         return None
     if wanted_form(call) is not None or must_call(call):

@@ -1,7 +1,4 @@
-"""`race(a, b, ...)`: all branches are asked at once, and the first one with a token answers.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`race(a, b, ...)`: all branches are asked at once, and the first one with a token answers."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -32,7 +29,6 @@ class SpendingAccount:
         self._at_ns: int | None = None
 
     def withdraw(self, usd: float, now_ns: int) -> bool:
-        """Withdraw `usd` if the account holds as much; return whether it did. Zero can always be withdrawn."""
         passed_ns = 0 if self._at_ns is None else now_ns - self._at_ns
         self._at_ns = now_ns
         self._saved = min(self._saved + passed_ns * self._usd_per_ns, self._most)
@@ -85,7 +81,6 @@ class Race(PolicyService):
         return contest.reply()
 
     def _learns(self, racing: Sequence[Branch]) -> bool:
-        """Return whether this streamed call is raced to its end, because the speed of a branch is not known."""
         for branch in racing:
             if all(each.tpot_ns() is None for each in branch.estimates(self._states, stream=True)):
                 self._unknown += 1
@@ -93,7 +88,6 @@ class Race(PolicyService):
         return False
 
     def _reason_against(self, call: Call, healthy: Sequence[Branch], account: SpendingAccount) -> str:
-        """Return why `call` is not raced; "" if it is, and its losers are paid for."""
         if len(healthy) == 1:
             return "one branch is available"
         losing = self._losing_usd(call, healthy)
@@ -102,7 +96,6 @@ class Race(PolicyService):
         return "" if account.withdraw(losing, clock.now_ns()) else "its money is spent"
 
     def _losing_usd(self, call: Call, among: Sequence[Branch]) -> float | None:
-        """Return the most that losers can cost; None: not known."""
         tokens_in, tokens_out = input_tokens(call), self._output_tokens(call, among)
         costs = [self._cost_usd(branch, tokens_in, tokens_out) for branch in among]
         known = [cost for cost in costs if cost is not None]
@@ -112,11 +105,9 @@ class Race(PolicyService):
         return sum(priced) - min(priced)
 
     def _output_tokens(self, call: Call, among: Sequence[Branch]) -> int:
-        """Return the expected length of the answer."""
         return output_tokens(call, usual_output_tokens(call, among, self._states))
 
     def _cost_usd(self, branch: Branch, tokens_in: int, tokens_out: int) -> float | None:
-        """Return the cost of asking `branch` if it loses; None: not known. A race inside costs all of its branches."""
         costs: list[float | None] = []
         for info in map(self._states.info, branch.names):
             closed_early = info.closing_stops_billing and not self._by_total

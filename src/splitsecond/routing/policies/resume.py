@@ -1,7 +1,4 @@
-"""`resume(a, b, ..., stall="10s")`: an answer that breaks off is continued at another target.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`resume(a, b, ..., stall="10s")`: an answer that breaks off is continued at another target."""
 
 from collections.abc import Sequence
 
@@ -21,8 +18,6 @@ MIN_TOKENS = 4
 
 
 class ResumedService:
-    """`service`, whose broken answers are continued at `others`. Without an encoder in `context` they are not."""
-
     def __init__(self, service: Service, others: Sequence[Branch], context: PolicyContext) -> None:
         self._service = service
         encoder = context.make_encoder
@@ -37,8 +32,6 @@ class ResumedService:
 
 
 class Resume(PolicyService):
-    """Asks `first`, and continues its broken answers at `others`, or at itself if there are none."""
-
     def __init__(
         self,
         context: PolicyContext,
@@ -60,7 +53,6 @@ class Resume(PolicyService):
 
 
 def rate_floor(floor: TokenRate | None, over: Duration | None) -> RateFloor | None:
-    """Return the floor of two settings. Raises `CallerFault` if they cannot be meant."""
     if floor is None:
         if over is not None:
             raise CallerFault("over has no effect without floor", kind="bad_policy", hint='Add floor="8tok/s".')
@@ -80,7 +72,6 @@ def with_limits(call: Call, stall: Duration | None, floor: RateFloor | None) -> 
 
 
 def with_stall(call: Call, stall_ns: int) -> Call:
-    """Return `call`, whose answer may be silent for at most `stall_ns`."""
     if call.stall_ns is not None and call.stall_ns <= stall_ns:
         return call
     return msgspec.structs.replace(call, stall_ns=stall_ns)

@@ -1,7 +1,4 @@
-"""`retry(x, times=2, wait="10s", extra_load=0.1)`: the same target is asked again, a little later.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`retry(x, times=2, wait="10s", extra_load=0.1)`: the same target is asked again, a little later."""
 
 import asyncio
 from collections.abc import Sequence
@@ -62,7 +59,6 @@ class Retry(PolicyService):
             await asyncio.sleep(wait_ns / clock.NS_PER_S)
 
     def _wait_ns(self, call: Call, causes: Sequence[Fault]) -> int | None:
-        """Return the wait before the next attempt; None: no further attempt."""
         if len(causes) > self._times or remedy(causes[-1]) not in ("again", "later"):
             return None
         longest_ns = min(FIRST_WAIT_NS << min(len(causes) - 1, 10), LONGEST_BACKOFF_NS)

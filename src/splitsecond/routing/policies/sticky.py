@@ -1,7 +1,4 @@
-"""`sticky(a, b, ..., ttl="10m")`: a conversation stays with one branch, whose prompt cache holds its beginning.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`sticky(a, b, ..., ttl="10m")`: a conversation stays with one branch, whose prompt cache holds its beginning."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -30,8 +27,6 @@ _KEY_FIELDS = ("prompt_cache_key", "user")
 
 
 class Sticky(PolicyService):
-    """Keeps each conversation at one branch, until `ttl` after its last call."""
-
     def __init__(
         self, context: PolicyContext, first: Service, second: Service, /, *others: Service, ttl: Duration = TTL
     ) -> None:
@@ -56,7 +51,6 @@ class Sticky(PolicyService):
         return reply
 
     def _choices(self, call: Call, key: bytes, home: Branch | None) -> Iterator[Choice]:
-        """Return the home of the conversation if it is available, then the branches by hash."""
         ranks = (_digest(key + salt) for salt in self._salts)
         by_hash = [branch for _, branch in sorted(zip(ranks, self._branches, strict=True), key=itemgetter(0))]
         available = [branch for branch in by_hash if branch.available(self._states, call)]
@@ -82,7 +76,6 @@ _messages = msgspec.json.Decoder(list[_Message]).decode
 
 
 def conversation(call: Call) -> bytes | None:
-    """Return the hash of the beginning of the conversation; None: it has none."""
     body = call.body
     for name in _KEY_FIELDS:
         if name in body:
@@ -99,7 +92,6 @@ def conversation(call: Call) -> bytes | None:
 
 
 def _beginning(data: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return the messages up to the first one of a user, or the first bytes of a text."""
     try:
         messages = _messages(data)
     except (ValueError, RecursionError):  # a text, or a form that only the provider knows
@@ -121,7 +113,6 @@ def _digest(data: bytes) -> bytes:
 
 
 def _noted(choices: Iterator[Choice], asked: list[Branch]) -> Iterator[Choice]:
-    """Return `choices`, and append the branch of each to `asked` when it is taken."""
     for choice in choices:
         asked.append(choice[0])
         yield choice

@@ -1,7 +1,4 @@
-"""`weighted(a, b, ..., weights="3,1")`: each branch gets its share of the calls.
-
-docs/policies.md says what it does, what it costs, when it helps, when it hurts, and where it goes.
-"""
+"""`weighted(a, b, ..., weights="3,1")`: each branch gets its share of the calls."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,8 +10,6 @@ from splitsecond.routing.machinery.settings import Weights
 
 
 class Weighted(PolicyService):
-    """Distributes calls by `weights`, a whole number for each branch."""
-
     def __init__(
         self,
         context: PolicyContext,
@@ -40,7 +35,6 @@ class Weighted(PolicyService):
         return await ask_in_turn(call, self._choices(call))
 
     def _choices(self, call: Call) -> Iterator[Choice]:
-        """Return the available branches, each when it is its turn among the remaining ones."""
         available = [place for place, branch in enumerate(self._branches) if branch.available(self._states, call)]
         if not available:
             yield from in_order(self._branches, "weighted, none is available")

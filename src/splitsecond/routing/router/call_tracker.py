@@ -3,7 +3,7 @@
 Observations travel with their call: the call's notes carry the observer that receives the observation of each attempt.
 An attempt may end after its call, because the connection of a complete answer is read to its end for a short time. The
 call's notes count the requests that were sent, and each leaves one observation, so the record is written as soon as
-that many have arrived. `flush` writes the records that still wait.
+that many have arrived.
 """
 
 import asyncio
@@ -62,7 +62,6 @@ class OpenCall(Struct, kw_only=True):
 
     @property
     def has_all_attempts(self) -> bool:
-        """Whether every attempt so far has ended and left its observation."""
         return len(self.attempts) >= self.call.notes.attempts
 
 
@@ -88,13 +87,11 @@ class CallTracker:
     def open(
         self, call: Call, route: str, release: Callable[[], None] | None = None, *, charged: bool = True
     ) -> OpenCall:
-        """Track a new `call` for the model `route`, and observe its attempts. See `OpenCall`."""
         open_call = OpenCall(call=call, route=route, release=release, charged=charged)
         call.notes.observer = partial(self._observe, open_call)
         return open_call
 
     def close(self, open_call: OpenCall, status: int, *, complete: bool = True) -> None:
-        """Record the end of a call. `status`: what its client received; 0 if nothing could be sent."""
         open_call.status = status or SERVER_ERROR
         open_call.complete = complete
         open_call.end_ns = clock.now_ns()
@@ -108,13 +105,11 @@ class CallTracker:
             oldest.call.notes.observer = partial(self._observe, oldest)  # its last attempts still have to be charged
 
     async def wait_for_attempts(self) -> None:
-        """Wait until no ended call lacks an observation."""
         if self._waiting:
             self._all_recorded = asyncio.get_running_loop().create_future()
             await self._all_recorded
 
     def flush(self) -> None:
-        """Write the records that still wait for an observation, because the process ends."""
         while self._waiting:
             self._record(self._waiting.popitem(last=False)[1])
 
@@ -162,8 +157,7 @@ def with_estimated_tokens(
     """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none
     or reports counts that cannot be true.
 
-    Otherwise a client that leaves before the count, which comes last, would not pay for its prompts. `context`: see
-    `CallTracker`.
+    Otherwise a client that leaves before the count, which comes last, would not pay for its prompts.
     """
     if attempt.input_tokens is not None and attempt.output_tokens is not None and attempt.token_source == "usage":
         return attempt
@@ -218,7 +212,6 @@ def call_cost(
 
 
 def decisive(fault: Fault) -> Fault:
-    """Return the failure that decides what the client receives: the first of a target that was sent a request."""
     if not isinstance(fault, AllFailed):
         return fault
     sent = (cause for cause in fault.causes if not ejected(cause) and cause.kind != NOT_TRANSLATABLE)
@@ -226,7 +219,6 @@ def decisive(fault: Fault) -> Fault:
 
 
 def call_record(open_call: OpenCall) -> CallRecord:
-    """Return the record of an ended call."""
     call = open_call.call
     ok = open_call.complete and open_call.fault is None and open_call.status < 400
     record = CallRecord(  # with more than 15 arguments Python would build a dictionary of them

@@ -13,8 +13,6 @@ CALLS = 100
 
 
 class TargetExplained(Struct, frozen=True):
-    """One target: its state, and its prices, region and limits."""
-
     status: TargetStatus
     facts: TargetInfo
 
@@ -33,7 +31,6 @@ class Explained(Struct, frozen=True, kw_only=True):
 async def explained(
     route: str, expression: Expression, states: TargetStates, *, prompt: str = PROMPT, source: str = ""
 ) -> Explained:
-    """Explain `route`, served by the policy `expression`, for a chat with this `prompt`."""
     return Explained(
         route=route,
         policy=repr(expression),

@@ -35,8 +35,6 @@ class PromptSize(Struct, frozen=True):
     unbounded: bool
 
     def within(self, context_tokens: int | None) -> int:
-        """Return the most input tokens that the request can have at a model with this context length, None if that is
-        not known."""
         return max(self.tokens, context_tokens or UNKNOWN_CONTEXT_TOKENS) if self.unbounded else self.tokens
 
 
@@ -56,14 +54,12 @@ def prompt_size(call: Call) -> PromptSize:
 def conservative_input_tokens(call: Call, context_tokens: int | None = None) -> int:
     """Return an estimate of the input tokens, of the whole request, that errs on the high side.
 
-    Limits and charges use it. `context_tokens`: see `PromptSize.within`. For decisions see
-    `routing.targets.prompt_size.input_tokens`.
+    Limits and charges use it. For decisions see `routing.targets.prompt_size.input_tokens`.
     """
     return prompt_size(call).within(context_tokens)
 
 
 def _text_tokens(text: memoryview, *, may_be_ids: bool) -> int:
-    """Return an estimate of the tokens of JSON text. `may_be_ids`: it can be a list of token ids, or several."""
     ids = _token_ids(bytes(text)) if may_be_ids else None
     if ids is not None:
         return ids
@@ -76,7 +72,6 @@ def _text_tokens(text: memoryview, *, may_be_ids: bool) -> int:
 
 
 def _token_ids(data: bytes) -> int | None:
-    """Return the number of tokens where `data` holds token ids, in one list or in several; None where it does not."""
     if not data.startswith(b"[") or b'"' in data or b"{" in data or not _DIGIT.search(data):
         return None
     return data.count(b",") + 1

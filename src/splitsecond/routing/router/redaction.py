@@ -2,7 +2,7 @@
 
 The client wrote the prompt, so it may see the quote; the log may not. Only failures are redacted. A provider may change
 the case, the spaces and the punctuation of what it quotes, and escape it. So letters and digits are compared, without
-case. Messages are short, so each piece of a message is searched in the texts of the request.
+case.
 """
 
 import html
@@ -36,7 +36,6 @@ _PUNCTUATION = bytes(each for each in range(1, 128) if not chr(each).isalnum())
 
 
 def redact(attempt: Observation, body: Mapping[str, Any]) -> Observation:
-    """Return `attempt` without quotes of the request `body` in its failure."""
     fault = attempt.fault
     if fault is None:
         return attempt
@@ -47,7 +46,6 @@ def redact(attempt: Observation, body: Mapping[str, Any]) -> Observation:
 
 
 def without_quotes(message: str, body: Mapping[str, Any]) -> str:
-    """Return `message` with `LEFT_OUT` instead of each piece that occurs in a text of `body`."""
     if sum(len(memoryview(value)) for value in body.values() if isinstance(value, Raw)) > LONGEST_SEARCHED:
         status, colon, _ = message.partition(": ")
         return f"{status}: {LEFT_OUT}" if colon else LEFT_OUT
@@ -60,7 +58,6 @@ def without_quotes(message: str, body: Mapping[str, Any]) -> str:
 
 
 def _letters(text: str) -> str:
-    """Return the letters and digits of a text, without case."""
     text = text.casefold()
     if not text.isascii():
         text = _NO_LETTERS.sub("", text)
@@ -68,7 +65,6 @@ def _letters(text: str) -> str:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """Return what an escape means; a space for a line end and the like."""
     if escape[0][0] == "&":
         return html.unescape(escape[0])
     if code := escape["code"]:
@@ -81,10 +77,6 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _quotes(reading: str, places: Iterable[tuple[int, int]], occurs: Callable[[str], bool]) -> list[tuple[int, int]]:
-    """Return where quotes of the request begin and end in a message that reads `reading`.
-
-    `places`: where each letter of the reading is in the message. `occurs` tells whether letters are in the request.
-    """
     letters = _letters(reading)
     found = [at for at in _near_quotes(letters, occurs) if occurs(letters[at : at + MIN_QUOTED])]
     if not found:
@@ -107,7 +99,6 @@ def _near_quotes(letters: str, occurs: Callable[[str], bool]) -> Iterator[int]:
 
 
 def _without(message: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return `message` with `LEFT_OUT` for each run of `spans`, which are in order, and may overlap."""
     kept: list[str] = []
     done = 0
     for begin, end in spans:
@@ -118,7 +109,6 @@ def _without(message: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _places(message: str) -> Iterator[tuple[int, int]]:
-    """Yield where each letter of a message without escapes begins and ends in `message`, which has them."""
     at = 0
     for escape in _ESCAPES.finditer(message):
         yield from _plain_places(message, at, escape.start())
@@ -135,7 +125,6 @@ def _plain_places(message: str, begin: int, end: int) -> Iterator[tuple[int, int
 
 
 def _value(field: Raw | Any) -> Any:
-    """Return the value of a request's field, as text if it is not valid JSON."""
     found = plain_value(field)
     return bytes(field).decode("utf-8", "replace") if found is None and isinstance(field, Raw) else found
 

@@ -1,7 +1,6 @@
 """The router: one HTTP client, the states of all targets, the routes, prices, the call tracker and the log.
 
-The gateway, `batch`, `explain` and the public API each build one. Requests go through `service(model)`, or through
-`call`, which also tracks the call from its start to its record.
+Requests go through `service(model)`, or through `call`, which also tracks the call from its start to its record.
 """
 
 import asyncio
@@ -55,9 +54,7 @@ class Router:
         """Open the log and build all routes.
 
         `say` reports problems that do not stop the router. `observe` gets each attempt after the target states did.
-        `sinks` get the record of each ended call, before the log. `charge`: see `CallTracker`. `chance`: source of
-        random choices. `log_process` and `worker`: see `Log.open`. Raises `CallerFault` for settings that cannot be
-        built, or a log that cannot be opened.
+        Raises `CallerFault` for settings that cannot be built, or a log that cannot be opened.
         """
         self.settings = settings
         self.directory = TargetDirectory(settings)
@@ -78,7 +75,6 @@ class Router:
         return repr(self._client)
 
     def service(self, model: str = ROUTE) -> Service:
-        """Return the service of a route or of "provider/model". Raises `CallerFault` for an unknown one."""
         return self.routes.service(model)
 
     def renew(self, settings: RouterSettings) -> None:
@@ -112,32 +108,26 @@ class Router:
         self.states.renew(self.directory.facts)
 
     async def warm_start(self) -> int:
-        """Learn how fast targets were from the log and the seed runs. Return the number of attempts read."""
         found = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
         ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
         self.states.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
         return len(found)
 
     def routed(self) -> list[str]:
-        """Return the targets that routes name."""
         return list(dict.fromkeys(name for each in self.settings.routes.values() for name in targets(each)))
 
     def price(self, target: str) -> Price | None:
-        """Return the price of `target`; None if it is not known."""
         return self.directory.price(target)
 
     def cost_usd(self, attempt: Observation) -> float | None:
-        """Return the token cost of an attempt in US dollars; None if its price or token counts are not known."""
         return self.directory.cost_usd(attempt)
 
     async def drain(self) -> None:
-        """Wait until the log process, if there is one, has written all records. Call it before `close`."""
         self.tracker.flush()
         if self.log is not None:
             await self.log.drain()
 
     def close(self) -> None:
-        """Close the connections to all providers, and write all records to the log."""
         self._client.close()
         self.tracker.flush()
         if self.log is not None:
@@ -157,7 +147,7 @@ def check_settings(settings: RouterSettings) -> None:
 
 
 async def explained_by_history(settings: RouterSettings, route: str, prompt: str = PROMPT, *, say: Say) -> Explained:
-    """Explain `route` as a gateway that starts now would see it: by its log and seed runs. Takes a second or two.
+    """Explain `route` as a gateway that starts now would see it: by its log and seed runs.
 
     Raises `CallerFault` for an unknown route or target, or a log that cannot be opened.
     """
@@ -181,7 +171,6 @@ async def explained_by_history(settings: RouterSettings, route: str, prompt: str
 
 
 def _access(settings: RouterSettings, target: str) -> tuple[TargetSpec, str] | None:
-    """Return the address and key of `target`; None if it cannot be used any more."""
     try:
         return settings.spec(target), settings.credential(target)
     except CallerFault:
@@ -189,6 +178,5 @@ def _access(settings: RouterSettings, target: str) -> tuple[TargetSpec, str] | N
 
 
 def _server(settings: RouterSettings, target: str) -> tuple[str, str] | None:
-    """Return the address and API format of `target`; None if it cannot be used any more."""
     found = _access(settings, target)
     return None if found is None else (found[0].base_url, found[0].api_format)

@@ -58,7 +58,6 @@ class Routes:
         }
 
     def unchanged(self, route: str, settings: RouterSettings) -> Service | None:
-        """Return the service of `route` if `settings` would make the same one, else None."""
         mine, expression = self._settings, settings.routes[route]
         if (mine.routes.get(route), mine.resumes.get(route)) != (expression, settings.resumes.get(route)):
             return None
@@ -66,13 +65,11 @@ class Routes:
         return self._routes[route] if same else None
 
     def names(self, key: ClientKey | None) -> list[str]:
-        """Return the routes that `key` may use."""
         return [name for name in self._routes if key is None or key.allows(name)]
 
     def service(
         self, model: str, key: ClientKey | None = None, preferences: RoutingPreferences | None = None
     ) -> Service:
-        """Return the service of `model`. Raises `CallerFault` if it is unknown or `key` may not use it."""
         found = self._routes.get(model) or self._named.get(model)
         named = found is not None or (len(model) <= LONGEST_MODEL and model.isprintable())
         if not named or (key is not None and not key.allows(model)):
@@ -92,7 +89,6 @@ class Routes:
         return found
 
     def expression(self, model: str) -> Expression:
-        """Return the policy that serves `model`: a route's, or a target itself."""
         return self._settings.routes.get(model) or TargetName(model)
 
     def context_tokens(self, model: str) -> int | None:
@@ -101,14 +97,12 @@ class Routes:
         return min(filter(None, known), default=None)
 
     def counting(self, model: str, api_format: str) -> Target | None:
-        """Return the first target of `model` that counts tokens for requests in the API format `api_format`."""
         specs = map(self._settings.spec, targets(self.expression(model)))
         found = (spec.name for spec in specs if spec.api_format == api_format and not spec.quirks.get("on_vertex"))
         first = next(found, None)
         return None if first is None else self._target(first)
 
     async def explained(self, model: str, prompt: str) -> Explained:
-        """Explain where calls for `model` would go now. Raises `CallerFault` for an unknown model."""
         if model not in self._routes:
             self.service(model)
         return await explained(
@@ -125,12 +119,10 @@ class Routes:
         return found
 
     def _resumed(self, route: str, expression: Expression) -> Expression:
-        """Return `expression` with the `resume` of its route around it, if it has one."""
         resume = self._settings.resumes.get(route)
         return expression if resume is None else resumed(expression, resume.stall_ns)
 
     def _route(self, name: str, expression: Expression) -> Service:
-        """Build the service of a route. Raises `CallerFault` that names the route."""
         try:
             return self._built(self._resumed(name, expression))
         except CallerFault as fault:
@@ -154,7 +146,6 @@ class Routes:
         )
 
     def _unknown(self, model: str, key: ClientKey | None, why: CallerFault | None = None) -> CallerFault:
-        """Return the fault for an unknown model, with the nearest names that `key` may use."""
         renamed = self._at_similar_providers(model[:LONGEST_MODEL])
         near = self._near(model[:LONGEST_MODEL], renamed, key)
         routes = self.names(key)
@@ -169,7 +160,6 @@ class Routes:
         )
 
     def _at_similar_providers(self, model: str) -> list[str]:
-        """Return the same model at configured providers whose names are similar to that in `model`."""
         owner, slash, rest = model.partition("/")
         owners = {*self._settings.providers, *(target.partition("/")[0] for target in self._routed())}
         alike = difflib.get_close_matches(owner, sorted(owners)) if slash else []
@@ -179,7 +169,6 @@ class Routes:
         return (target for policy in self._settings.routes.values() for target in targets(policy))
 
     def _near(self, model: str, renamed: list[str], key: ClientKey | None) -> list[str]:
-        """Return names like `model`, or with the same ending: routes, their targets, names of the key, `renamed`."""
         own = [name for name in key.routes if not name.endswith("*") and name[:1] != "/"] if key is not None else []
         given = dict.fromkeys([*self._routes, *own, *self._routed(), *renamed])
         known = [name for name in given if key is None or key.allows(name)]

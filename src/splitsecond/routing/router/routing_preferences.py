@@ -143,7 +143,6 @@ def _may_serve(name: str, preferences: RoutingPreferences, info: Callable[[str],
 
 
 def _is_named(name: str, names: Iterable[str], info: Callable[[str], TargetInfo]) -> bool:
-    """Return whether a target, or its provider, is among `names`."""
     own = {name.casefold(), name.partition("/")[0].casefold(), info(name).provider.casefold()}
     return any(each.casefold() in own for each in names if each)
 
@@ -152,9 +151,9 @@ def _in_order(
     expression: Expression, kept: list[str], preferences: RoutingPreferences, info: Callable[[str], TargetInfo]
 ) -> Expression:
     units = {name: unit for name, unit in _units(expression) if name in kept}
-    first = [name for each in preferences.order for name in units if _is_named(name, (each,), info)]
-    ordered = [units[name] for name in dict.fromkeys(first)]
-    others = [unit for name, unit in units.items() if name not in first]
+    first = dict.fromkeys(name for each in preferences.order for name in units if _is_named(name, (each,), info))
+    ordered = [units.pop(name) for name in first]
+    others = list(units.values())
     if preferences.sort is not None and len(others) > 1:
         policy, settings = _SORTED_BY[preferences.sort]
         chosen = PolicyExpression(policy, tuple(others), settings)
@@ -167,7 +166,6 @@ def _in_order(
 
 
 def _units(expression: Expression) -> list[tuple[str, Expression]]:
-    """Return each target of `expression`, with the policies that are around this target only."""
     names = targets(expression)
     if len(names) == 1 or isinstance(expression, TargetName):
         return [(names[0], expression)]
@@ -179,8 +177,6 @@ def _units(expression: Expression) -> list[tuple[str, Expression]]:
 
 
 def _around(expression: Expression, kept: list[str], inside: Callable[[Expression], Expression]) -> Expression:
-    """Return `expression` with its inner part replaced by what `inside` makes of it; policies around all targets
-    stay."""
     if isinstance(expression, PolicyExpression) and len(expression.parts) == len(expression.branches) == 1:
         (branch,) = expression.branches
         return msgspec.structs.replace(expression, branches=(_around(branch, kept, inside),))
@@ -194,15 +190,13 @@ def _pruned(expression: Expression, kept: frozenset[str]) -> Expression | None:
     """
     if isinstance(expression, TargetName):
         return expression if expression.name in kept else None
-    branches = [_pruned(branch, kept) for branch in expression.branches]
-    named = [(name, _pruned(branch, kept)) for name, branch in expression.named]
-    left = tuple(branch for branch in branches if branch is not None)
-    left_named = tuple((name, branch) for name, branch in named if branch is not None)
-    parts = (*left, *(branch for _, branch in left_named))
+    left = tuple(part for branch in expression.branches if (part := _pruned(branch, kept)) is not None)
+    left_named = tuple((name, part) for name, branch in expression.named if (part := _pruned(branch, kept)) is not None)
+    parts = (*left, *(part for _, part in left_named))
     if len(parts) == len(expression.parts):
         return msgspec.structs.replace(expression, branches=left, named=left_named)
     if not parts:
         return None
-    if not left_named and not expression.named and len(left) >= max(2, expression.definition.least):
+    if not expression.named and len(left) >= max(2, expression.definition.least):
         return msgspec.structs.replace(expression, branches=left)
     return parts[0] if len(parts) == 1 else PolicyExpression("fallback", parts)

@@ -43,7 +43,6 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     per_hour_usd: Annotated[Usd | None, Meta(description="Per hour of a machine of your own.")] = None
 
     def scaled(self, factor: float) -> "PriceConfig":
-        """Return the price with all prices of tokens times `factor`."""
         tokens = {name: getattr(self, name) for name in self.__struct_fields__ if name != "per_hour_usd"}
         return structs.replace(self, **{name: usd * factor for name, usd in tokens.items() if usd is not None})
 
@@ -73,12 +72,10 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     models: Mapping[str, ModelConfig] = {}
 
     def context_tokens(self, model: str) -> int | None:
-        """Return the longest prompt and answer of a model together, in tokens; None if not configured."""
         own = self.models.get(model)
         return own.context if own else None
 
     def output_tokens(self, model: str) -> int | None:
-        """Return the longest answer of a model, in tokens; None if not configured."""
         own = self.models.get(model)
         return own.output if own else None
 
@@ -96,7 +93,6 @@ class ClientKey(Struct, frozen=True):
     usd_per_day: float | None = None
 
     def allows(self, model: str) -> bool:
-        """Return whether the key may use `model`."""
         if "*" in self.routes or model in self.routes:
             return True
         return "/" in model and model.partition("/")[0] + "/*" in self.routes
@@ -190,7 +186,6 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         return structs.replace(spec, name=target, model=model)
 
     def about(self, target: str) -> ProviderSettings:
-        """Return the settings of the target's provider, with `like` and `account` filled in and the model's price."""
         name, model = split_target(target)
         known = self.known.get(name) or ProviderSettings(like=name)
         own = known.models.get(model)
@@ -198,7 +193,6 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         return structs.replace(known, account=known.account or self._account(name, target), price=price)
 
     def _tier_price(self, target: str, known: ProviderSettings) -> PriceConfig | None:
-        """Return the configured price of a target without one of its own; in a speed tier, its share of the price."""
         model, tier = self.split_tier(target)
         own = known.models.get(model)
         price = (own and own.price) or known.price
@@ -208,11 +202,9 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         return None if factor is None else price.scaled(factor)
 
     def credential(self, target: str) -> str:
-        """Return the API key of `target`; "" for none."""
         return next(filter(None, map(self.environment.get, self._without_prefill(target).api_key_env)), "")
 
     def identity(self, target: str) -> tuple[TargetSpec, str, ProviderSettings]:
-        """Return all settings that affect requests to `target`, for comparing two configurations."""
         return self.spec(target), self.credential(target), self.about(target)
 
     def _account(self, name: str, target: str) -> str:
@@ -227,19 +219,11 @@ _SIMULATOR = ProviderSettings(account="simulator", price=PriceConfig(input_usd=0
 
 
 def simulated(url: str) -> tuple[Mapping[str, TargetSpec], Mapping[str, ProviderSettings]]:
-    """Return the simulated provider as `providers` and `known` of `RouterSettings`. It is free.
-
-    `url`: the simulator's address; its profiles are paths below it.
-    """
     spec = TargetSpec(name=SIMULATED, model="", base_url=f"{url}/{{model}}/v1", timeouts=TIMEOUTS)
     return {SIMULATED: spec}, {SIMULATED: _SIMULATOR}
 
 
 def simulated_profiles(settings: RouterSettings) -> dict[str, str]:
-    """Return the simulator's profiles that routes name, each with the first of them.
-
-    There are none if a configured provider has the simulator's name.
-    """
     found: dict[str, str] = {}
     if settings.known.get(SIMULATED) == _SIMULATOR:
         for route, policy in settings.routes.items():
@@ -250,7 +234,6 @@ def simulated_profiles(settings: RouterSettings) -> dict[str, str]:
 
 
 def catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
-    """Return the spec for any model of a provider in the catalogue."""
     return TargetSpec(
         name=found.name,
         model="",

@@ -2,7 +2,7 @@
 
 The configuration comes first, then the public price list, then the catalogue. Reading the price list takes a second and
 much memory, so a child process reads it while the gateway serves already (`look_up`); until then only the configuration
-is known. The names of models are learned with it, to suggest one for an unknown name.
+is known.
 """
 
 import difflib
@@ -33,10 +33,7 @@ MAX_PRICES = 4096
 
 
 class TargetDirectory:
-    """Facts about all targets that `settings` allow."""
-
     def __init__(self, settings: RouterSettings, listed: "TargetDirectory | None" = None) -> None:
-        """`listed`: the directory that this one replaces; what it learned from the price list stays valid."""
         self._settings = settings
         self._prices: dict[str, Price | None] = {}
         self._likes: dict[str, str] = {}
@@ -69,7 +66,6 @@ class TargetDirectory:
         self._instead.clear()
 
     def instead_of(self, target: str) -> tuple[str, list[str]]:
-        """Return suggestions for a target that is not served: see `core.catalog.prices.replacements`."""
         found = self._instead.get(target)
         if found is None:
             found = self._look_near(target)
@@ -92,17 +88,14 @@ class TargetDirectory:
         return (target for policy in self._settings.routes.values() for target in targets_of(policy))
 
     def _askable(self) -> list[str]:
-        """Return the providers of the catalogue that clients can name: configured ones, and those with a key."""
         given = [known.like for known in self._settings.known.values()]
         keyed = [name for name in names() if provider(name).key_variable(self._settings.environment)]
         return sorted({*filter(None, given), *keyed})
 
     def knows(self, target: str) -> bool:
-        """Return whether the price of `target` is known, or known to be missing."""
         return self.price_state(target) != "unread"
 
     def price_state(self, target: str) -> PriceState:
-        """Return whether the price of `target` is known: see `PriceState`."""
         if self.price(target) is not None:
             return "known"
         about = self._about(target)
@@ -112,7 +105,6 @@ class TargetDirectory:
         return "missing" if self._like(target) in self._listed else "unread"
 
     def price(self, target: str) -> Price | None:
-        """Return the price of `target`; None if it is not known."""
         try:
             return self._prices[target]
         except KeyError:
@@ -125,7 +117,6 @@ class TargetDirectory:
         return found
 
     def _configured(self, target: str, given: PriceConfig, listed: Price | None) -> Price | None:
-        """Return the configured price, completed from the list and with the prices of the provider's speed tiers."""
         found, like = _price(given, listed), self._about(target).like
         if found is None or not like:
             return found
@@ -133,33 +124,27 @@ class TargetDirectory:
         return structs.replace(found, by_tier=factors(model, tier, entry.tiers, entry.standard_tiers))
 
     def cost_usd(self, attempt: Observation) -> float | None:
-        """Return the token cost of an attempt in US dollars; None if its price or token counts are not known."""
         return cost_usd(attempt, self.price(attempt.target))
 
     def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None:
-        """Return the most that so many tokens of `target` can cost: see `Price.dearest_usd`. None: not known."""
         price = self.price(target)
         if price is None or not price.by_token:
             return None
         return price.dearest_usd(input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier)
 
     def closing_stops_billing(self, target: str) -> bool | None:
-        """Return whether closing a request stops the billing of its output; None: not known."""
         entry = self._entry(self._about(target).like)
         return entry.closing_stops_billing if entry else None
 
     def output_tokens(self, target: str) -> int | None:
-        """Return the maximum output of `target` in tokens; None if neither configuration nor catalogue has it."""
         model, about = self._split_tier(target)[0], self._about(target)
         entry = self._entry(about.like)
         return about.output_tokens(model) or (entry.model(model).output_tokens if entry else None)
 
     def context_tokens(self, target: str) -> int | None:
-        """Return the context length of `target` in tokens, also by the price list; None if it is not known."""
         return self.facts(target).context_tokens or self._contexts.get(self._like(target))
 
     def facts(self, target: str) -> TargetInfo:
-        """Return all facts about a target, for policies; empty for a name that is no target."""
         model, tier = self._split_tier(target)
         about, price = self._about(target), self.price(target)
         entry = self._entry(about.like)
@@ -179,21 +164,18 @@ class TargetDirectory:
         )
 
     def _about(self, target: str) -> ProviderSettings:
-        """Return the settings of a target; empty if it is not allowed any more, as its attempts in flight still end."""
         try:
             return self._settings.about(target)
         except CallerFault:
             return ProviderSettings()
 
     def _split_tier(self, target: str) -> tuple[str, str]:
-        """Return the model of a target, and its speed tier or ""."""
         try:
             return self._settings.split_tier(target)
         except CallerFault:  # not a target, or a tier that is not known any more
             return target.partition("/")[2], ""
 
     def _like(self, target: str) -> str:
-        """Return the name of the target in the catalogue."""
         found = self._likes.get(target)
         if found is None:
             like = self._about(target).like
@@ -207,13 +189,11 @@ class TargetDirectory:
 
 
 def _always_reasons(entry: Provider, model: str) -> bool:
-    """Return whether the reasoning of the model cannot be switched off. Its efforts are known, and none is "none"."""
     style = style_for(msgspec.convert(entry.quirks.get("thinking", ()), tuple[ReasoningStyle, ...]), model)
     return style is not None and bool(style.efforts) and "none" not in style.efforts
 
 
 def _price(given: PriceConfig, listed: Price | None) -> Price | None:
-    """Return the configured price, completed from the list; None if the input or output price is still missing."""
     given_usd = {name: usd for name, usd in structs.asdict(given).items() if usd is not None}
     if listed is None and "per_hour_usd" not in given_usd and not {"input_usd", "output_usd"} <= given_usd.keys():
         return None

@@ -26,10 +26,7 @@ REMEMBERED = timedelta(days=1)
 def open_log(
     given: LogSettings | None, say: Callable[[str], None], *, process: Path | None = None, worker: int = 0
 ) -> "Log | None":
-    """Open the log; None if none is configured. Raises `CallerFault` if that fails.
-
-    `process` and `worker`: see `Log.open`. With it, a database that is away is no failure: the log process reports it.
-    """
+    """Open the log; None if none is configured. Raises `CallerFault` if that fails."""
     if given is None:
         return None
     from splitsecond.log.store.log import Log  # imports SQLAlchemy, which a gateway without a log does not need
@@ -39,10 +36,6 @@ def open_log(
 
 
 def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:
-    """Return earlier attempts: of the run folders that match `patterns`, then of the log.
-
-    What cannot be read is reported with `say` and left out.
-    """
     found: list[Aged] = []
     for folder in (Path(each) for pattern in patterns for each in sorted(glob.glob(pattern))):
         try:
@@ -66,7 +59,6 @@ def of_run(folder: Path) -> list[Aged]:
 
 
 def spent_usd(used: "Mapping[str, SpentTokens]", price: Callable[[str], Price | None]) -> float:
-    """Return what the tokens cost in US dollars; targets without a price count as free."""
     total = 0.0
     for target, tokens in used.items():
         if (found := price(target)) is not None:

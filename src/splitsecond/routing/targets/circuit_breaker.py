@@ -28,12 +28,8 @@ all clients are one.
 A request that began before the breaker opened tells nothing about the time after it. A request that began later and
 succeeded does, whether it was the probe or was let through because no other target was left.
 
-In a fleet of gateways (`gateway/fleet`), a breaker also receives what other workers have measured. It counts for less
-than what this worker measured itself: a good answer of the last 10 seconds outweighs it, a failure that others report
-keeps the breaker open for half a minute at most, five minutes if others fail again and again, and an answer that others
-got only makes it half open. If its own next request shows the opposite, the breaker ignores others for five minutes. In
-a fleet a probe needs a turn, so that only one is in flight in the whole fleet; a probe that has waited for its turn for
-a minute goes without one.
+In a fleet a probe needs a turn, so that only one is in flight in the whole fleet; a probe that has waited for its turn
+for a minute goes without one.
 
 The current time is an argument of each method, so tests are tables.
 """
@@ -158,11 +154,9 @@ class CircuitBreaker:
         return f"<CircuitBreaker {self.state}{': ' + self.reason if self.reason else ''}>"
 
     def concerns(self, client: str | None) -> bool:
-        """Return whether its state is about the requests of `client`; None: about those of any client."""
         return not self.client or client is None or client == self.client
 
     def record_success(self, now_ns: int, began_ns: int, client: str = "") -> None:
-        """Record that the answer to a request that began at `began_ns` ended well."""
         self.good_began_ns = began_ns
         concerned = not self.client or client == self.client
         if self.state == "open" and concerned:
@@ -186,17 +180,12 @@ class CircuitBreaker:
                 self._close()
 
     def record_progress(self, now_ns: int, began_ns: int) -> None:
-        """Record that a request that began at `began_ns` got tokens for `PROBE_PROGRESS_NS`, or a complete answer."""
         if self.state == "open" and began_ns >= self.opened_ns and not self.must_wait(now_ns):
             if self.received:
                 self.distrust_reports(now_ns)
             self._return()
 
     def record_failure(self, now_ns: int, began_ns: int, reason: str, client: str = "") -> None:
-        """Record that a request that began at `began_ns` failed as other requests would.
-
-        `client`: whose request it was; "": there are no keys, or no request can have caused the failure.
-        """
         self._consecutive_failures += 1
         self._count(self._bad, now_ns)
         self._recent.append(True)
@@ -221,8 +210,6 @@ class CircuitBreaker:
             self._back_off(now_ns, began_ns, f"still failing: {reason}", self._suspect(now_ns))
 
     def record_silence(self, now_ns: int, began_ns: int, reason: str, client: str = "") -> None:
-        """Record that so many requests of `client`, the last begun at `began_ns`, got no token that the target must be
-        down."""
         if self.state == "closed":
             self._back_off(now_ns, began_ns, reason, client)
         elif self.concerns(client):
@@ -231,7 +218,6 @@ class CircuitBreaker:
             self._back_off(now_ns, began_ns, reason)
 
     def record_rate_limit(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str, client: str = "") -> None:
-        """Record that the target limited a request. `wait_ns`: how long it asks us to wait; None: it gave no time."""
         fresh = self.state != "open" or began_ns >= self.opened_ns or not self.concerns(client)
         if wait_ns:
             until_ns = now_ns + min(wait_ns, LONGEST_ASKED_NS)
@@ -247,8 +233,6 @@ class CircuitBreaker:
     def record_not_served(
         self, now_ns: int, began_ns: int, reason: str, client: str = "", *, may_be_request: bool = True
     ) -> None:
-        """Record that the target refused to serve its model. `may_be_request`: or something else that the request asked
-        for."""
         if self.state == "open" and self.concerns(client) and not self._was_probe(now_ns, began_ns):
             return
         if may_be_request and now_ns - self._good_ns < JUST_SERVED_NS:
@@ -260,24 +244,18 @@ class CircuitBreaker:
             self._open(now_ns, until_ns, words, self._also_met_by(client, now_ns))
 
     def release_probe(self, attempt: str) -> None:
-        """Record that `attempt` has ended. If it was the probe, another request may be the next one."""
         if self.probe_attempt == attempt:
             self.probe_attempt = ""
 
     def must_wait(self, now_ns: int, client: str | None = None) -> bool:
-        """Return whether the target itself asked us to wait until later than `now_ns`."""
         return self._wait_requested and self.state == "open" and now_ns < self.open_until_ns and self.concerns(client)
 
     def is_down(self, now_ns: int, client: str | None = None) -> bool:
-        """Return whether requests of `client` (None: of any client) are rejected: too early for a probe, one is in
-        flight, or it is another worker's turn."""
         if self.state != "open" or not self.concerns(client):
             return False
         return now_ns < self.open_until_ns or bool(self.probe_attempt) or self.waits_for_turn(now_ns)
 
     def traffic_share(self, now_ns: int) -> float:
-        """Return the share of the traffic that the target should get, of the clients that it concerns: below 1 only
-        while half open."""
         if self.state != "half_open":
             return 1.0
         if self._ramp_ns is None:
@@ -290,7 +268,6 @@ class CircuitBreaker:
         return 1.0
 
     def degradation(self, now_ns: int) -> str:
-        """Return what share of the recent attempts failed, in a few words; "" if it is small or long ago."""
         failed, known = sum(self._recent), len(self._recent)
         if known < MIN_RECENT or failed < DEGRADED_SHARE * known:
             return ""
@@ -300,22 +277,18 @@ class CircuitBreaker:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it is open because of failures: not for a rate limit, or a model that is not served."""
         return self.state == "open" and self._backed_off
 
     def needs_turn(self) -> bool:
-        """Return whether a probe needs a turn, if the fleet takes turns."""
         return self.state == "open" and (self.received or self._open_for_ns >= MIN_TURN_NS)
 
     def waits_for_turn(self, now_ns: int) -> bool:
-        """Return whether a probe that is due must wait because another worker of the fleet may send one."""
         turn_ns = self.turn_until_ns
         if turn_ns is None or now_ns < turn_ns or not self.needs_turn():
             return False
         return now_ns - self.open_until_ns < TURN_PATIENCE_NS
 
     def receive_opening(self, now_ns: int, opened_ns: int, until_ns: int, reason: str, client: str = "") -> None:
-        """Take the report that the breaker of another worker opened at `opened_ns`, until `until_ns`, for `client`."""
         if now_ns < self._distrust_until_ns or until_ns <= now_ns:
             return
         if self.state == "open" and self.concerns(client):
@@ -328,7 +301,6 @@ class CircuitBreaker:
             self.received = self._backed_off = True
 
     def receive_recovery(self, now_ns: int, began_ns: int) -> None:
-        """Take the report that another worker got a good answer to a request that began at `began_ns`."""
         if now_ns < self._distrust_until_ns or not self.is_failing or began_ns <= self.opened_ns:
             return
         if self.probe_attempt:
@@ -347,22 +319,18 @@ class CircuitBreaker:
         self._ramp_ns, self._ramp_answers = None, 0
 
     def _was_probe(self, now_ns: int, began_ns: int) -> bool:
-        """Return whether a request that failed while the breaker was open was the probe."""
         return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_attempt
 
     def _also_met_by(self, client: str, now_ns: int) -> str:
-        """Return which client an opening by a request of `client` concerns; "" (all) if it is open for others."""
         others = self.state == "open" and now_ns < self.open_until_ns and self.client != client
         return "" if others else client
 
     def _suspect(self, now_ns: int) -> str:
-        """Return the client whose requests alone have failed; "" if those of several have."""
         fresh = Counter(client for at_ns, client in self._failures if now_ns - at_ns < SEVERAL_NS)
         client = fresh.most_common(1)[0][0]
         return "" if self._fails_without(client, now_ns) else client
 
     def _fails_without(self, client: str, now_ns: int) -> bool:
-        """Return whether the latest requests of other clients than `client` have failed."""
         since_ns = max(self._good_ns, now_ns - SEVERAL_NS)
         return sum(at_ns > since_ns and other != client for at_ns, other in self._failures) >= MIN_OF_OTHERS
 
@@ -374,7 +342,6 @@ class CircuitBreaker:
         self._recent.clear()
 
     def bring_forward(self, now_ns: int) -> None:
-        """Make the probe due now, because another target at the same host has come back."""
         if self._backed_off and self.state == "open":
             self.open_until_ns = min(self.open_until_ns, now_ns)
 
@@ -399,7 +366,6 @@ class CircuitBreaker:
         return round(ns * self._random.uniform(0.8, 1.2))
 
     def _count(self, into: list[int], now_ns: int) -> None:
-        """Count one more in the current period. Periods older than half a minute are cleared."""
         period = now_ns // _PERIOD_NS
         if period > self._period:
             for expired in range(max(self._period, period - _PERIODS) + 1, period + 1):

@@ -20,8 +20,6 @@ UNLIMITED_OUTPUT = 32_768
 
 
 class CreditLimit:
-    """The size of the smallest request that was refused, and until when larger ones are not sent."""
-
     __slots__ = ("_size", "until_ns")
 
     def __init__(self) -> None:
@@ -30,18 +28,15 @@ class CreditLimit:
         """When a request of that size may be sent again."""
 
     def record_refused(self, call: Call, now_ns: int) -> None:
-        """Record that the provider answered `call` with status 402."""
         size = billed_size(call)
         self._size = min(size, self._size) if now_ns < self.until_ns else size
         self.until_ns = now_ns + KEY_RETRY_NS
 
     def covers(self, call: Call) -> bool:
-        """Return whether `call` costs at least as much as the request that was refused."""
         return billed_size(call) >= self._size
 
 
 def billed_size(call: Call) -> int:
-    """Return what `call` may cost at most, in input tokens."""
     if call.operation in WHOLE_OPERATIONS:
         return input_tokens(call)
     most = output_limit(call.body)

@@ -25,17 +25,14 @@ class EscalationRate:
         self._at_ns = 0
 
     def add(self, now_ns: int, *, escalated: bool) -> None:
-        """Record an answer of the small model that was accepted, or a call that `escalated`."""
         self._weight = min(self.weight(now_ns), REMEMBERED - 1.0) + 1
         self._at_ns = now_ns
         self.share += (escalated - self.share) / self._weight
 
     def weight(self, now_ns: int) -> float:
-        """Return the number of recent answers that the share stands for."""
         return self._weight * 2.0 ** ((self._at_ns - now_ns) / HALF_LIFE_NS) if self._weight else 0.0
 
     def known(self, now_ns: int) -> bool:
-        """Whether these are enough to use the share."""
         return self.weight(now_ns) >= ENOUGH
 
     def __repr__(self) -> str:

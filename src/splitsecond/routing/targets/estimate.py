@@ -23,16 +23,12 @@ MIN_SPREAD = 0.1
 
 
 class SpeedEstimate:
-    """Estimate of the speed of one target. Figures are None while there are no samples."""
-
     def __init__(self, waiting: Mapping[str, int] | None = None) -> None:
-        """`waiting`: since when (ns) each request waits for its first token, the oldest first."""
         self._ttft = Samples(waiting)
         self._tpot = Samples()
         self._tokens = Samples()
 
     def observe(self, observation: Observation) -> None:
-        """Learn from an attempt that has just ended."""
         at_ns = observation.end_ns
         first = first_token(observation, observation.first_token_ns or at_ns)
         if first is not None:
@@ -46,11 +42,9 @@ class SpeedEstimate:
             self._tokens.add(Sample(at_ns, observation.output_tokens))
 
     def record_first_token(self, ns: int, now_ns: int) -> None:
-        """Record that a request got its first token just now, after `ns`."""
         self._ttft.stop_waiting(ns, now_ns)
 
     def seed(self, observations: Sequence[tuple[int, Observation]]) -> None:
-        """Learn from observations of the past, each with the time (ns, can be negative) at which it ended."""
         firsts = [first_token(observation, at_ns) for at_ns, observation in observations]
         self._ttft.seed(first for first in firsts if first is not None)
         whole = [(at_ns, observation) for at_ns, observation in observations if observation.outcome == "ok"]
@@ -58,18 +52,15 @@ class SpeedEstimate:
         self._tokens.seed(Sample(at_ns, o.output_tokens) for at_ns, o in whole if o.output_tokens is not None)
 
     def weighted(self) -> tuple[list[Weighted], list[Weighted], list[Weighted]]:
-        """Return the own samples with their weights, for other workers: TTFT (ns), TPOT (ns), output tokens."""
         now_ns = clock.now_ns()
         return self._ttft.weighted(now_ns), self._tpot.weighted(now_ns), self._tokens.weighted(now_ns)
 
     def receive(self, ttft: Sequence[Weighted], tpot: Sequence[Weighted], tokens: Sequence[Weighted]) -> None:
-        """Use these samples of other workers, instead of those received before."""
         self._ttft.receive(ttft)
         self._tpot.receive(tpot)
         self._tokens.receive(tokens)
 
     def ttft_ns(self, at: float = 0.5, *, input_tokens: int | None = None) -> float | None:
-        """Return the quantile `at` of the time to first token, for a prompt of `input_tokens` (None: typical)."""
         curve = self._ttft.curve(clock.now_ns())
         if curve is None:
             return None
@@ -79,25 +70,20 @@ class SpeedEstimate:
 
     @property
     def grows_with_prompt(self) -> bool:
-        """Whether the time to first token is known to depend on the length of the prompt."""
         return self._ttft.slope != 0
 
     def ttft_is_bound(self, at: float = 0.5) -> bool:
-        """Return whether the quantile `at` is only a lower bound: requests were closed before their first token."""
         curve = self._ttft.curve(clock.now_ns())
         return curve is not None and curve.is_lower_bound(at)
 
     def expected_times(self) -> "ExpectedTimes":
-        """Return the distribution of the time to first token as it is known now."""
         return ExpectedTimes(self._ttft.curve(clock.now_ns()), self._ttft.slope, self._ttft.typical_size)
 
     def tpot_ns(self, at: float = 0.5) -> float | None:
-        """Return the quantile `at` of the time per output token after the first."""
         curve = self._tpot.curve(clock.now_ns())
         return None if curve is None else curve.quantile(at)
 
     def output_tokens(self) -> float | None:
-        """Return the recent mean length of answers."""
         return self._tokens.mean(clock.now_ns())
 
     def expected_ns(self, input_tokens: int | None, output_tokens: float, at: float = 0.5) -> float | None:
@@ -110,26 +96,22 @@ class SpeedEstimate:
 
     @property
     def samples(self) -> float:
-        """The number of fresh samples that the samples of the time to first token are worth."""
         curve = self._ttft.curve(clock.now_ns())
         return 0.0 if curve is None else curve.weight
 
     @property
     def fresh_samples(self) -> float:
-        """The number of samples of the time to first token, weighted by their age, whether or not it has changed."""
         return self._ttft.fresh(clock.now_ns())
 
     @property
     def age_ns(self) -> int:
-        """The age of the latest sample; 0 without samples."""
         return clock.now_ns() - self._ttft.latest_ns if len(self._ttft) else 0
 
     def draw(self, random: Random) -> float:
         """Draw a factor by which the true time may differ from the estimate, given its uncertainty.
 
-        For Thompson sampling: multiply each target's expected time by its factor and take the least. That mostly
-        chooses the target that is probably fastest, and another one the more often, the less is known about it. The
-        logarithm is normal; its deviation is that of the samples divided by the square root of their number.
+        For Thompson sampling: multiply each target's expected time by its factor and take the least. The logarithm is
+        normal; its deviation is that of the samples divided by the square root of their number.
         """
         curve = self._ttft.curve(clock.now_ns())
         if curve is None:
@@ -140,18 +122,14 @@ class SpeedEstimate:
 
 
 class ExpectedTimes(NamedTuple):
-    """Distribution of the time to first token: for a prompt of typical size, and the change per input token."""
-
     curve: SurvivalCurve | None
     slope: float
     typical_size: float
 
     def waiting(self, ns: int, input_tokens: int) -> float:
-        """Return the share of requests with a prompt of `input_tokens` that still wait for their token after `ns`."""
         return 1.0 if self.curve is None else self.curve.waiting(ns - self._longer(input_tokens))
 
     def longest_ns(self, input_tokens: int) -> float | None:
-        """Return the 95th percentile of requests that got a token, with such a prompt; None if none got one."""
         found = None if self.curve is None else self.curve.quantile_of_ended(0.95)
         return None if found is None else found + self._longer(input_tokens)
 

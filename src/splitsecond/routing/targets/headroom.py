@@ -2,7 +2,7 @@
 
 A provider reports the rest with each answer (`events.RateLimits`), as it was when the answer began. Each request sent
 since then counts as one request and as many tokens as requests have used lately. The report in the answer to the
-request that was sent last counts. After the reset nothing is known, and the target is not limited.
+request that was sent last counts.
 
 Other workers of a fleet use the same key. The latest report to any of them counts here, too, and what they have sent
 since then is estimated from the rate at which they send (`others_per_s`).
@@ -20,8 +20,6 @@ _SMOOTHING = 8
 
 
 class RateLimitHeadroom:
-    """The rest of one target's rate limit."""
-
     __slots__ = ("_number", "_requests_ns", "_tokens_each", "_tokens_ns", "at_ns", "limits", "others_per_s", "own")
 
     def __init__(self) -> None:
@@ -38,26 +36,19 @@ class RateLimitHeadroom:
         self._tokens_each = 0.0
 
     def observe(self, limits: RateLimits, at_ns: int, number: int) -> None:
-        """Take the report of the answer that began at `at_ns`. `number`: that of its request, in order of sending."""
         if number < self._number:
             return
         self.own = limits, at_ns
         self._take(limits, at_ns, number)
 
     def receive(self, limits: RateLimits, at_ns: int, number: int) -> None:
-        """Take the report of an answer to another worker, which began at `at_ns`, if it is the latest.
-
-        `number`: of the latest own request that it can include.
-        """
         if at_ns - self.at_ns > MIN_NEWER_NS:
             self._take(limits, at_ns, max(number, self._number))
 
     def record_tokens(self, tokens: int) -> None:
-        """Record how many tokens, of input and output, a request used."""
         self._tokens_each += (tokens - self._tokens_each) / (_SMOOTHING if self._tokens_each else 1)
 
     def remaining(self, now_ns: int, number: int) -> tuple[int | None, int | None]:
-        """Return the requests and the tokens left after request `number` was sent. None: unknown, or not limited."""
         since = number - self._number + int(self.others_per_s * max(now_ns - self.at_ns, 0) / NS_PER_S)
         requests = self.limits.requests_left if now_ns < self._requests_ns else None
         tokens = self.limits.tokens_left if now_ns < self._tokens_ns else None
@@ -67,7 +58,6 @@ class RateLimitHeadroom:
         )
 
     def exhausted_until_ns(self, now_ns: int, number: int) -> int:
-        """Return when the limit resets if it has no room for a request after `number`; 0 if it has."""
         requests, tokens = self.remaining(now_ns, number)
         return max(
             self._requests_ns if requests is not None and requests < 1 else 0,

@@ -1,7 +1,5 @@
 """Samples of the latest requests to one target, weighted by age, censored ones included.
 
-Three things go wrong in live estimates of speed, and each has its rule here.
-
 A request that was closed before its first token (it lost a race, a deadline passed) shows only that the token would
 have come later. Such samples are censored, and quantiles are those of a weighted survival curve.
 
@@ -12,9 +10,6 @@ A mean over minutes shows a change only after minutes. So runs are detected: `RU
 quartile (by chance one time in four thousand), or below the lower one, mean that the level has changed, and the weight
 of all samples before the run falls to the floor at once. Requests in flight that are late count as such samples, unless
 other requests are answered in the usual time meanwhile: then they are only the tail of the distribution.
-
-In a fleet of gateways, samples of other workers are used while there are few of this one (`receive`). Together they
-count for `MAX_RECEIVED` at most, less the weight of the own samples, and never as a change of the level.
 
 Adding a sample is cheap, because it happens for each request. The curve takes a tenth of a millisecond, so it is
 computed on demand and at most every `REFRESH_NS`.
@@ -55,11 +50,6 @@ Weighted = tuple[float, bool, float]
 
 
 class Sample(Struct, frozen=True, gc=False):
-    """A `value` (ns or tokens) measured at `at_ns`. `censored`: the true value is greater.
-
-    `size`: the input tokens of the request; None: unknown.
-    """
-
     at_ns: int
     value: float
     censored: bool = False
@@ -112,11 +102,9 @@ class Samples:
 
     @property
     def latest_ns(self) -> int:
-        """The time of the latest sample; there must be one."""
         return self._samples[-1].at_ns
 
     def add(self, sample: Sample) -> None:
-        """Add a sample that was just measured."""
         self._samples.append(sample)
         self._added += 1
         if self._curve is None:
@@ -139,12 +127,10 @@ class Samples:
             self._refreshed_ns = NEVER_NS
 
     def stop_waiting(self, ns: int, now_ns: int) -> None:
-        """Record that a request got its token after `ns`. Its sample is added later, when the request has ended."""
         if ns <= self._high:
             self._last_usual_ns = now_ns
 
     def seed(self, samples: Iterable[Sample]) -> None:
-        """Add samples of the past, older than all that are here."""
         older = sorted(samples, key=lambda sample: sample.at_ns)
         self._samples = deque([*older, *self._samples], maxlen=REMEMBERED)
         self._added += len(older)
@@ -153,17 +139,14 @@ class Samples:
         self._refreshed_ns = NEVER_NS
 
     def receive(self, received: Sequence[Weighted]) -> None:
-        """Use these samples of other workers, instead of those received before."""
         if received != self._received:
             self._received = received
             self._seen = -1
 
     def weighted(self, now_ns: int) -> list[Weighted]:
-        """Return the own samples with their weights, for other workers."""
         return [(each.value, each.censored, weight) for each, weight in self._weighted(now_ns, moved=False)]
 
     def curve(self, now_ns: int) -> SurvivalCurve | None:
-        """Return the survival curve for a request of typical size; None without samples."""
         if not self._samples and not self._received:
             self._curve = None
             return None
@@ -182,17 +165,14 @@ class Samples:
         return self._curve
 
     def fresh(self, now_ns: int) -> float:
-        """Return the number of samples, each weighted by its age only: a change of the level makes none of them old."""
         return sum(math.exp2((sample.at_ns - now_ns) / HALF_LIFE_NS) for sample in self._samples)
 
     def mean(self, now_ns: int) -> float | None:
-        """Return the weighted mean; None without samples."""
         pairs = [(value, weight) for value, _, weight in self.weighted(now_ns)]
         pairs += [(value, weight) for value, _, weight in self._received_pairs(sum(weight for _, weight in pairs))]
         return sum(value * weight for value, weight in pairs) / sum(weight for _, weight in pairs) if pairs else None
 
     def _received_pairs(self, own: float) -> list[Weighted]:
-        """Return the samples of other workers, with the weight that they have beside own ones of weight `own`."""
         total = sum(weight for _, _, weight in self._received)
         most = min(MAX_RECEIVED - own, total)
         if most <= 0:
@@ -205,7 +185,6 @@ class Samples:
         return since_ns >= REFRESH_NS and bool(news)
 
     def _weighted(self, now_ns: int, moved: bool) -> list[tuple[Sample, float]]:
-        """Return all samples with their weights. `moved`: the level has changed since, so all of them are old."""
         level_since = self._added if moved else self._level_since
         return [
             (sample, max(2.0 ** ((sample.at_ns - now_ns) / HALF_LIFE_NS), FLOOR) if number >= level_since else FLOOR)
@@ -213,23 +192,19 @@ class Samples:
         ]
 
     def _late(self, now_ns: int) -> list[int]:
-        """Return the waits of requests in flight that exceed the upper quartile, the longest first."""
         waited = (now_ns - since_ns for since_ns in islice(self._waiting.values(), MAX_LATE))
         return sorted((waited_ns for waited_ns in waited if waited_ns > self._high), reverse=True)
 
     def _is_moving(self, late: Sequence[int], now_ns: int) -> bool:
-        """Return whether the `late` requests complete a run: enough of them, and no usual answer since."""
         missing = max(RUN - self._above, 1)
         if self._curve is None or len(late) < missing:
             return False
         return self._last_usual_ns < now_ns - (late[missing - 1] - self._high)
 
     def _level(self, sample: Sample) -> float:
-        """Return the value that a request of typical size would have."""
         return sample.value if sample.size is None else sample.value - self.slope * (sample.size - self.typical_size)
 
     def _fit(self, now_ns: int) -> None:
-        """Compute how the value grows with the size."""
         sizes = sorted(sample.size for sample in self._samples if sample.size is not None)
         self.typical_size = float(sizes[len(sizes) // 2]) if sizes else 0.0
         self.slope = slope(self._samples)

@@ -24,8 +24,6 @@ LATE = log(2)
 
 
 class SilenceDetector:
-    """Silence detector of one target, from its first lost race until its next token."""
-
     __slots__ = ("_evidence", "_times", "races")
 
     def __init__(self, estimate: SpeedEstimate) -> None:
@@ -35,7 +33,6 @@ class SilenceDetector:
         """Lost races that are evidence of silence."""
 
     def record_loss(self, waited_ns: int, input_tokens: int) -> bool:
-        """Record a race lost after `waited_ns`. Return whether the target is suspect and was late in this race too."""
         share = self._times.waiting(waited_ns, input_tokens)
         evidence = MAX_EVIDENCE if share <= 1 / 20 else -log(share)
         if evidence:

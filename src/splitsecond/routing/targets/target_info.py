@@ -33,7 +33,6 @@ class TargetInfo(Struct, frozen=True, kw_only=True):
     reasons_silently: bool = False
 
     def cost_usd(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the price of an answer in US dollars by its tokens; None if a price that it needs is unknown."""
         if self.input_usd is None or (self.output_usd is None and output_tokens):
             return None
         return (input_tokens * self.input_usd + output_tokens * (self.output_usd or 0.0)) / 1e6

@@ -49,21 +49,17 @@ class AccountKey:
         self._refused_ns = 0
 
     def record_accepted(self, began_ns: int) -> None:
-        """Record that a request that began at `began_ns` was answered."""
         self.worked = True
         if began_ns > self._refused_ns:
             self.refused_until_ns = 0
 
     def record_refused(self, now_ns: int, reason: str) -> None:
-        """Record that the provider refused the key. If it has never worked, only another key helps."""
         self._refused_ns = now_ns
         self.refused_until_ns = now_ns + KEY_RETRY_NS if self.worked else NEVER_NS
         self.reason = reason
 
 
 class Probe(NamedTuple):
-    """A request that finds out whether a target is up again, once its answer has begun."""
-
     reply: Reply
     attempt: str
     began_ns: int
@@ -96,8 +92,6 @@ class TargetStatus(Struct, frozen=True, kw_only=True):
 
 
 class TargetState:
-    """State of one target."""
-
     __slots__ = (
         "_again", "_last_resort_ns", "_probe", "_silences", "_since_ns", "_streams_all", "_unsure", "_whole",
         "_whole_answers", "breaker", "credit", "estimates", "headroom", "in_flight", "info", "key", "name", "sent",
@@ -147,7 +141,6 @@ class TargetState:
         self._streams_all = False  # whether the target has streamed the answer to a call that is not streamed
 
     def whole_ns(self, call: Call, random: Random, now_ns: int) -> int | None:
-        """Return how long a whole answer to `call` may take (see `Call.whole_ns`); None: it should be streamed."""
         estimate = self.estimates.get(True)
         if estimate is None or False in self.estimates:
             return None
@@ -156,7 +149,6 @@ class TargetState:
         return self._whole_answers.allowed_ns(call, estimate, random, now_ns)
 
     def serves(self, call: str) -> bool:
-        """Return whether an attempt of `call` is in flight."""
         return call in self.in_flight or any(key.rpartition(".")[0] == call for key in self._again)
 
     def record_start(
@@ -179,7 +171,6 @@ class TargetState:
             self.waiting[mode][attempt] += self._whole_answer_ns()
 
     def record_first_token(self, attempt: str, stream: bool, reply: Reply, now_ns: int) -> None:
-        """Record that the first token of `reply` has arrived."""
         if self._silences:
             self._silences.clear()
         mode = self._mode(stream)
@@ -193,7 +184,6 @@ class TargetState:
             self._probe = Probe(reply, attempt, began_ns, now_ns)
 
     def record_no_reply(self, attempt: str, stream: bool) -> None:
-        """Record that the attempt failed or was given up. Its observation, if any, comes first."""
         self._stop_waiting(attempt, stream)
         self._whole.discard(attempt)
         self._unsure.discard(attempt)
@@ -202,7 +192,6 @@ class TargetState:
         self.breaker.release_probe(attempt)
 
     def observe(self, observation: Observation, now_ns: int) -> None:
-        """Learn from an attempt that has ended."""
         attempt = observation.call
         if self._again and observation.id in self._again:
             attempt = observation.id
@@ -226,24 +215,25 @@ class TargetState:
                 self.headroom = RateLimitHeadroom()
             self.headroom.observe(limits, observation.head_ns or now_ns, number)
         if observation.outcome == "ok":
-            began_ns = observation.sent_ns or now_ns
-            if self.key.refused_until_ns or not self.key.worked:
-                self.key.record_accepted(began_ns)
-            was_open = self.breaker.state == "open"
-            self.breaker.record_success(now_ns, began_ns, client)
-            if was_open and self.breaker.state != "open":
-                self._bring_siblings_forward(now_ns)
-            if self.headroom is not None:
-                self.headroom.record_tokens((observation.input_tokens or 0) + (observation.output_tokens or 0))
+            self._record_answer(observation, now_ns, client)
         else:
             self._apply_verdict(verdict(observation), observation, now_ns, client)
 
+    def _record_answer(self, observation: Observation, now_ns: int, client: str) -> None:
+        began_ns = observation.sent_ns or now_ns
+        if self.key.refused_until_ns or not self.key.worked:
+            self.key.record_accepted(began_ns)
+        was_open = self.breaker.state == "open"
+        self.breaker.record_success(now_ns, began_ns, client)
+        if was_open and self.breaker.state != "open":
+            self._bring_siblings_forward(now_ns)
+        if self.headroom is not None:
+            self.headroom.record_tokens((observation.input_tokens or 0) + (observation.output_tokens or 0))
+
     def record_timeout(self, now_ns: int, began_ns: int, client: str) -> None:
-        """Record that a policy gave up the attempt because its time for the first token was over."""
         self.breaker.record_failure(now_ns, began_ns, "no token in the time that a policy gives", client)
 
     def record_lost_race(self, stream: bool, input_tokens: int, now_ns: int, began_ns: int, client: str) -> None:
-        """Record that the attempt was closed before its first token because another target was faster."""
         silence = self._silences.get(client)
         if silence is None:
             if (estimate := self.estimates.get(self._mode(stream))) is None:
@@ -254,14 +244,12 @@ class TargetState:
             self.breaker.record_silence(now_ns, began_ns, words, client)
 
     def record_unpaid(self, call: Call, now_ns: int) -> None:
-        """Record that the account has too little credit for `call`."""
         for client in [client for client, limit in self.credit.items() if limit.until_ns <= now_ns]:
             if client != call.client:
                 del self.credit[client]
         self.credit.setdefault(call.client, CreditLimit()).record_refused(call, now_ns)
 
     def record_paid(self, call: Call) -> None:
-        """Record that the account had credit for `call`."""
         if self._credit_refused(call) is not None:
             del self.credit[call.client]
 
@@ -283,7 +271,6 @@ class TargetState:
                 self.breaker.record_not_served(now_ns, began_ns, reason, client, may_be_request=content)
 
     def needs_check(self) -> bool:
-        """Return whether anything must be checked before the target is asked."""
         return (
             self.breaker.state != "closed"
             or self.headroom is not None
@@ -292,13 +279,10 @@ class TargetState:
         )
 
     def on_trial(self, call: Call) -> bool:
-        """Return whether the target was down for the client of `call`, or its key was refused or without credit, and
-        the call finds out if that is still so."""
         down = self.breaker.state != "closed" and self.breaker.concerns(call.client)
         return down or self.key.refused_until_ns != 0 or self._credit_refused(call) is not None
 
     def unavailable_until_ns(self, now_ns: int, client: str | None = None) -> int:
-        """Return when `client` (None: any client) may ask the target again; 0: now."""
         key_ns = self.key.refused_until_ns
         if key_ns > now_ns:
             return key_ns
@@ -307,7 +291,6 @@ class TargetState:
         return 0 if self.headroom is None else self.headroom.exhausted_until_ns(now_ns, self.sent)
 
     def _is_down(self, now_ns: int, client: str | None) -> bool:
-        """Return whether the target is down. A probe whose answer has lasted long enough is noticed here."""
         probe = self._probe
         if probe is not None:
             if self.breaker.probe_attempt != probe.attempt:
@@ -319,31 +302,25 @@ class TargetState:
         return self.breaker.is_down(now_ns, client)
 
     def _bring_siblings_forward(self, now_ns: int) -> None:
-        """Probe the other targets at the same host at once, because this one has come back."""
         for sibling in self.siblings:
             if sibling is not self:
                 sibling.breaker.bring_forward(now_ns)
 
     def must_not_be_asked(self, now_ns: int, client: str) -> bool:
-        """Return whether the target must not be asked even as the last one: key refused, or it asked us to wait."""
         return self.is_locked(now_ns) or self.breaker.must_wait(now_ns, client)
 
     def lacks_credit(self, call: Call, now_ns: int) -> bool:
-        """Return whether the account has too little credit for `call` at this target."""
         limit = self._credit_refused(call)
         return limit is not None and now_ns < limit.until_ns
 
     def _credit_refused(self, call: Call) -> CreditLimit | None:
-        """Return the limit by which the account had too little credit for a cheaper request than `call`, if any."""
         limit = self.credit.get(call.client) if self.credit else None
         return limit if limit is not None and limit.covers(call) else None
 
     def is_locked(self, now_ns: int) -> bool:
-        """Return whether the provider refused our key or account."""
         return self.key.refused_until_ns > now_ns
 
     def is_rate_limited(self, now_ns: int, client: str) -> bool:
-        """Return whether the target is unavailable for `client` because of a rate limit."""
         if self.is_locked(now_ns):
             return False
         if self.breaker.is_down(now_ns, client):
@@ -351,7 +328,6 @@ class TargetState:
         return self.headroom is not None and self.headroom.exhausted_until_ns(now_ns, self.sent) > 0
 
     def admit(self, attempt: str, now_ns: int, call: Call) -> None:
-        """Let an attempt of `call` go to the target, as the probe if one is due."""
         if self.breaker.state == "open" and not self.breaker.probe_attempt and self.breaker.concerns(call.client):
             self.breaker.probe_attempt = attempt
         if (limit := self._credit_refused(call)) is not None:
@@ -360,20 +336,17 @@ class TargetState:
             self.key.refused_until_ns = now_ns + KEY_RETRY_NS  # other calls wait for the outcome of this one
 
     def take_last_resort(self, now_ns: int) -> bool:
-        """Return whether the target may be asked although it is down, because all others have failed for this call."""
         if now_ns - self._last_resort_ns < LAST_RESORT_NS:
             return False
         self._last_resort_ns = now_ns
         return True
 
     def probe_timeout_ns(self, stream: bool, input_tokens: int) -> int | None:
-        """Return how long a probe may wait for its first token while other targets could answer; None: unknown."""
         estimate = self.estimates.get(self._mode(stream))
         longest_ns = None if estimate is None else estimate.expected_times().longest_ns(input_tokens)
         return None if longest_ns is None else max(round(PROBE_PATIENCE * longest_ns), MIN_PROBE_TIMEOUT_NS)
 
     def unavailable_reason(self, now_ns: int, client: str | None = None) -> str:
-        """Return why `client` (None: any client) may not ask the target, in a few words; "" if it may."""
         until_ns = self.unavailable_until_ns(now_ns, client)
         if not until_ns:
             return ""
@@ -389,7 +362,6 @@ class TargetState:
         return f"its rate limit is used up, {again}"
 
     def status(self, now_ns: int) -> TargetStatus:
-        """Return a summary of the state."""
         until_ns = self.unavailable_until_ns(now_ns)
         estimate = self.estimates.get(True) or self.estimates.get(False)
         requests, tokens = (None, None) if self.headroom is None else self.headroom.remaining(now_ns, self.sent)
@@ -429,17 +401,14 @@ class TargetState:
         return began_ns
 
     def _whole_answer_ns(self) -> int:
-        """Return how much longer than a first token a whole answer may take, by what is known from streams."""
         estimate = self.estimates.get(True)
         tokens, tpot_ns = (None, None) if estimate is None else (estimate.output_tokens(), estimate.tpot_ns())
         return round(PATIENCE * (tokens or 0.0) * (tpot_ns or 0.0))
 
     def estimate(self, streamed: bool) -> SpeedEstimate:
-        """Return the estimate for streamed answers, or for whole ones. The first call makes it."""
         if (found := self.estimates.get(streamed)) is None:
             found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed])
         return found
 
     def _mode(self, stream: bool) -> bool:
-        """Return whether the target will stream its answer to us: as far as is known, it always does."""
         return stream or False not in self.estimates

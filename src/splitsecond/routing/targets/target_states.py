@@ -1,8 +1,6 @@
 """State of all targets, and the guards that keep requests away from targets that are down.
 
-The states are learned from the observations of all attempts of this process. In a fleet of gateways they also receive
-what other workers have measured, which counts for less (`gateway/fleet/worker_exchange`). Policies use the states to
-choose (`available`, `estimate`). Every attempt goes through a `GuardedTarget`, by these rules:
+Every attempt goes through a `GuardedTarget`, by these rules:
 
 - A target that is down, or whose rate limit is used up, is rejected while another target that may serve the call is
   available. Rejected means `Overloaded` of kind "ejected": nothing was sent, and the policy asks the next target.
@@ -61,12 +59,10 @@ class TargetStates:
         self._cascades: WeakValueDictionary[str, EscalationRate] = WeakValueDictionary()
 
     def observe(self, observation: Observation) -> None:
-        """Learn from an attempt that has ended."""
         state = self._states.get(observation.target) or self.state(observation.target)
         state.observe(observation, clock.now_ns())
 
     def seed(self, observations: Iterable[Observation], age_ns: int | Callable[[Observation], int]) -> None:
-        """Learn from observations of the past, `age_ns` ago: the speed of targets until they are asked."""
         now_ns, dated = clock.now_ns(), dict[tuple[str, bool], list[tuple[int, Observation]]]()
         for observation in observations:
             age = age_ns if isinstance(age_ns, int) else age_ns(observation)
@@ -84,7 +80,7 @@ class TargetStates:
         key_changed: Callable[[str], bool] = lambda _: False,
         moved: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Replace the static facts. What was learned about the targets stays.
+        """Replace the static facts.
 
         `key_changed`: whether a target has another key than before. The refusals of the old key and its rate limit are
         forgotten. `moved`: whether a target is another server than before. It is untested then.
@@ -107,13 +103,10 @@ class TargetStates:
                 state.headroom = None
 
     def info(self, target: str) -> TargetInfo:
-        """Return the static facts about `target`."""
         state = self._states.get(target)
         return state.info if state is not None else self._read_info(target) or TargetInfo()
 
     def available(self, target: str, client: str | None = None) -> bool:
-        """Return whether `client` (None: any client) may ask `target`: it is not down, its key not refused, its rate
-        limit not used up."""
         state = self._states.get(target)
         if state is None or not state.needs_check():
             return True
@@ -124,25 +117,18 @@ class TargetStates:
         return False
 
     def unavailable_reason(self, target: str) -> str:
-        """Return why `target` is not available, in a few words; "" if it is."""
         state = self._states.get(target)
         return "" if state is None else state.unavailable_reason(clock.now_ns())
 
     def in_flight(self, target: str) -> int:
-        """Return how many attempts at `target` have begun, through a guard, and not ended."""
         state = self._states.get(target)
         return 0 if state is None else len(state.in_flight)
 
     def estimate(self, target: str, *, stream: bool = True) -> SpeedEstimate | None:
-        """Return the estimate of the speed of `target` for answers that are streamed, or not. None: unknown.
-
-        If only the other mode is known, its estimate is returned.
-        """
         state = self._states.get(target)
         return None if state is None else state.estimates.get(stream) or state.estimates.get(not stream)
 
     def status(self, target: str) -> TargetStatus:
-        """Return a summary of the state of `target`."""
         state = self._states.get(target)
         return TargetStatus(target=target, state="untested") if state is None else state.status(clock.now_ns())
 
@@ -155,25 +141,19 @@ class TargetStates:
         return GuardedTarget(service, target, others, self.state, self.chance, needs_stream)
 
     def escalations(self, cascade: str) -> EscalationRate:
-        """Return the escalation rate of the cascade with this text, for as long as somebody refers to it.
-
-        It is kept here so that it outlives a change of the configuration, and previews of a policy have it too.
-        """
+        """Return the escalation rate of the cascade with this text, for as long as somebody refers to it."""
         found = self._cascades.get(cascade)
         if found is None:
             found = self._cascades[cascade] = EscalationRate()
         return found
 
     def cascades(self) -> Mapping[str, EscalationRate]:
-        """Return the escalation rates of all cascades, by their texts."""
         return dict(self._cascades)
 
     def known(self) -> Mapping[str, TargetState]:
-        """Return the states of all targets that were asked or named so far."""
         return self._states
 
     def state(self, target: str) -> TargetState:
-        """Return the state of `target`; a new one if it is unknown."""
         state = self._states.get(target)
         if state is None:
             if len(self._states) >= MAX_STATES:
@@ -186,7 +166,6 @@ class TargetStates:
         return state
 
     def _replace(self, target: str) -> None:
-        """Forget what was learned about `target`. Attempts in flight end without changing its new state."""
         old = self._states[target]
         new = TargetState(target, old.info, old.key, self.chance, old.siblings, since_ns=clock.now_ns())
         old.siblings[old.siblings.index(old)] = self._states[target] = new
@@ -248,15 +227,9 @@ class GuardedTarget:
             reply = await (self._probe(call, attempt, state, now_ns) if on_trial else self._service(call))
         except BaseException as error:
             state.record_no_reply(attempt, call.stream)
-            if isinstance(error, asyncio.CancelledError):
-                if _is_late(call):
-                    state.record_timeout(clock.now_ns(), now_ns, call.client)
-                elif error.args == (LOST,):
-                    state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), now_ns, call.client)
-            elif isinstance(error, Fault):
+            if isinstance(error, Fault):
                 error.on_trial = on_trial
-                if isinstance(error, ProviderFault) and error.status == PAYMENT_REQUIRED:
-                    state.record_unpaid(call, clock.now_ns())
+            _record_end_without_reply(error, call, state, now_ns)
             raise
         if state.credit:
             state.record_paid(call)
@@ -265,8 +238,6 @@ class GuardedTarget:
         return reply
 
     async def _probe(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> Reply:
-        """Return the reply of a target that may still be down. If another target could answer, wait only as long as
-        the target usually needs, whatever its settings allow."""
         timeout_ns = state.probe_timeout_ns(call.stream, input_tokens(call)) if self._has_backup(call, now_ns) else None
         if timeout_ns is None:
             return await self._service(call)
@@ -285,7 +256,6 @@ class GuardedTarget:
         raise TimedOut(words, phase="first token", target=self._name, after_ns=timeout_ns)
 
     def _check(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> None:
-        """Admit the call. Raises `Overloaded` if the target should not be asked for it."""
         why = self._rejection(call, state, now_ns)
         if why:
             call.notes.rejected.append(self._name)
@@ -303,7 +273,6 @@ class GuardedTarget:
         state.admit(attempt, now_ns, call)
 
     def _rejection(self, call: Call, state: TargetState, now_ns: int) -> str:
-        """Return why the target is not asked for the call; "" if it is."""
         if self._name in call.notes.excluded:
             return "it could not answer this call to its end"
         if state.lacks_credit(call, now_ns):
@@ -323,13 +292,16 @@ class GuardedTarget:
             return why
         if available:
             return "" if state.take_last_resort(now_ns) else why
+        return why if self._another_is_due_first(call, others, until_ns, now_ns) else ""
+
+    def _another_is_due_first(self, call: Call, others: list[TargetState], until_ns: int, now_ns: int) -> bool:
         mine = (until_ns, self._name)
         for other in others:
-            if other.must_not_be_asked(now_ns, client) or other.name in call.notes.rejected:
+            if other.must_not_be_asked(now_ns, call.client) or other.name in call.notes.rejected:
                 continue
-            if (other.unavailable_until_ns(now_ns, client), other.name) < mine:
-                return why
-        return ""
+            if (other.unavailable_until_ns(now_ns, call.client), other.name) < mine:
+                return True
+        return False
 
     def _rejection_while_returning(self, call: Call, state: TargetState, now_ns: int) -> str:
         """Return why the call does not belong to the part of the traffic that a returning target gets; "" if it does.
@@ -342,7 +314,6 @@ class GuardedTarget:
         return "it was down and is returning" if self._has_backup(call, now_ns) else ""
 
     def _has_backup(self, call: Call, now_ns: int) -> bool:
-        """Return whether another target, which is healthy, may answer the call."""
         for name in self._others:
             other = self._state(name)
             healthy = other.breaker.state == "closed" or not other.breaker.concerns(call.client)
@@ -351,8 +322,17 @@ class GuardedTarget:
         return False
 
 
+def _record_end_without_reply(error: BaseException, call: Call, state: TargetState, began_ns: int) -> None:
+    if isinstance(error, asyncio.CancelledError):
+        if _is_late(call):
+            state.record_timeout(clock.now_ns(), began_ns, call.client)
+        elif error.args == (LOST,):
+            state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), began_ns, call.client)
+    elif isinstance(error, ProviderFault) and error.status == PAYMENT_REQUIRED:
+        state.record_unpaid(call, clock.now_ns())
+
+
 def _may_serve(call: Call, other: TargetState, now_ns: int) -> bool:
-    """Return whether `other` is serving this call, or may still be asked."""
     notes: Notes = call.notes
     if other.name in notes.rejected or other.name in notes.excluded or other.lacks_credit(call, now_ns):
         return False
@@ -360,5 +340,4 @@ def _may_serve(call: Call, other: TargetState, now_ns: int) -> bool:
 
 
 def _is_late(call: Call) -> bool:
-    """Return whether the time that a policy gave to the first token is over."""
     return call.token_due_ns is not None and clock.now_ns() + EARLY_NS >= call.token_due_ns

@@ -31,7 +31,6 @@ MIN_SILENCE_NS = 2 * NS_PER_S
 
 
 def verdict(observation: Observation) -> AttemptVerdict:
-    """Return what the attempt of `observation` means for its target."""
     if observation.outcome == "ok":
         return "healthy"
     fault = observation.fault
@@ -52,7 +51,6 @@ def _fell_silent(observation: Observation) -> bool:
 
 
 def of_fault(fault: FaultRecord) -> AttemptVerdict:
-    """Return what a failure before the end of an answer means for its target."""
     match fault.type:
         case "CallerFault" | "Overloaded" | "AllFailed":
             return "nothing"

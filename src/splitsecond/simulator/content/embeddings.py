@@ -39,15 +39,12 @@ class EmbeddingRequest(ServerRequest, frozen=True, kw_only=True):
 
 
 class EmbeddingFormat:
-    """The server side of an API format for embeddings; `form` names the form of its requests and responses."""
-
     def __init__(self, api_format: Any, form: str) -> None:
         self.StreamWriter = api_format.StreamWriter
         self.error_body = api_format.error_body
         self._form = form
 
     def parse_request(self, operation: Operation, body: bytes, path: str) -> ServerRequest:
-        """Parse a request. Raises `CallerFault`."""
         try:
             model, texts, dimensions, form = _read(self._form, body, path)
         except PARSER_ERRORS as error:
@@ -111,7 +108,6 @@ class _GeminiBatch(Struct):
 
 
 def _read(form: str, body: bytes, path: str) -> tuple[str, tuple[str, ...], int | None, str]:
-    """Return the model, the texts, the dimensions and the form of the response."""
     decode = msgspec.json.decode
     match form:
         case "openai":
@@ -134,7 +130,6 @@ def _read(form: str, body: bytes, path: str) -> tuple[str, tuple[str, ...], int 
 
 
 def _openai_texts(given: str | list[str | int | list[int]]) -> tuple[str, ...]:
-    """Return the texts of an input; token ids are a text of numbers."""
     if isinstance(given, str):
         return (given,)
     if all(isinstance(each, int) for each in given):
@@ -151,7 +146,6 @@ def with_dimensions(request: EmbeddingRequest, default: int) -> EmbeddingRequest
 
 
 def embedding_response(request: EmbeddingRequest, prompt_tokens: int, response_id: str) -> bytes:
-    """Return the body of the response."""
     vectors = [embed(text, request.dimensions or 1) for text in request.texts]
     lists = [vector.tolist() for vector in vectors]
     match request.form:
@@ -178,7 +172,6 @@ def embedding_response(request: EmbeddingRequest, prompt_tokens: int, response_i
 
 
 def embed(text: str, dimensions: int) -> "np.ndarray[Any, np.dtype[np.float64]]":
-    """Return the unit vector of a text."""
     total = _word_vector(text, dimensions) * 0.01  # so that no two texts are the same
     for word in _WORD.findall(text.lower())[:MAX_TEXTS]:
         total = total + _word_vector(word, dimensions)

@@ -4,8 +4,6 @@ A profile lists faults with their frequency (`share = 0.05`; `every = 20`: the 2
 first two). A request chooses one with ``x-splitsecond-fault: stall; after=5; seconds=2``; with ``first=2`` it strikes
 the first two requests with this header. Requests are chosen by counting, not at random, so a run can be repeated: the
 golden-ratio sequence spreads a share evenly.
-
-This module only decides; `app` and `sender` act the faults out.
 """
 
 from collections.abc import Mapping
@@ -88,13 +86,11 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError("a fault has one of share, every and first")
         if self.share is not None and not 0 <= self.share <= 1:
             raise ValueError(f"share must be from 0 to 1, not {self.share}")
-        if self.every is not None and self.every < 1:
-            raise ValueError(f"every must be at least 1, not {self.every}")
-        if self.first is not None and self.first < 1:
-            raise ValueError(f"first must be at least 1, not {self.first}")
+        for name, number in (("every", self.every), ("first", self.first)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1, not {number}")
 
     def strikes(self, count: int) -> bool:
-        """Return whether it strikes the `count`-th request (from 1). Without share, every and first it strikes all."""
         if self.first is not None:
             return count <= self.first
         if self.every is not None:
@@ -103,7 +99,6 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def first_striking(faults: tuple[InjectedFault, ...], count: int) -> InjectedFault | None:
-    """Return the first of `faults` that strikes the `count`-th request."""
     return next((fault for fault in faults if fault.strikes(count)), None)
 
 

@@ -1,7 +1,6 @@
 """The log-probabilities of a response's tokens, in the fields of each API format that has them.
 
-They follow from the texts of the tokens, so the same response has the same ones. The writers of the formats leave them
-out; here they are added to the finished JSON, which only requests for them pay for.
+They follow from the texts of the tokens, so the same response has the same ones.
 """
 
 import re
@@ -18,9 +17,6 @@ _JSON_LINE = re.compile(rb"(?m)^(data: )?(\{.*\})(?=\r?$)")
 
 
 def with_logprobs(data: bytes, texts: Sequence[str], top: int) -> bytes:
-    """Return events or a whole response with the log-probabilities of its tokens, `texts`, and of `top` alternatives
-    for each."""
-
     def edited(found: re.Match[bytes]) -> bytes:
         fields = msgspec.json.decode(found[2])
         _add(fields, texts, top)
@@ -50,7 +46,6 @@ def _add(fields: dict[str, Any], texts: Sequence[str], top: int) -> None:
 
 
 def _add_to_parts(value: Any, entries: list[dict[str, Any]]) -> None:
-    """Add `entries` to the events and parts of Responses that hold text."""
     if isinstance(value, dict):
         if value.get("type") in ("output_text", "response.output_text.delta", "response.output_text.done"):
             value["logprobs"] = entries
@@ -96,7 +91,6 @@ def _entry(text: str, logprob: float) -> dict[str, Any]:
 
 
 def _logprob(text: str) -> float:
-    """Return the log-probability of a token, that of 78% to 99.9%."""
     return -0.001 - _id(text) / 200_000
 
 
@@ -105,7 +99,6 @@ def _id(text: str) -> int:
 
 
 def _alternatives(text: str, top: int) -> list[tuple[str, float]]:
-    """Return the `top` most probable tokens: the one in the response, and others that share what is left."""
     left = 1 - exp(_logprob(text))
     others = (other for number in range(2 * top + 1) if (other := token_text(number)) != text)
     chosen = [(text, _logprob(text))]

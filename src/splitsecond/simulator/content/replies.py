@@ -1,12 +1,11 @@
 """The replies that a user gives a simulated provider: ``[[replies]]`` in a profile, a JSONL file, or added at run time.
 
-Each rule says which requests it is for and what they get. The first rule that fits is used. Without one, a request
-that offers tools gets a call of the first, and a text once the conversation ends with a tool's result; a request for
-structured output gets a value that fits its schema; any other gets plain words.
+Without one, a request that offers tools gets a call of the first, and a text once the conversation ends with a tool's
+result; a request for structured output gets a value that fits its schema; any other gets plain words.
 """
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,15 +27,11 @@ _HINT = "docs/simulator.md shows all keys of a reply."
 
 
 class RuleCall(Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool call of a reply. Without `arguments` they are made to fit the tool's schema."""
-
     name: str
     arguments: dict[str, Any] | None = None
 
 
 class RuleError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An error instead of a reply, in the API format of the request."""
-
     status: Annotated[int, Meta(ge=400, le=599)]
     message: str = ""
     code: str = ""
@@ -92,24 +87,24 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
     @property
     def has_content(self) -> bool:
-        """Whether the rule gives the content of the reply."""
         return self.text is not None or self.json is not None or bool(self.calls) or self.refusal is not None
 
     def fits(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> bool:
-        """Return whether the rule is for a request. Rules with a content are for chats and completions only."""
         if self.has_content and request.operation == "embeddings":
             return False
-        offered = {tool.name for tool in wants.tools}
-        after_result = bool(conversation.results)
-        if self.calls and (not offered >= {call.name for call in self.calls} or (after_result and self.after is None)):
-            return False
         return (
-            (self.model is None or fnmatch.fnmatchcase(request.model, self.model))
-            and (self.after is None or self.after in conversation.results)
-            and (self.offers is None or (self.offers in offered and not after_result))
+            self._fits_tools({tool.name for tool in wants.tools}, conversation.results)
+            and (self.model is None or fnmatch.fnmatchcase(request.model, self.model))
             and (self.prompt is None or self.prompt in conversation.user_text)
             and (self.pattern is None or _is_found(self.pattern, conversation.user_text))
         )
+
+    def _fits_tools(self, offered: Set[str], results: Sequence[str]) -> bool:
+        if self.calls and (not offered >= {call.name for call in self.calls} or (results and self.after is None)):
+            return False
+        if self.offers is not None and (self.offers not in offered or results):
+            return False
+        return self.after is None or self.after in results
 
 
 def _is_found(pattern: str, text: str) -> bool:
@@ -120,8 +115,6 @@ def _is_found(pattern: str, text: str) -> bool:
 
 
 class ReplyRules:
-    """The rules of one provider: those of its profile, and those added at run time, which come first."""
-
     def __init__(self, rules: Sequence[ReplyRule]) -> None:
         self._given = tuple(rules)
         self._added: list[ReplyRule] = []
@@ -131,19 +124,16 @@ class ReplyRules:
         return bool(self._given or self._added)
 
     def add(self, rules: Iterable[ReplyRule]) -> None:
-        """Add rules after those added before. Raises `CallerFault` beyond `MAX_ADDED`."""
         self._added.extend(rules)
         if len(self._added) > MAX_ADDED:
             del self._added[MAX_ADDED:]
             raise CallerFault(f"a provider takes {MAX_ADDED:,} added replies", kind="bad_reply")
 
     def reset(self) -> None:
-        """Remove the added rules, and let those of the profile begin again."""
         self._added.clear()
         self._used.clear()
 
     def take(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> ReplyRule | None:
-        """Return the first rule that fits, and count its use."""
         for rule in (*self._added, *self._given):
             used = self._used.get(id(rule), 0)
             if (rule.times is None or used < rule.times) and rule.fits(request, wants, conversation):
@@ -160,7 +150,6 @@ def parse_rules(data: bytes, where: str) -> list[ReplyRule]:
 
 
 def load_rules(path: Path) -> list[ReplyRule]:
-    """Load the rules in a JSONL file, one JSON object in each line. Raises `CallerFault`."""
     with file_faults(f"cannot read the replies {path}", kind="bad_reply"):
         lines = path.read_bytes().splitlines()
     return [

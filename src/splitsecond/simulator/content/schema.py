@@ -44,7 +44,6 @@ def fill(schema: Any) -> Any:
 
 
 def is_open_object(schema: Any) -> bool:
-    """Return whether `schema` describes an object of any properties."""
     return (
         isinstance(schema, dict)
         and not (schema.keys() - {"type", "description", "title", "$schema"})
@@ -58,7 +57,6 @@ class _Filler:
         self._steps = 0
 
     def value(self, schema: Any, name: str, refs: tuple[str, ...]) -> Any:
-        """Return a value for the property `name`; `refs` are the references that lead to `schema`."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise CallerFault("the JSON schema is too complex for the simulator", kind="schema")
@@ -87,7 +85,6 @@ class _Filler:
         return self._typed(kinds[0], schema, name, refs)
 
     def _first(self, schemas: list[Any], name: str, refs: tuple[str, ...]) -> Any:
-        """Return the value of the first of `schemas` that has one."""
         for schema in schemas:
             try:
                 return self.value(schema, name, refs)
@@ -126,7 +123,6 @@ class _Filler:
         raise _NoValue(f"unknown type {kind!r}")
 
     def _object(self, schema: Schema, refs: tuple[str, ...]) -> dict[str, Any]:
-        """Return an object with every required property, and with the others that have a value."""
         properties: Mapping[str, Any] = schema.get("properties") or {}
         required = schema.get("required") or ()
         extra = schema.get("additionalProperties", True)
@@ -152,7 +148,6 @@ class _Filler:
 
 
 def _both(one: Any, other: Schema) -> Any:
-    """Return a schema for what fits both; limits that both have are those of `other`."""
     if one is False or not other:
         return one
     if one is True or not one:
@@ -171,7 +166,6 @@ def _without(schema: Schema, key: str) -> dict[str, Any]:
 
 
 def _types(schema: Schema) -> list[str]:
-    """Return the types that `schema` allows, null last."""
     kinds = schema.get("type")
     if kinds is None:
         return ["object" if schema.keys() & {"properties", "required"} else "array" if "items" in schema else "string"]
@@ -185,7 +179,6 @@ def _is_null(schema: Any) -> bool:
 
 
 def _number(schema: Schema) -> int | float:
-    """Return a number within the limits, 1 if that is."""
     low: float
     high: float
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)

@@ -1,8 +1,8 @@
 """The content of a reply that is not plain words: given by a rule, or made for the request, and cut into tokens.
 
-`ServerAnswer` is the reply in the form that all API formats share; the writer of each format serialises it. A text has
-one token for a word, and JSON one for every four characters. Reasoning and text end at the request's limit, with the
-finish reason "length". A tool call is never cut off: if its arguments are longer than the limit, its tokens are longer.
+A text has one token for a word, and JSON one for every four characters. Reasoning and text end at the request's limit,
+with the finish reason "length". A tool call is never cut off: if its arguments are longer than the limit, its tokens
+are longer.
 """
 
 import re
@@ -27,16 +27,12 @@ WORDS_IN_JSON = 8
 
 
 class Piece(Struct, frozen=True):
-    """One token of a reply; `call` is the tool call that begins with it."""
-
     text: str
     kind: TokenKind = "text"
     call: CalledTool | None = None
 
 
 class ReplyScript(Struct, frozen=True):
-    """A reply and its tokens, the same for each of the choices that the request wants."""
-
     answer: ServerAnswer
     pieces: Sequence[Piece]
     stop_sequence: str | None = None
@@ -44,12 +40,10 @@ class ReplyScript(Struct, frozen=True):
 
     @property
     def reasoning_tokens(self) -> int:
-        """How many tokens are reasoning."""
         return sum(piece.kind == "reasoning" for piece in self.pieces)
 
 
 def given_answer(rule: ReplyRule, wants: Wants, reply_id: str) -> ServerAnswer:
-    """Return the reply that `rule` gives. Raises `CallerFault` if arguments cannot be made."""
     text = msgspec.json.encode(rule.json).decode() if rule.json is not None else rule.text or ""
     calls = tuple(_called(call, wants, f"{reply_id}_{number}") for number, call in enumerate(rule.calls))
     return ServerAnswer(
@@ -79,13 +73,11 @@ def made_answer(
 
 
 def tool_name(request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> str:
-    """Return the name of the tool that the reply calls; "" for none."""
     tool = _tool_to_call(request, wants, conversation)
     return request.tool if tool is None else tool.name
 
 
 def plain_script(tokens: int, reasoning_tokens: int, finish: str, stop: Sequence[str]) -> ReplyScript:
-    """Return a reply of plain words as a script."""
     reasoning = [token_text(index) for index in range(reasoning_tokens)]
     words = [token_text(index) for index in range(tokens - reasoning_tokens)]
     answer = ServerAnswer(text="".join(words), reasoning="".join(reasoning), finish=finish)
@@ -95,18 +87,16 @@ def plain_script(tokens: int, reasoning_tokens: int, finish: str, stop: Sequence
 
 
 def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScript:
-    """Return `answer` as a script of at most `limit` tokens, whose text ends before the first of `stop`."""
-    found = min(((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0), default=None)
-    sequence = None if found is None else found[2]
-    if found is not None:
-        answer = replace(answer, text=answer.text[: found[0]], calls=(), finish="stop")
-    pieces: list[Piece] = [Piece(text, "reasoning") for text in _words(answer.reasoning)]
-    pieces += [Piece(text) for text in _words(answer.text)]
-    pieces += [Piece(text, "refusal") for text in _words(answer.refusal)]
+    at, _, sequence = min(
+        ((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0), default=(-1, 0, None)
+    )
+    if sequence is not None:
+        answer = replace(answer, text=answer.text[:at], calls=(), finish="stop")
+    pieces = [Piece(word, kind) for kind in _TEXTS for word in _words(getattr(answer, kind))]
     room = limit - len(answer.calls)
     if len(pieces) > room or room < 0:
         pieces = pieces[: max(room, 0)]
-        cut = {kind: "".join(piece.text for piece in pieces if piece.kind == kind) for kind in _CUT}
+        cut: dict[str, str] = {kind: "".join(piece.text for piece in pieces if piece.kind == kind) for kind in _TEXTS}
         finish = answer.finish if answer.calls else "length"
         answer, sequence = replace(answer, **cut, finish=finish), None
     for number, call in enumerate(answer.calls):
@@ -116,7 +106,8 @@ def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScri
     return ReplyScript(answer, pieces or [Piece("")], sequence)
 
 
-_CUT: tuple[str, ...] = ("reasoning", "text", "refusal")
+_TEXTS: tuple[TokenKind, ...] = ("reasoning", "text", "refusal")
+"""Texts of an answer, in the order in which they are sent; each is a kind of token."""
 
 
 def _words(text: str) -> list[str]:
@@ -126,7 +117,6 @@ def _words(text: str) -> list[str]:
 
 
 def _fragments(arguments: str, most: int) -> list[str]:
-    """Return the tokens of a tool call's arguments, at most that many."""
     fragments = _JSON_PIECES.findall(arguments)
     if len(fragments) <= most:
         return fragments
@@ -135,7 +125,6 @@ def _fragments(arguments: str, most: int) -> list[str]:
 
 
 def _tool_to_call(request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> OfferedTool | None:
-    """Return the tool that the reply calls: the required one, or the first, unless a result ends the conversation."""
     if request.tool:
         return next((tool for tool in wants.tools if tool.name == request.tool), OfferedTool(request.tool, None))
     return wants.tools[0] if wants.tools and not conversation.results else None
@@ -157,7 +146,6 @@ def _call(tool: OfferedTool, call: RuleCall | None, call_id: str) -> CalledTool:
 
 
 def _json_for(schema: object) -> str:
-    """Return a JSON text that fits the schema of structured output."""
     if schema is True or is_open_object(schema):
         value: object = {"text": "".join(map(token_text, range(WORDS_IN_JSON)))}
     elif isinstance(schema, dict):

@@ -1,8 +1,7 @@
 """The tokens of simulated providers: how a prompt is counted, and the words of a response.
 
-A prompt has one token for every four characters begun, and a chat some more for its template. The rule is easy to
-check and cheap for long prompts. A client does not know it, as with a real provider, so it must calibrate its prompts
-by the reported usage.
+A prompt has one token for every four characters begun, and a chat some more for its template. A client does not know
+it, as with a real provider, so it must calibrate its prompts by the reported usage.
 """
 
 from splitsecond.core.service import Operation
@@ -19,12 +18,10 @@ _WORDS = tuple(_TEXT.split())
 
 
 def count_tokens(operation: Operation, text: str) -> int:
-    """Return the number of tokens of a prompt, at least 1."""
     template = CHAT_TEMPLATE_TOKENS if operation == "chat" else 0
     return max(1, template + -(-len(text) // CHARACTERS_PER_TOKEN))
 
 
 def token_text(index: int) -> str:
-    """Return the text of token `index` (from 0) of a response."""
     word = _WORDS[index % len(_WORDS)]
     return word if index == 0 or word in ",." else f" {word}"

@@ -67,7 +67,6 @@ NOTHING = Wants()
 
 
 def read_wants(request: ServerRequest) -> Wants:
-    """Return what `request` wants."""
     raw = request.fields
     if _SPECIAL.isdisjoint(raw):
         return NOTHING
@@ -83,16 +82,17 @@ def read_wants(request: ServerRequest) -> Wants:
 
 
 def read_conversation(request: ServerRequest) -> ConversationEnd:
-    """Return the end of the conversation of `request`."""
     if request.operation == "embeddings":
         return ConversationEnd(user_text=request.prompt_text)
-    found = next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None)
-    turns = plain_value(found)
+    turns = plain_value(next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None))
     if isinstance(turns, dict):  # Replicate's input
         turns = turns.get("prompt")
     if isinstance(turns, str):
         return ConversationEnd(user_text=turns)
-    turns = turns if isinstance(turns, list) else []
+    return _end_of(turns) if isinstance(turns, list) else ConversationEnd()
+
+
+def _end_of(turns: list[Any]) -> ConversationEnd:
     called: dict[str, str] = {}
     user_text = ""
     results: list[str] = []
@@ -193,7 +193,6 @@ def _top_logprobs(fields: Fields, config: Fields) -> int | None:
 
 
 def _calls(turn: Fields) -> Iterator[tuple[str, str]]:
-    """Yield the id and the name of each call in a message."""
     for part in _parts(turn):
         match part:
             case {"type": "function_call" | "custom_tool_call", "call_id": str(call_id), "name": str(name)}:
@@ -205,7 +204,6 @@ def _calls(turn: Fields) -> Iterator[tuple[str, str]]:
 
 
 def _results(turn: Fields) -> Iterator[tuple[str, str]]:
-    """Yield the id of the call and the name of the tool of each result in a message; "" for an unknown one."""
     if turn.get("role") == "tool":
         yield str(turn.get("tool_call_id") or ""), str(turn.get("tool_name") or turn.get("name") or "")
         return
@@ -220,7 +218,6 @@ def _results(turn: Fields) -> Iterator[tuple[str, str]]:
 
 
 def _parts(turn: Fields) -> Iterator[Any]:
-    """Yield the message itself, which is a part at OpenAI's Responses, its parts and its calls."""
     yield turn
     for name in ("content", "parts", "tool_calls"):
         parts = turn.get(name)

@@ -12,7 +12,6 @@ from splitsecond.simulator.llama_cpp.process import MODELS, unavailable_reason
 
 
 def main() -> int:
-    """Run the command. Returns the exit code if it could not serve."""
     parser = argparse.ArgumentParser(
         "python -m splitsecond.simulator.llama_cpp", description="A real engine, a small model."
     )

@@ -1,8 +1,7 @@
 """Runs the engine in a separate process: a context manager for tests and for the demo.
 
 The engine must not outlive the program, however that ends: it reads from a pipe whose writing end only the program
-holds, and exits when that is closed. It runs in its own session, so Ctrl-C at the terminal reaches only the program,
-which decides when to stop the engine.
+holds, and exits when that is closed.
 """
 
 import re
@@ -27,7 +26,6 @@ _START_S = 120
 
 
 def available() -> bool:
-    """Return whether the packages of the extra ``splitsecond[engine]`` are installed."""
     return all(find_spec(package) for package in ("xllamacpp", "gguf"))
 
 
@@ -73,7 +71,6 @@ class EngineProcess:
 
     @property
     def base_url(self) -> str:
-        """The base URL for OpenAI clients."""
         return f"{self.address}/v1"
 
     def __enter__(self) -> Self:
@@ -90,12 +87,10 @@ class EngineProcess:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the engine, with all open requests, and wait until it has exited. Stopping again does nothing."""
         self.pid, self.address = None, ""
         self._running.close()
 
     def _ready(self, started: ServerProcess) -> tuple[str, str]:
-        """Return the engine's address and model, from the line that it prints."""
         if not started.lines and started.code is None:
             raise TimedOut(
                 f"the engine was not ready after {_START_S} s", phase="connect", after_ns=_START_S * NS_PER_S

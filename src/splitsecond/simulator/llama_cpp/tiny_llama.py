@@ -4,9 +4,8 @@ Its output is random common words, but each request goes through a real tokenize
 the timing is that of a real engine. The weights are drawn from numpy's `RandomState`, whose streams are frozen, and
 quantized to 8 bits like many served models, so the file is the same each time.
 
-One thing is not random. The output rows of all tokens except whole words are zeros: their scores are 0, and the best
-scores among hundreds of random words are far above. So a response consists of words, one token each, and never ends
-before its `max_tokens`. (A model that can draw the end token gives responses of random length.)
+The output rows of all tokens except whole words are zeros: their scores are 0, and the best scores among hundreds of
+random words are far above. So a response consists of words, one token each, and never ends before its `max_tokens`.
 """
 
 from pathlib import Path
@@ -47,7 +46,6 @@ TINY = Shape()
 
 
 def write(path: Path, shape: Shape = TINY) -> None:
-    """Write the model to `path`. Raises `OSError` if it cannot be written."""
     words = vocabulary.build()
     writer = gguf.GGUFWriter(path, "llama")
     _describe_network(writer, shape)
@@ -92,7 +90,6 @@ def _describe_tokenizer(writer: gguf.GGUFWriter, words: vocabulary.Vocabulary) -
 
 
 def _draw(shape: Shape, words: vocabulary.Vocabulary) -> _Weights:
-    """Return all weights by llama.cpp's names: uniform with a standard deviation of 0.05; the norms are ones."""
     random = np.random.RandomState(0)
     bound = 0.05 * 3**0.5
     size, kv_width = len(words.tokens), shape.kv_heads * shape.head_width

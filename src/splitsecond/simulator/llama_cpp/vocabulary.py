@@ -2,9 +2,9 @@
 
 llama.cpp tokenizes by byte-level BPE: it cuts a text into words, each with the space before it, starts from bytes and
 joins neighbours by a ranked list of merges. Training such a list takes a library and a corpus, and another corpus gives
-another model. So it is not trained: the merges are the branches of a trie. For " the" the trie has " t", " th" and
-" the", and each merge adds one letter, so a listed word becomes one token, and other text its longest listed prefix and
-single bytes. The tokens are the same on every machine.
+another model. So it is not trained: the merges are the branches of a trie. For " the" the trie has " t", " th" and "
+the", and each merge adds one letter, so a listed word becomes one token, and other text its longest listed prefix and
+single bytes.
 
 Bytes are encoded as in GPT-2, each as one printable character.
 """
@@ -67,7 +67,6 @@ def gpt2_alphabet() -> list[str]:
 
 
 def build() -> Vocabulary:
-    """Return the vocabulary, which is always the same."""
     alphabet = gpt2_alphabet()
     words = {alphabet[ord(" ")] + word for word in _WORDS.split()}
     beginnings = {word[:length] for word in words for length in range(2, len(word) + 1)}

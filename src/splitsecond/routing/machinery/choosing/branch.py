@@ -1,8 +1,7 @@
 """Branches of the policies that choose, and the loop that asks the chosen ones.
 
 A branch that is a policy itself is represented by one of its targets: the first that is available, because that one
-mostly answers. A policy that asks all of its targets for each call (`race`), or the best of them (`fastest`), is
-represented by all of its available targets, and judged by the best.
+mostly answers.
 """
 
 import asyncio
@@ -40,58 +39,46 @@ class Branch:
         self._usual, self._usual_ns = 0.0, 0
 
     def failure_share(self, now_ns: int) -> float:
-        """Return the share of recent calls that failed here before their first token."""
         share = self._failing
         return share * 2.0 ** ((self._failing_ns - now_ns) / FAILURE_HALF_LIFE_NS) if share else 0.0
 
     def record_call(self, now_ns: int, *, failed: bool) -> None:
-        """Record that a call got its first token, or `failed` before it."""
         if failed or self._failing:
             share = self.failure_share(now_ns)
             self._failing, self._failing_ns = share + (failed - share) / FAILURE_SMOOTHING, now_ns
 
     def crowding(self, states: TargetStates, now_ns: int) -> float:
-        """Return how many times more requests than usual, and than chance explains, are in flight; at least 1.
-
-        Call it each time that a call is assigned.
-        """
         in_flight, usual = self.in_flight(states), self._usual
         self._usual += (in_flight - usual) * (1 - 2.0 ** ((self._usual_ns - now_ns) / USUAL_HALF_LIFE_NS))
         self._usual_ns = now_ns
         return max(in_flight / (usual + 2 * sqrt(usual) + 2), 1.0)  # the deviation of a Poisson number is its root
 
     def available(self, states: TargetStates, call: Call) -> bool:
-        """Return whether one of the branch's targets is available for the client of `call`."""
         names, client = self.names, call.client
         if len(names) == 1:
             return states.available(names[0], client)
         return any(states.available(name, client) for name in names)
 
     def representatives(self, states: TargetStates) -> Sequence[str]:
-        """Return the targets whose figures count for the branch; available ones, if there are any."""
         if len(self.names) == 1:
             return self.names
         available = list(filter(states.available, self.names)) or self.names
         return available if self._by_best else available[:1]
 
     def estimates(self, states: TargetStates, *, stream: bool) -> list[SpeedEstimate]:
-        """Return the estimates of the representatives' speed, as far as they are known."""
         known = [states.estimate(name, stream=stream) for name in self.representatives(states)]
         return [estimate for estimate in known if estimate is not None]
 
     def cost_usd(self, states: TargetStates, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the price of an answer of all representatives; None if a price is unknown."""
         costs = [states.info(name).cost_usd(input_tokens, output_tokens) for name in self.representatives(states)]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
 
     def in_flight(self, states: TargetStates) -> int:
-        """Return the number of requests in flight at the branch's targets."""
         return sum(map(states.in_flight, self.names))
 
 
 def usual_output_tokens(call: Call, among: Iterable[Branch], states: TargetStates) -> list[float]:
-    """Return the typical length of answers at the targets of each branch, as far as it is known."""
     found = [each for branch in among for each in branch.estimates(states, stream=call.stream)]
     return [tokens for each in found if (tokens := each.output_tokens()) is not None]
 
@@ -101,7 +88,6 @@ Choice = tuple[Branch, str]
 
 
 def in_order(among: Iterable[Branch], why: str) -> Iterator[Choice]:
-    """Yield all branches in the given order."""
     return ((branch, f"{why}: {branch.label}") for branch in among)
 
 
@@ -109,8 +95,8 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
     """Return the reply of the first branch that is not down.
 
     The next branch is asked only if nothing was sent to a branch, because it is unavailable or its API format cannot
-    express the request, or if the call was its probe, so that probes fail no call. Any other failure is left to the
-    policies around this one. Raises the fault of the branches, or `AllFailed` for several.
+    express the request, or if the call was its probe, so that probes fail no call. Raises the fault of the branches, or
+    `AllFailed` for several.
     """
     refusals: list[Fault] = []
     for branch, why in choices:

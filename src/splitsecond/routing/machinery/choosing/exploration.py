@@ -24,14 +24,11 @@ MIN_INTERVAL_NS = clock.NS_PER_S
 
 
 class Exploration:
-    """Exploration of one policy's branches."""
-
     def __init__(self) -> None:
         self._budget = ExtraRequestBudget(SHARE)
         self._cold_left = COLD_START
 
     def record_call(self) -> None:
-        """Record that a call came in."""
         self._budget.deposit()
 
     def pick(self, others: Iterable[tuple[Branch, float]], now_ns: int) -> Branch | None:

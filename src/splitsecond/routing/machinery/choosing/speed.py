@@ -4,13 +4,12 @@ The expected time is that of the first token, for a prompt of this length, plus 
 recent answers have: the same number for all branches, so that no target looks fast because its answers are short.
 
 Each expectation is drawn from the uncertainty around the estimate (Thompson sampling, 1933). Samples lose weight with
-age, so a target without recent requests is tried again by itself. In addition, a fixed share of the calls goes to
-branches about which nothing recent is known (see `exploration`).
+age, so a target without recent requests is tried again by itself.
 
 If every call went to the best branch, all of them would go to one target, which may then no longer be the best. So of
 branches that are nearly equal, two are drawn and the one with fewer requests in flight is taken (Mitzenmacher, "The
 Power of Two Choices", 2001), and a branch with more requests in flight than usual counts as slower, by a factor of up
-to two, until it has shown that it handles them. Failures count too: a branch that fails quickly is not fast.
+to two, until it has shown that it handles them.
 """
 
 from collections.abc import Sequence
@@ -73,7 +72,6 @@ class SpeedRanking:
         self._output_refreshed_ns = -OUTPUT_REFRESH_NS
 
     def ranked(self, call: Call, among: Sequence[Branch]) -> list[Prospect]:
-        """Return a prospect for each branch, the one to ask first in front."""
         self._exploration.record_call()
         if len(among) < 2:
             return list(map(Prospect, among))
@@ -87,14 +85,12 @@ class SpeedRanking:
         return [Prospect(explored, found.score, explored=True), *(each for each in ranked if each is not found)]
 
     def typical_output_tokens(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[float]:
-        """Return the typical length of answers at the targets of each branch, as far as it is known."""
         if now_ns - self._output_refreshed_ns >= OUTPUT_REFRESH_NS:
             self._output_tokens = usual_output_tokens(call, among, self._states)
             self._output_refreshed_ns = now_ns
         return self._output_tokens
 
     def _by_score(self, call: Call, among: Sequence[Branch], now_ns: int) -> Sequence[Prospect]:
-        """Return the prospects by score. Draws hold for a few milliseconds."""
         tokens_in = about(input_tokens(call))
         tokens_out = output_tokens(call, self.typical_output_tokens(call, among, now_ns))
         key = call.stream, tokens_in, tokens_out, *among
@@ -123,14 +119,12 @@ class SpeedRanking:
         return [prospect for prospect, _ in known]
 
     def _penalty(self, branch: Branch, now_ns: int) -> float:
-        """Return the factor by which failures and an unusual number of requests in flight make the branch worse."""
         crowding = min(branch.crowding(self._states, now_ns), MAX_CROWDING)
         return crowding * (1 + FAILURE_COST * branch.failure_share(now_ns))
 
     def _expected_ns(
         self, estimate: SpeedEstimate, tokens_in: int, tokens_out: int, mean_tpot_ns: float
     ) -> float | None:
-        """Return the time that counts for the ranking. `mean_tpot_ns` stands in for an unknown time per token."""
         if self._by == "tps":
             return estimate.tpot_ns(self._at)
         ttft_ns = estimate.ttft_ns(self._at, input_tokens=tokens_in)
@@ -140,7 +134,6 @@ class SpeedRanking:
         return ttft_ns + tokens_out * (mean_tpot_ns if tpot_ns is None else tpot_ns)
 
     def _best_place(self, ranked: Sequence[Prospect]) -> int:
-        """Return the position of the best; of two random ones that are nearly equal, the one with fewer in flight."""
         limit = ranked[0].score * NEARLY
         equals = sum(prospect.score <= limit for prospect in ranked)
         if equals < 2:

@@ -24,14 +24,12 @@ class TtlCache(Generic[T]):
         self._until_ns = 0
 
     def get(self, key: Hashable, now_ns: int) -> T | None:
-        """Return the value; None if it is missing or too old."""
         if now_ns >= self._until_ns or len(self._values) >= MAX_ENTRIES:
             self._values.clear()
             self._until_ns = now_ns + self._ttl_ns
         return self._values.get(key)
 
     def put(self, key: Hashable, value: T) -> None:
-        """Store `value`."""
         self._values[key] = value
 
 

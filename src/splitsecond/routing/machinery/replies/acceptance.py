@@ -1,8 +1,8 @@
 """Acceptance rules: when `cascade` keeps the small model's answer.
 
-A rule returns in a few words why an answer is rejected, or "" if it is accepted. Every rule first requires that the
-answer is `finished`: ended by the model itself, not by a limit or a filter; not without content; and not a refusal, if
-the provider marks refusals (a refusal in plain words looks like any answer; `re:` can search for those).
+Every rule first requires that the answer is `finished`: ended by the model itself, not by a limit or a filter; not
+without content; and not a refusal, if the provider marks refusals (a refusal in plain words looks like any answer;
+`re:` can search for those).
 
 Rules are written ``"finished"``, ``"json"``, ``"re:PATTERN"`` and ``"logprob>-0.5"``.
 """
@@ -32,8 +32,6 @@ EXPECTED = '"finished", "json", "re:PATTERN" or "logprob>-0.5"'
 
 
 class DraftAnswer:
-    """The content of an answer, collected from its events."""
-
     def __init__(self) -> None:
         self.refused = False
         self._texts: list[str] = []
@@ -43,7 +41,6 @@ class DraftAnswer:
         self._counted = 0
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add events."""
         for event in events:
             match event:
                 case Token(kind="text"):
@@ -61,22 +58,18 @@ class DraftAnswer:
 
     @property
     def text(self) -> str:
-        """The text of the first choice."""
         return "".join(self._texts)
 
     @property
     def calls(self) -> str:
-        """The tool calls: names and arguments."""
         return "".join(self._calls)
 
     @property
     def reasons(self) -> list[str]:
-        """The finish reason of each choice, in the provider's words."""
         return self._reasons
 
     @property
     def logprob(self) -> float | None:
-        """The mean natural log-probability of the tokens; None if the provider sent none."""
         return self._logprob / self._counted if self._counted else None
 
 
@@ -84,7 +77,6 @@ Rule = Callable[[DraftAnswer], str]
 
 
 def finished(answer: DraftAnswer) -> str:
-    """Return why the answer is not finished; "" if it is."""
     if answer.refused:
         return "it refuses"
     if not answer.reasons:
@@ -97,7 +89,6 @@ def finished(answer: DraftAnswer) -> str:
 
 
 def acceptance(name: str, value: object) -> Rule:
-    """Parse a rule. `name` is that of the setting. Raises `CallerFault`."""
     match value:
         case "finished":
             return finished
@@ -111,7 +102,6 @@ def acceptance(name: str, value: object) -> Rule:
 
 
 def wants_logprobs(value: str) -> bool:
-    """Return whether the rule needs the log-probabilities of the answer's tokens."""
     return value.startswith("logprob>")
 
 

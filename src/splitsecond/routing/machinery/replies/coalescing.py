@@ -3,8 +3,7 @@
 The first call leads: its request is sent. Calls that arrive while it is in flight follow: they wait for its first token
 and read the same reply from its beginning, each at its own pace. After the first token no call depends on the leader:
 it may leave, and the provider's connection is closed when the last call has left. If the leader leaves before the first
-token, the request is cancelled, because the leader was awaiting it, and one of the followers sends its own. A failure
-before the first token is the failure of all of them.
+token, the request is cancelled, because the leader was awaiting it, and one of the followers sends its own.
 
 A follower keeps its own deadline, and joins only a request that may take at least as long.
 """
@@ -29,7 +28,6 @@ class CoalescedRequest:
         self._fault: Fault | None = None
 
     def accepts(self, call: Call) -> bool:
-        """Return whether `call` may follow: its deadline is no later, and it gets a stream if it wants one."""
         if call.stream and not self._stream:
             return False
         if self._reply is not None and not (self._reply.from_start and self.readers):
@@ -37,12 +35,10 @@ class CoalescedRequest:
         return self._deadline_ns is None or (call.deadline_ns is not None and call.deadline_ns <= self._deadline_ns)
 
     def set_reply(self, reply: SharedReply) -> None:
-        """Give the followers the leader's reply."""
         self._reply = reply
         self._decided.set()
 
     def set_fault(self, fault: Fault | None) -> None:
-        """Tell the followers that there is no reply: because of `fault`, or because the leader left (None)."""
         self._fault = fault
         self._decided.set()
 
@@ -71,7 +67,6 @@ class CoalescedRequest:
         return self._reply.reader(watched=call.watched, deadline_ns=due_ns, leave=self.leave)
 
     async def leave(self) -> None:
-        """Record that one of the calls is done. The last one closes the reply."""
         self.readers -= 1
         if not self.readers and self._reply is not None:
             reply, self._reply = self._reply, None  # it refers to this object

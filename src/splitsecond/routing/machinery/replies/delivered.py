@@ -21,8 +21,6 @@ MAX_WAITING = 4 << 20
 
 
 class _Run:
-    """Consecutive tokens of one kind; `number` and `name` are those of a tool call."""
-
     __slots__ = ("kind", "name", "number", "parts")
 
     def __init__(self, token: Token) -> None:
@@ -32,13 +30,10 @@ class _Run:
         self.parts: list[str] = []
 
     def continues_with(self, token: Token) -> bool:
-        """Return whether `token` belongs to the run."""
         return token.kind == self.kind and (token.kind != "tool" or _number(token) == self.number)
 
 
 class DeliveredText:
-    """The part of one answer that the client has."""
-
     def __init__(self) -> None:
         self.runs: dict[int, list[_Run]] = {}
         self.finished: set[int] = set()
@@ -51,7 +46,6 @@ class DeliveredText:
         self._compared = True
 
     def add(self, events: Iterable[Event]) -> None:
-        """Add events that were passed on to the client."""
         for event in events:
             if isinstance(event, Token):
                 self._add(event)
@@ -78,13 +72,10 @@ class DeliveredText:
 
     @property
     def comparable(self) -> bool:
-        """Whether all of it can be compared, and continued from the middle."""
         return self._compared
 
 
 class ReplayMismatch(ProviderFault):
-    """The second answer differs from what the client already has."""
-
     def __init__(self, what: str) -> None:
         super().__init__(
             f"the second answer differs from the first: {what}", kind="differs", phase="between tokens", status=200
@@ -92,8 +83,6 @@ class ReplayMismatch(ProviderFault):
 
 
 class ReplayDiff:
-    """Compares a second answer with the `delivered` part of the first, and returns what is new."""
-
     def __init__(self, delivered: DeliveredText) -> None:
         self._choices = {index: _Choice(runs) for index, runs in delivered.runs.items()}
         self._behind = {index for index, choice in self._choices.items() if not choice.caught_up}
@@ -106,11 +95,9 @@ class ReplayDiff:
 
     @property
     def caught_up(self) -> bool:
-        """Whether all of the delivered text was repeated."""
         return not self._behind
 
     def take(self, events: list[Event]) -> list[Event]:
-        """Return what is new in `events`. Raises `ReplayMismatch`."""
         for event in events:
             if isinstance(event, Token):
                 self._take_token(event)
@@ -128,7 +115,6 @@ class ReplayDiff:
         return new
 
     def finish(self) -> None:
-        """Check the end of the second answer. Raises `ReplayMismatch` if it came too early."""
         if not self.caught_up:
             raise ReplayMismatch("it ends earlier")
 
@@ -158,7 +144,6 @@ class ReplayDiff:
             self._waiting.append(finish)
 
     def _take_signature(self, signature: Quiet) -> None:
-        """Pass on a signature of new reasoning. The client has the first answer's signatures of what was delivered."""
         if self.caught_up and not self._signed:
             self._waiting.append(signature)
 
@@ -170,8 +155,6 @@ class ReplayDiff:
 
 
 class _Choice:
-    """The position of one choice within its delivered text."""
-
     def __init__(self, runs: list[_Run]) -> None:
         self._known = [(run, "".join(run.parts)) for run in runs]
         self._run = 0
@@ -182,7 +165,6 @@ class _Choice:
         return not self._known or (self._run == len(self._known) - 1 and self._at == len(self._known[-1][1]))
 
     def beyond(self, token: Token) -> Token | None:
-        """Return the new part of `token`, or None. Raises `ReplayMismatch`."""
         if self.caught_up:
             return token
         run, text = self._known[self._run]
@@ -202,7 +184,6 @@ class _Choice:
 
 
 def _cut(token: Token, rest: str) -> Token:
-    """Return `token` with only the `rest` of its text. Its other fields still describe the whole token."""
     tool = token.tool
     if tool is not None and tool.name:
         if len(rest) > len(token.arguments):

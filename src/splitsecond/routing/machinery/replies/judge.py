@@ -1,8 +1,7 @@
 """A model that judges whether an answer is good enough: one question in a fixed form, answered by yes or no.
 
 The prompt is bounded for any conversation: the last question and the answer, without the middle of either if it is
-long. Anything but a clear yes counts as no: another word, a failure, silence. The judge's reply is closed as soon as
-its verdict is clear.
+long. Anything but a clear yes counts as no: another word, a failure, silence.
 
 The prompt contains text of the client, so a client can manipulate the judge. All it gains is a weaker answer to its own
 question.
@@ -37,7 +36,6 @@ _MAY_BECOME = re.compile(r"\W*(?:y|ye|yes|n|no)?", re.IGNORECASE)
 
 
 async def approves(judge: Service, call: Call, answer: str) -> str:
-    """Return why `judge` rejects `answer` to `call`, in a few words; "" if it approves."""
     try:
         reply = await judge(_judge_call(call, answer))
         async with reply:
@@ -56,7 +54,6 @@ async def approves(judge: Service, call: Call, answer: str) -> str:
 
 
 def judge_input_tokens(question: int, answer: int) -> int:
-    """Return the approximate length of a judge's prompt, from the tokens of the question and of the answer."""
     form = (len(_INSTRUCTION) + len(_FORM)) // BYTES_PER_TOKEN
     most = QUESTION_CHARACTERS // BYTES_PER_TOKEN, ANSWER_CHARACTERS // BYTES_PER_TOKEN
     return form + min(question, most[0]) + min(answer, most[1])

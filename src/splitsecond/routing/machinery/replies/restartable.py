@@ -17,8 +17,6 @@ Restart = Callable[[Reply, Fault], Awaitable[Reply]]
 
 
 class RestartableReply(SharedReply):
-    """The first complete answer: that of `reply`, or of those that `restart` returns."""
-
     def __init__(self, reply: Reply, restart: Restart) -> None:
         super().__init__(reply)
         self._restart = restart
@@ -42,7 +40,6 @@ class RestartableReply(SharedReply):
         return await super().receive()
 
     async def _restarted(self, fault: Fault) -> bool:
-        """Request the answer at another target. Return False if none answers; then `broken` says why."""
         await self._reply.aclose()
         try:
             self._reply = await self._restart(self._reply, fault)

@@ -3,8 +3,6 @@
 As long as nothing breaks, whole events are passed on as they arrived, and only their bytes are stored, compressed if
 there are many: that takes a third of the time of parsing them. They are parsed when the answer breaks. Only then is it
 known what the client has (`delivered`) and what another target has to add.
-
-Another target gets the same request again, and what goes beyond the text that the client has is passed on.
 """
 
 import zlib
@@ -35,8 +33,6 @@ MakeEncoder = Callable[[Call], ContinuationEncoder | None]
 
 
 class ResumePlan(Struct, frozen=True):
-    """Plan for continuing a broken answer at `others`, in turn."""
-
     others: Sequence[Branch]
     states: TargetStates
     make_encoder: MakeEncoder
@@ -70,7 +66,6 @@ class ResumableReply(ForwardingReply):
 
     @property
     def reply(self) -> Reply:
-        """The reply of the target that answers now."""
         return self._reply
 
     async def read(self) -> bytes:
@@ -124,7 +119,6 @@ class ResumableReply(ForwardingReply):
             await self._reply.finished()
 
     async def next_chunk(self, *, parse: bool) -> tuple[RecordedChunk, bool]:
-        """Return what the client gets next, and whether it is the last. `parse`: with its events."""
         while True:
             try:
                 data = await self._reply.read()
@@ -143,7 +137,6 @@ class ResumableReply(ForwardingReply):
                 return chunk, not data
 
     def _process(self, data: bytes, parse: bool) -> RecordedChunk:
-        """Return what the client gets of the bytes that arrived. Raises `ReplayMismatch`."""
         whole = self._parser.cut(data) if data else self._parser.rest()
         if self._continuation is None and not parse:
             if self._held is None:
@@ -169,7 +162,6 @@ class ResumableReply(ForwardingReply):
         self._unparsed.clear()
 
     def _parse_delivered(self) -> None:
-        """Parse the bytes that were delivered without parsing them."""
         for block in self._blocks:
             self._delivered.add(self._parser.decode(zlib.decompress(block), clock.now_ns()))
         self._blocks.clear()
@@ -178,7 +170,6 @@ class ResumableReply(ForwardingReply):
             self._unparsed.clear()
 
     def _hold(self, held: list[RecordedChunk], chunk: RecordedChunk, *, over: bool) -> RecordedChunk:
-        """Return all of an answer that is not streamed when it is complete or too long to be held; nothing before."""
         held.append(chunk)
         self._held_size += len(chunk.data)
         if not over and self._held_size <= MAX_BYTES:
@@ -192,7 +183,6 @@ class ResumableReply(ForwardingReply):
         return whole
 
     async def _resume(self, fault: Fault) -> bool:
-        """Continue the answer at another target. Return whether one does; then `reply` is its reply."""
         if self._fault is None:
             self._fault = fault.without_traceback()
         await self._reply.aclose()
@@ -214,12 +204,10 @@ class ResumableReply(ForwardingReply):
         return False
 
     def _able(self, branch: Branch) -> list[str]:
-        """Return the branch's targets that can continue the answer; none if none of them is available."""
         able = [name for name in branch.names if name not in self._call.notes.excluded]
         return able if any(map(self._plan.states.available, able)) else []
 
     async def _continue_at(self, branch: Branch, able: Sequence[str]) -> bool:
-        """Return whether the branch continues the answer, at one of its `able` targets. If not, there is one less."""
         self._tries -= 1
         call, notes = self._call, self._call.notes
         before = len(notes.attempted)
@@ -244,14 +232,11 @@ class ResumableReply(ForwardingReply):
 
 
 def resumable(reply: Reply, call: Call, plan: ResumePlan, encoder: ContinuationEncoder) -> Reply:
-    """Return `reply` to `call`, continued by `plan` if it breaks off."""
     resuming = ResumableReply(reply, call, plan, encoder)
     return _WatchedResumable(resuming).reader(watched=True) if call.watched else resuming
 
 
 class _WatchedResumable(SharedReply):
-    """A resumable reply for a caller that reads both its events and its bytes."""
-
     def __init__(self, resuming: ResumableReply) -> None:
         super().__init__(resuming.reply)
         self._resuming = resuming
@@ -266,7 +251,6 @@ class _WatchedResumable(SharedReply):
 
 
 def _within_stall(service: Service, call: Call) -> Service:
-    """Return `service` with a deadline for the first token: the stall limit, as the client waits within an answer."""
     if call.stall_ns is None:
         return service
     return TokenDeadline(service, Duration.parse("stall", f"{max(call.stall_ns // clock.NS_PER_MS, 1)}ms"))

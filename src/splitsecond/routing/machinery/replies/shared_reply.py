@@ -1,9 +1,8 @@
 """Replies with several readers: a policy can read the answer before its caller does, and several callers can read it.
 
-The reply of a watched call is read in chunks: the bytes that arrived, with their events. There is no reading task: the
-first reader that needs a chunk that is not there yet reads it for all of them, while the others wait. If that reader is
-cancelled, the next one continues. So no reader depends on another, and the provider is read as fast as the fastest
-reader wants.
+There is no reading task: the first reader that needs a chunk that is not there yet reads it for all of them, while the
+others wait. If that reader is cancelled, the next one continues. So no reader depends on another, and the provider is
+read as fast as the fastest reader wants.
 
 Callers get a `ReplyReader`, a reply that begins at the first chunk. Chunks that all readers have passed are dropped,
 unless the reply is kept. A reader that is so far behind that `limit` bytes wait for it is cut off, because a dead
@@ -30,14 +29,11 @@ EVENT_BYTES = 128
 
 
 class RecordedChunk(Struct, frozen=True):
-    """The bytes and events of one read."""
-
     data: bytes
     events: tuple[Event, ...]
 
 
 def joined(chunks: Iterable[RecordedChunk]) -> RecordedChunk:
-    """Return the bytes and events of several reads as one chunk."""
     read = list(chunks)
     return RecordedChunk(b"".join(each.data for each in read), tuple(event for each in read for event in each.events))
 
@@ -67,31 +63,25 @@ class SharedReply:
 
     @property
     def complete(self) -> bool:
-        """Whether all of an answer that ended well is held."""
         return self.over and self.broken is None and not self._dropped
 
     @property
     def token_ns(self) -> int:
-        """The arrival time of the latest token, which may not have been read."""
         return self._reply.token_ns
 
     @property
     def from_start(self) -> bool:
-        """Whether the first chunk is still held, so that another reader may join."""
         return not self._dropped
 
     @property
     def chunks(self) -> deque[RecordedChunk]:
-        """The chunks that are held."""
         return self._chunks
 
     def chunk_if_ready(self, number: int) -> RecordedChunk | None:
-        """Return a chunk by its number, or None if it is not held; does not wait."""
         place = number - self._dropped
         return self._chunks[place] if 0 <= place < len(self._chunks) else None
 
     async def chunk(self, number: int) -> RecordedChunk | None:
-        """Return a chunk by its number as soon as it has arrived; None after the last, or if the answer is `broken`."""
         while number >= self._dropped + len(self._chunks):
             if self.over:
                 return None
@@ -115,7 +105,6 @@ class SharedReply:
             self.on_end()
 
     async def receive(self) -> tuple[RecordedChunk, bool]:
-        """Return the next chunk, and whether it is the last; `broken` is set if the answer broke."""
         data = b""
         try:
             data = await self._reply.read()
@@ -132,12 +121,10 @@ class SharedReply:
         return RecordedChunk(data, tuple(events)), not data
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
-        """Replace all bytes by `change` of them. Only for a `complete` answer, before it has readers."""
         whole = joined(self._chunks)
         self._chunks = deque([RecordedChunk(change(whole.data), whole.events)])
 
     def add(self, chunk: RecordedChunk) -> None:
-        """Hold a chunk that has arrived. Raises `Overloaded`: see `HeldAnswer`."""
         if chunk.data or chunk.events:
             self._chunks.append(chunk)
             self.size += _size(chunk)
@@ -149,24 +136,17 @@ class SharedReply:
         """Called when nothing more will arrive. Subclasses override it."""
 
     def break_off(self, fault: Fault) -> None:
-        """End the answer here with `fault`, whatever else the provider sends."""
         self.broken = Broken(clock.now_ns(), fault)
         self.over = True
 
     def reader(
         self, *, watched: bool, deadline_ns: int | None = None, leave: Callable[[], Awaitable[None]] | None = None
     ) -> "ReplyReader":
-        """Return a reply that begins at the first chunk, for a call that is `watched` or not.
-
-        `deadline_ns`: the deadline of its caller, if the wrapped reply has another one. `leave` is called when it is
-        closed; None: the wrapped reply is closed then.
-        """
         reader = ReplyReader(self, watched=watched, deadline_ns=deadline_ns, leave=leave or self.close)
         self._readers.append(reader)
         return reader
 
     def _drop_passed(self) -> None:
-        """Drop chunks that no reader needs, and needed ones if too much is held."""
         if self._keep and self.size <= self._limit:
             return
         self._keep = False
@@ -176,7 +156,6 @@ class SharedReply:
             self._dropped += 1
 
     async def finished(self) -> None:
-        """Read to the end, and wait until the provider's answer has ended."""
         while not self.over:
             await self._read_chunk()
         if self.broken is None:
@@ -184,17 +163,13 @@ class SharedReply:
                 await self._reply.finished()
 
     def remove_reader(self, reader: "ReplyReader") -> None:
-        """Forget `reader`, which was closed."""
         self._readers.remove(reader)
 
     async def close(self) -> None:
-        """Close the wrapped reply."""
         await self._reply.aclose()
 
 
 class StoredReply:
-    """A complete answer from the past. Its readers get it as if it arrived now."""
-
     broken = None
     over = True
     empty = False
@@ -206,7 +181,6 @@ class StoredReply:
         self._chunks = chunks
 
     def chunk_if_ready(self, number: int) -> RecordedChunk | None:
-        """Return a chunk by its number; None after the last."""
         if number >= len(self._chunks):
             return None
         chunk, now_ns = self._chunks[number], clock.now_ns()
@@ -214,7 +188,6 @@ class StoredReply:
         return RecordedChunk(chunk.data, events)
 
     async def chunk(self, number: int) -> RecordedChunk | None:
-        """Return a chunk by its number; None after the last."""
         return self.chunk_if_ready(number)
 
     async def finished(self) -> None:
@@ -227,7 +200,6 @@ class StoredReply:
         """Do nothing: no connection is open."""
 
     def reader(self, *, watched: bool) -> "ReplyReader":
-        """Return a reply with this answer."""
         return ReplyReader(self, watched=watched, deadline_ns=None, leave=self.close)
 
 
@@ -255,7 +227,6 @@ class ReplyReader(ReplyBase):
 
     @property
     def at(self) -> int:
-        """The number of the first chunk that this reader still needs."""
         return min(self._bytes_at, self._events_at)
 
     @property
@@ -275,7 +246,6 @@ class ReplyReader(ReplyBase):
         return self._own_break or self._source.broken
 
     async def _chunk(self, number: int) -> RecordedChunk | None:
-        """Return a chunk by its number; None after the last, or if this reader's own deadline has passed."""
         if self._own_break is not None:
             return None
         try:
