@@ -19,17 +19,13 @@ event, ``message_start``, has all of the input, but its ``output_tokens`` is a p
 ignored.
 """
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.errors import CallerFault, Fault, Phase
 from splitsecond.core.events import Event, Finish, Quiet, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire import provider_errors
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.core.wire.tool_calls import ToolCalls
@@ -227,18 +223,3 @@ class Counts:
 
 def _later(before: int | None, now: int | None) -> int | None:
     return now if now or before is None else before
-
-
-_ACCOUNT = re.compile(r"credit balance|API usage limits|organization has been disabled", re.IGNORECASE)
-_ACCOUNT_HINT = "Anthropic does not serve this account now: check its billing and its limits."
-"""An account without credit, over its own limit or disabled gets a 400, which is not the caller's fault: another target
-may serve the request. Only the message shows it, and a message may quote the request; so it decides for one request
-only, and does not lock the key."""
-
-
-def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
-    """Return the fault of an error response."""
-    fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
-    if isinstance(fault, CallerFault) and _ACCOUNT.search(fault.message):
-        return provider_errors.not_the_callers(fault, _ACCOUNT_HINT)
-    return fault
