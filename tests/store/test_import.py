@@ -68,6 +68,40 @@ def as_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
+TOP = {"cache_read_input_tokens": 60, "cache_creation_input_tokens": 30}
+CREATED = {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "hour"),
+    [
+        ({"usage_object": TOP}, None),
+        ({"additional_usage_values": TOP}, None),
+        ({"usage_object": {**TOP, "cache_creation": CREATED}}, 20),
+        (
+            {
+                "usage_object": {
+                    "prompt_tokens_details": {
+                        "cached_tokens": 60,
+                        "cache_creation_tokens": 30,
+                        "cache_creation_token_details": CREATED,
+                    }
+                }
+            },
+            20,
+        ),
+    ],
+    ids=["newer", "older", "with lifetimes", "details"],
+)
+def test_tokens_of_the_prompt_cache_come_from_any_of_its_fields(
+    metadata: dict[str, Any], hour: int | None, tmp_path: Path, url: str
+) -> None:
+    import_log(as_lines(tmp_path / "file", [{**LITELLM, "metadata": metadata}]), url, {})
+    ((_, found),) = attempts(url)
+    assert (found.input_tokens, found.cached_tokens, found.cache_write_tokens) == (100, 60, 30)
+    assert found.cache_write_1h_tokens == hour
+
+
 @pytest.mark.parametrize("write", [as_csv, as_json, as_lines, as_parquet])
 @pytest.mark.parametrize(
     ("row", "target", "came"),

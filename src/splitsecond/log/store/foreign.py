@@ -46,6 +46,8 @@ FIELDS = {
     "output_tokens": "tokens of the answer",
     "reasoning_tokens": "tokens of the answer that were reasoning",
     "cached_tokens": "tokens of the prompt from the provider's cache",
+    "cache_write_tokens": "tokens of the prompt written to it",
+    "cache_write_1h_tokens": "of these, tokens written for an hour",
     "status": "success, failure or an HTTP status",
     "error_status": "HTTP status of a failure",
     "streamed": "whether the answer was a stream",
@@ -53,15 +55,26 @@ FIELDS = {
     "cache_hit": "whether it was answered without a provider",
 }
 """What a column can be, for `--map`."""
+
+
+def _usage(*paths: str) -> str:
+    """Return the columns of a field of LiteLLM's usage: newer rows have it in one object, older ones in another."""
+    objects = ("metadata.usage_object", "metadata.additional_usage_values")
+    return "|".join(f"{each}.{path}" for each in objects for path in paths)
+
+
 LITELLM = {
     "id": "request_id|id", "time": "startTime", "end_time": "endTime", "first_token_time": "completionStartTime",
     "model": "model", "provider": "custom_llm_provider",
     "client": "metadata.user_api_key_alias|user|metadata.user_api_key_user_id", "input_tokens": "prompt_tokens",
     "output_tokens": "completion_tokens",
-    "reasoning_tokens": "metadata.usage_object.completion_tokens_details.reasoning_tokens"
-    "|metadata.additional_usage_values.completion_tokens_details.reasoning_tokens",
-    "cached_tokens": "metadata.usage_object.prompt_tokens_details.cached_tokens"
-    "|metadata.additional_usage_values.prompt_tokens_details.cached_tokens",
+    "reasoning_tokens": _usage("completion_tokens_details.reasoning_tokens"),
+    "cached_tokens": _usage("prompt_tokens_details.cached_tokens", "cache_read_input_tokens"),
+    "cache_write_tokens": _usage("prompt_tokens_details.cache_creation_tokens", "cache_creation_input_tokens"),
+    "cache_write_1h_tokens": _usage(
+        "prompt_tokens_details.cache_creation_token_details.ephemeral_1h_input_tokens",
+        "cache_creation.ephemeral_1h_input_tokens",
+    ),
     "status": "status", "error_status": "metadata.error_information.error_code|error_information.error_code",
     "streamed": "stream", "cache_hit": "cache_hit", "call_type": "call_type",
 }  # fmt: skip
@@ -290,6 +303,8 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
         token_source="usage" if output_tokens else "",
         input_tokens=_count(read, "input_tokens"), output_tokens=output_tokens,
         reasoning_tokens=reasoning_tokens, cached_tokens=_count(read, "cached_tokens"),
+        cache_write_tokens=_count(read, "cache_write_tokens"),
+        cache_write_1h_tokens=_count(read, "cache_write_1h_tokens"),
     )  # fmt: skip
     record = CallRecord(
         call=call, start_ns=0, end_ns=took_ns, first_token_ns=first_ns, route=_text(read, "model"), client=client,

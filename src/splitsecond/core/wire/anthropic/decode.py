@@ -37,11 +37,18 @@ class OutputDetails(Struct, gc=False):
     thinking_tokens: Count | None = None
 
 
+class CacheCreation(Struct, gc=False):
+    """``cache_creation``: the tokens of `cache_creation_input_tokens` by how long they are kept."""
+
+    ephemeral_1h_input_tokens: Count | None = None
+
+
 class UsageShape(Struct, gc=False):
     """``usage``. `input_tokens` excludes tokens read from the cache or written to it."""
 
     input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
+    cache_creation: CacheCreation | None = None
     cache_read_input_tokens: Count | None = None
     output_tokens: Count | None = None
     output_tokens_details: OutputDetails | None = None
@@ -201,7 +208,7 @@ class Counts:
     """Sum of the usage reports of one answer."""
 
     def __init__(self) -> None:
-        self._counts: tuple[int | None, ...] = (None,) * 5
+        self._counts: tuple[int | None, ...] = (None,) * 6
 
     def take(self, shape: UsageShape, at: int, *, opening: bool = False) -> Usage | None:
         """Add `shape` and return the usage so far, None if nothing is known. `opening`: it came with
@@ -210,15 +217,17 @@ class Counts:
         reported = (
             shape.input_tokens,
             shape.cache_creation_input_tokens,
+            shape.cache_creation.ephemeral_1h_input_tokens if shape.cache_creation else None,
             shape.cache_read_input_tokens,
             None if opening else shape.output_tokens,
             details.thinking_tokens if details else None,
         )
-        self._counts = fresh, written, read, output, thinking = tuple(map(_later, self._counts, reported))
+        self._counts = fresh, written, hour, read, output, thinking = tuple(map(_later, self._counts, reported))
         input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
         if input_tokens is None and output is None:
             return None
-        return Usage(at, input_tokens, output, thinking, read, written)
+        hour = min(hour or 0, written or 0) or None
+        return Usage(at, input_tokens, output, thinking, read, written, hour)
 
 
 def _later(before: int | None, now: int | None) -> int | None:
