@@ -9,6 +9,7 @@ key: what looks like a key is redacted, and bytes of a provider are only quoted 
 import csv
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, Self
@@ -146,13 +147,13 @@ def say(message: str) -> None:
 
 @contextmanager
 def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
-    """Raise errors of the system, and text that is not UTF-8, as `CallerFault`.
+    """Raise errors of the system, text that is not UTF-8, and a broken gzip file as `CallerFault`.
 
     Its message begins with `words`, such as "cannot read X".
     """
     try:
         yield
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         why = isinstance(error, OSError) and error.strerror
         raise CallerFault(f"{words}: {why or error}", kind=kind, hint=hint) from None
 
