@@ -57,8 +57,8 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     response's creation time, in seconds since 1970. `output_tokens` (of one choice) includes `reasoning_tokens`, with
     which the response begins. `script` is its content; None: plain words, as the argument of `tool` if that is a name.
     `top_logprobs`: how many alternatives to report for each token, None for no log-probabilities. `timings` is the form
-    of the provider's own timings. `cached` is the result of the prompt-cache lookup and `limits` the state of the rate
-    limits; None without such a cache or limit.
+    of the provider's own timings; for `early_role` see `Profile.role_chunk`. `cached` is the result of the prompt-cache
+    lookup and `limits` the state of the rate limits; None without such a cache or limit.
     """
 
     request_id: str
@@ -74,6 +74,7 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     finish: str
     fault: InjectedFault | None
     timings: TimingsForm
+    early_role: bool = False
     script: ReplyScript | None = None
     tool: str = ""
     top_logprobs: int | None = None
@@ -144,6 +145,8 @@ def read_request(
         wants = read_wants(parsed)
         conversation = read_conversation(parsed) if rules or wants.tools else ConversationEnd()
         rule = rules.take(parsed, wants, conversation) if rules else None
+        if rule is None and profile.strict:
+            raise RejectedRequest(404, "no reply rule fits this request (the simulator is strict)", code="no_rule")
         fault = _fault_for(profile, rule, headers, number, count)
     except CallerFault as error:
         raise _invalid(error) from error
@@ -173,6 +176,7 @@ def read_request(
         finish="stop" if ends_itself else "length",
         fault=fault,
         timings=profile.server_timings,
+        early_role=profile.role_chunk == "early",
         top_logprobs=wants.top_logprobs,
     )
     if rule is None and wants is NOTHING and parsed.n == 1 and not parsed.tool:

@@ -88,7 +88,8 @@ LANGFUSE = {
     # `usageDetails.input` is what is left when the other kinds of input are taken away.
     "input_tokens": "usageDetails.input+usageDetails.input_cached_tokens+usageDetails.cache_read_input_tokens"
     "+usageDetails.cache_creation_input_tokens|usage.input|promptTokens|inputTokens",
-    "output_tokens": "usageDetails.output+usageDetails.output_reasoning_tokens|usage.output|completionTokens|outputTokens",
+    "output_tokens": "usageDetails.output+usageDetails.output_reasoning_tokens"
+    "|usage.output|completionTokens|outputTokens",
     "reasoning_tokens": "usageDetails.output_reasoning_tokens",
     "cached_tokens": "usageDetails.input_cached_tokens|usageDetails.cache_read_input_tokens",
     "cache_write_tokens": "usageDetails.cache_creation_input_tokens", "status": "level", "call_type": "type",
