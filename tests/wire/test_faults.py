@@ -198,6 +198,20 @@ def test_a_prompt_too_long_in_the_words_of_a_provider(words: str) -> None:
     assert in_band_fault(parse_error(body), body, phase="between tokens").kind == "in_band_error"
 
 
+def test_openrouter_quotes_its_own_provider() -> None:
+    raw = json.dumps({"error": {"message": "maximum context length is 5 tokens", "code": "invalid_api_key"}})
+    error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "x"}}
+    found = fault(400, json.dumps({"error": error}).encode())
+    assert found.kind == "context_length_exceeded"
+    assert found.message == "HTTP 400: Provider returned error: maximum context length is 5 tokens"
+
+
+@pytest.mark.parametrize("code", ["rate_limit_error", "rate_limit_exceeded", "tokens"])
+def test_a_rate_limit_inside_a_stream_is_no_matter_of_size(code: str) -> None:
+    body = json.dumps({"error": {"type": code, "message": "Rate limit reached on tokens per minute"}}).encode()
+    assert in_band_fault(parse_error(body), body, phase="first token").kind == "in_band_error"
+
+
 MODEL_GONE: dict[str, tuple[int, dict[str, Any], str]] = {
     "Groq": (
         400,

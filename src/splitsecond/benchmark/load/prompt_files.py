@@ -80,7 +80,7 @@ class _Turn(Struct):
 
     @property
     def text(self) -> str | None:
-        """What is said."""
+        """The words of the turn."""
         return self.content if self.value is None else self.value
 
 

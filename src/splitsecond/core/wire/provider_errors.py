@@ -33,16 +33,18 @@ from splitsecond.core.errors import (
     excerpt,
 )
 
+IN_BAND = 200
+"""Status of an error inside a stream, or in the place of an answer."""
 _CALLERS = frozenset({400, 413, 422})
-_KEY_STATUSES = frozenset({400, 401, 403, 413, 422})
+_IN_RULES = frozenset({400, 413, 422, IN_BAND})
+_KEY_STATUSES = frozenset({400, 401, 403, 413, 422, IN_BAND})
+_CREDIT_STATUSES = frozenset({400, 403, 429, IN_BAND})
 _MODEL_STATUSES = frozenset({403, 404})
 """Statuses that are about the model, unless the error names another field of the request."""
-_MODEL_RULE = frozenset({400, 410, 422})
+_MODEL_RULE = frozenset({400, 410, 422, IN_BAND})
 """Statuses with which some providers say that they do not have a model. 404 means that without a rule."""
 THREADS = "thread_"
 """The beginning of the codes of Anthropic's API about conversations that it has kept. Clients act on them."""
-IN_BAND = 200
-"""Status of an error inside a stream, or in the place of an answer."""
 _WORD = re.compile(r"[\w.\[\]-]{1,100}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 _DAY_S = 24 * 3600.0
@@ -94,7 +96,7 @@ class Rule(Struct, frozen=True):
 
     def matches(self, status: int, error: "ProviderError") -> bool:
         """Return whether `error` is of this kind for certain."""
-        if status != IN_BAND and status not in self.statuses:
+        if status not in self.statuses:
             return False
         if error.param not in _FIELDS.get(self.kind, (error.param,)):
             return False
@@ -104,7 +106,11 @@ class Rule(Struct, frozen=True):
 
     def resembles(self, status: int, error: "ProviderError") -> bool:
         """Return whether the message of `error` has the words of this kind."""
-        if self.words is None or not (status in self.statuses or (status == IN_BAND and self.kind in _OF_ONE_REQUEST)):
+        if (
+            self.words is None
+            or status not in self.statuses
+            or (status == IN_BAND and self.kind not in _OF_ONE_REQUEST)
+        ):
             return False
         return self.words.search(error.message) is not None
 
@@ -112,7 +118,7 @@ class Rule(Struct, frozen=True):
 def _rule(
     kind: str,
     source: str,
-    statuses: frozenset[int] = _CALLERS,
+    statuses: frozenset[int] = _IN_RULES,
     *,
     codes: str = "",
     sentence: str = "",
@@ -124,7 +130,6 @@ def _rule(
     return Rule(kind, source, statuses, frozenset(codes.split()), whole, part, hint)
 
 
-_LIMITED = frozenset({400, 403, 429})
 RULES: tuple[Rule, ...] = (
     # Our key, or our account as a whole.
     _rule(
@@ -150,10 +155,10 @@ RULES: tuple[Rule, ...] = (
         hint="Anthropic does not serve this account: check the API key and the account's billing.",
     ),
     _rule(KEY_REFUSED, "Moonshot", _KEY_STATUSES, codes="invalid_authentication invalid_authentication_error"),
-    _rule(NO_CREDIT, "OpenAI, as 429", _LIMITED, codes="insufficient_quota"),
-    _rule(NO_CREDIT, "Moonshot, as 429", _LIMITED, codes="exceeded_current_quota_error"),
-    _rule(NO_CREDIT, "Z.ai, as 429, on its OpenAI and Anthropic addresses", _LIMITED, codes="1113"),
-    _rule(NO_CREDIT, "New API and One API (relays), as 403", _LIMITED, codes="insufficient_user_quota"),
+    _rule(NO_CREDIT, "OpenAI, as 429", _CREDIT_STATUSES, codes="insufficient_quota"),
+    _rule(NO_CREDIT, "Moonshot, as 429", _CREDIT_STATUSES, codes="exceeded_current_quota_error"),
+    _rule(NO_CREDIT, "Z.ai, as 429, on its OpenAI and Anthropic addresses", _CREDIT_STATUSES, codes="1113"),
+    _rule(NO_CREDIT, "New API and One API (relays), as 403", _CREDIT_STATUSES, codes="insufficient_user_quota"),
     _rule(
         NO_CREDIT,
         "Anthropic, as 400",
@@ -176,7 +181,7 @@ RULES: tuple[Rule, ...] = (
         codes="rate_limit_error rate_limit_exceeded tokens",
         words=r"tokens per (minute|day)",
     ),
-    _rule(LARGER_THAN_LIMIT, "OpenAI: the same", frozenset({429}), words="request too large"),
+    _rule(LARGER_THAN_LIMIT, "OpenAI: the same", frozenset({429, IN_BAND}), words="request too large"),
     _rule(CONTEXT_EXCEEDED, "OpenAI, Azure, Groq, vLLM, SGLang", codes="context_length_exceeded"),
     _rule(CONTEXT_EXCEEDED, "llama.cpp", codes="exceed_context_size_error"),
     _rule(CONTEXT_EXCEEDED, "Anthropic, for more than 32 MB", codes="request_too_large"),
@@ -199,7 +204,9 @@ RULES: tuple[Rule, ...] = (
     _rule(CONTEXT_EXCEEDED, "Moonshot", words="exceeded model token limit"),
     _rule(CONTEXT_EXCEEDED, "Poolside", words="maximum (allowed )?input length"),
     _rule(CONTEXT_EXCEEDED, "Groq", words="reduce the length of the messages"),
-    _rule(CONTEXT_EXCEEDED, "Ollama", frozenset({400, 500}), words="prompt too long|exceeds the context length"),
+    _rule(
+        CONTEXT_EXCEEDED, "Ollama", frozenset({400, 500, IN_BAND}), words="prompt too long|exceeds the context length"
+    ),
     _rule(CONTEXT_EXCEEDED, "Alibaba (DashScope)", words="range of input length should be"),
     _rule(CONTEXT_EXCEEDED, "Z.ai", codes="1261", words="prompt exceeds max length"),
     _rule(CONTEXT_EXCEEDED, "TGI", words=r"`inputs` (tokens \+ `max_new_tokens` )?must (be|have)"),
@@ -372,6 +379,9 @@ def _find_error(payload: Any) -> ProviderError:
         case {"message": str(message)} if message:
             details = payload.get("details")  # Anthropic's code of the problem is in here
             code = _word(payload, "code") or (_word(details, "error_code") if isinstance(details, dict) else "")
+            match payload.get("metadata"):
+                case {"raw": str(raw)} if raw:  # OpenRouter quotes what its own provider said
+                    message = f"{message}: {parse_error(raw.encode(errors='replace')).message}"
             return ProviderError(excerpt(message), _codes(payload), code, _word(payload, "param"))
         case {"base_resp": {"status_msg": str(message), **rest}}:
             return ProviderError(excerpt(message), tuple(excerpt(str(value)) for value in rest.values()))
