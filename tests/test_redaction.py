@@ -19,6 +19,9 @@ SECRETS = [
     ("no such key sk-proj-0123456789", "no such key [key]"),
     ("got gsk_abc123DEF456, xai-abcdef123", "got [key], [key]"),
     ("key=AIzaSyA0123456789_x is leaked", "key=[key] is leaked"),
+    ("Incorrect API key provided: sk-proj-********WXYZ. Find", "Incorrect API key provided: [key]. Find"),
+    ("Your api key: ****WXYZ is invalid", "Your api key: [key] is invalid"),
+    ("key sk-abcde***********wXyz, xai-Ab...yZ, gsk_Ab…yZ", "key [key], [key], [key]"),
     ("a token eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.x-y", "a token [key]"),
 ]  # fmt: skip
 HARMLESS = [
@@ -33,6 +36,7 @@ HARMLESS = [
     "request id req_011CSHoEeqs5C35K2UUqR7Fy",
     "keys[0].name: web is given twice",
     "sim/xai-grok-4.1-fast and xai-grok-4.1-fast",
+    "**bold** words, 2 ** 3, and so on...",
     "groq/openai/gpt-oss-120b: at token 12345678 of hedge('a/llama-3.3-70b')",
 ]
 
@@ -60,5 +64,13 @@ def test_an_excerpt_is_cut_after_it_is_redacted() -> None:
 
 
 def test_a_long_text_takes_time_in_proportion() -> None:
-    for text in ("a-" * 20_000, "key" * 20_000, "?" + "key_" * 20_000, "://" * 20_000, "sk-" * 20_000, "eyJ-" * 20_000):
+    for text in (
+        "a-" * 20_000,
+        "key" * 20_000,
+        "?" + "key_" * 20_000,
+        "://" * 20_000,
+        "sk-" * 20_000,
+        "eyJ-" * 20_000,
+        "*a" * 20_000,
+    ):
         assert redacted(text) == text

@@ -320,7 +320,7 @@ def mixed(random: np.random.Generator, targets: dict[str, tuple[float, float]], 
                 labels=[AttemptLabel(target)], label=empty, came_us=(480_000 + hours) * US_PER_HOUR, call=empty,
                 attempts=empty + 1, flags=empty, wait_ns=empty, took_ns=(seconds * 1e9).astype(np.int64), decoded=empty,
                 decode_ns=empty, input_tokens=empty + 500, output_tokens=written, cached_tokens=empty,
-                cache_write_tokens=empty,
+                cache_write_tokens=empty, cache_write_1h_tokens=empty,
             )
         )  # fmt: skip
     return traffic

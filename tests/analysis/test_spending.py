@@ -11,6 +11,7 @@ from tests.cases import each_case
 
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.money.closed_early import BillingRule
+from splitsecond.core.money.cost import cost_usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.columns import AttemptColumns
 from splitsecond.log.production.spending import By, Spending, SpendingLedger, UsualLengths, per_month
@@ -164,6 +165,20 @@ def test_cache_saving_is_reads_minus_writes() -> None:
     assert total.cache_saved_usd == pytest.approx(900 * 0.9e-6)
     _, total = spent([written])
     assert total.cache_saved_usd == pytest.approx(-900 * 1e-6)
+    _, total = spent([attempt(cache_write_tokens=900, cache_write_1h_tokens=900)])
+    assert total.cache_saved_usd == pytest.approx(-900 * 1e-6)
+    counted_nothing = attempt(tokens=(0, 0), outcome="failed", status=200, token_source="usage")
+    _, total = spent([counted_nothing], [attempt()])
+    assert total.cache_saved_usd == 0
+
+
+def test_tokens_written_for_an_hour_cost_more() -> None:
+    price = Price(input_usd=5, output_usd=25, cache_write_usd=6.25)
+    for hour, usd in ((0, 6.25), (1_000_000, 10.0), (500_000, 8.125)):
+        o = attempt(tokens=(1_000_000, 0), cache_write_tokens=1_000_000, cache_write_1h_tokens=hour)
+        total = ledger_of({"a/x": price}.get, [o]).total(DAY_S)
+        assert total.usd == pytest.approx(usd)
+        assert cost_usd(o, price) == pytest.approx(usd)
 
 
 def test_a_machine_costs_its_hours_once() -> None:

@@ -34,10 +34,10 @@ def test_the_list_names_every_shipped_profile(app: typer.Typer) -> None:
 def test_flags_are_passed_on(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Any] = []
     monkeypatch.setattr(server, "serve", lambda profiles, **flags: served.append((profiles, flags)))
-    CliRunner().invoke(app, ["groq", "together", "--port", "0", "--host", "::1", "--seed", "7", "--log", "x.jsonl"])
-    assert served == [
-        (["groq", "together"], {"host": "::1", "port": 0, "seed": 7, "log": Path("x.jsonl"), "replies": None})
-    ]
+    flags = ["--port", "0", "--host", "::1", "--seed", "7", "--log", "x.jsonl", "--strict"]
+    CliRunner().invoke(app, ["groq", "together", *flags])
+    expected = {"host": "::1", "port": 0, "seed": 7, "log": Path("x.jsonl"), "replies": None, "strict": True}
+    assert served == [(["groq", "together"], expected)]
 
 
 def test_recording_and_replay_are_passed_on(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     ((*SOMEWHERE, "--trace", "x", "--workload", "chat"), ("--workload: got ['chat'], expected no trace with it",)),
     ((*SOMEWHERE, "--trace", "x", "--time-scale", "0"), ("--time-scale: got 0.0, expected a number above 0",)),
     ((*SOMEWHERE, "--time-scale", "2"), ("--time-scale: got 2.0, expected a trace with it",)),
-    ((*SOMEWHERE, "--trace", TRACES / "README.md"), ("README.md:1: got '# Excerpts", "Mooncake JSONL")),
+    ((*SOMEWHERE, "--trace", TRACES / "README.md"), ("README.md:1: got '# Excerpts", "the JSONL of Mooncake")),
     ((*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--input-tokens", 9), ("--input-tokens: got 9, expected no",)),
     ((*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--cache", "reuse"), ("--cache: got 'reuse', expected fresh",)),
     ((*SOMEWHERE, "--burstiness", "-1"), ("--burstiness: got -1.0, expected a number above 0",)),

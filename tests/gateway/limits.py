@@ -25,7 +25,9 @@ class PricedTargets:
     def price_state(self, target: str) -> PriceState:
         return self.states.get(target, "known")
 
-    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None:
+    def dearest_usd(
+        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool = False
+    ) -> float | None:
         attempt = Observation(id="r.1", call="r", target=target, input_tokens=input_tokens, output_tokens=output_tokens)
         return self._price(attempt)
 

@@ -88,8 +88,12 @@ def costs(attempt: Observation) -> float:
 class Targets(PricedTargets):
     """Targets that all have `PRICE`."""
 
-    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None:
-        return PRICE.dearest_usd(input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier)
+    def dearest_usd(
+        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool = False
+    ) -> float | None:
+        return PRICE.dearest_usd(
+            input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier, for_an_hour=for_an_hour
+        )
 
 
 def limits(**settings: Any) -> KeyLimits:
@@ -125,8 +129,12 @@ def test_reservation_assumes_the_dearest_tier_and_cache_write() -> None:
     usd = allowance.reserved_usd("web")
     assert usd == pytest.approx(9_010 * 3.75e-6, rel=0.01)
     plain.release()
-    reserved(allowance, messages=[{"role": "user", "content": "x" * 36_000}], service_tier="priority")
+    costly = reserved(allowance, messages=[{"role": "user", "content": "x" * 36_000}], service_tier="priority")
     assert allowance.reserved_usd("web") == pytest.approx(2 * usd, rel=0.01)
+    costly.release()
+    hour = {"type": "ephemeral", "ttl": "1h"}
+    reserved(allowance, messages=[{"role": "user", "content": "x" * 36_000, "cache_control": hour}])
+    assert allowance.reserved_usd("web") == pytest.approx(9_010 * 6e-6, rel=0.01)
 
 
 def test_a_call_is_checked_again_as_it_reserves() -> None:

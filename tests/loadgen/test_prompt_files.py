@@ -63,6 +63,12 @@ def test_conversations_give_their_first_question(indent: int | None) -> None:
     assert found.in_words("f") == "f (JSON): 4 prompts; 3 conversations without a question left out."
 
 
+def test_newer_conversations_have_the_fields_of_openai() -> None:
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    found = parse_prompts(io.BytesIO(json.dumps([{"conversations": turns}]).encode()), "f")
+    assert found.prompts == [{"messages": turns}]
+
+
 def test_plain_text() -> None:
     found = parsed("Why is the sky blue?\n\n  \t[1] and {2}\n")
     assert found.prompts == [user("Why is the sky blue?"), user("[1] and {2}")]

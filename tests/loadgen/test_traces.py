@@ -1,6 +1,7 @@
 """Traces: each format is read with its times and lengths; what is not understood is refused with its line."""
 
 import contextlib
+import gzip
 import re
 from pathlib import Path
 
@@ -45,6 +46,34 @@ def test_our_json_lines_count_from_the_first(file: Path) -> None:
 def test_mooncake_counts_milliseconds(file: Path) -> None:
     file.write_text(MOONCAKE + MOONCAKE.replace("27", "3027.5"))
     assert read_trace(file).requests == [TracedRequest(0, 600, 5, [7, 9]), TracedRequest(3_000_500_000, 600, 5, [7, 9])]
+
+
+def bailian(number: int, ids: list[int]) -> str:
+    return (
+        f'{{"chat_id": {number}, "parent_chat_id": -1, "timestamp": {number * 0.5}, '
+        f'"input_length": {16 * len(ids) + 3}, "output_length": 4, "type": "text", "turn": 1, "hash_ids": {ids}}}\n'
+    )
+
+
+def test_bailian_counts_seconds_and_has_small_blocks(file: Path) -> None:
+    shared = list(range(32))
+    file.write_text(bailian(0, [*shared, 99]) + bailian(1, [*shared, *range(100, 132)]) + bailian(2, [1]))
+    first, second, third = read_trace(file).requests
+    assert [each.due_ns / NS_PER_S for each in (first, second, third)] == [0, 0.5, 1]
+    assert (first.input_tokens, first.output_tokens) == (16 * 33 + 3, 4)
+    assert first.hash_ids == second.hash_ids[:1]
+    assert [len(each.hash_ids) for each in (first, second, third)] == [1, 2, 0]
+
+
+def test_a_file_may_be_compressed(file: Path) -> None:
+    file.write_bytes(gzip.compress(b"0.5\n2\n"))
+    assert times_s(read_trace(file)) == [0.5, 2]
+    file.write_bytes(gzip.compress(b"0.5\n2\n" * 1000)[:-20])
+    with pytest.raises(CallerFault, match=r"cannot read .*t: "):
+        read_trace(file)
+    file.write_bytes(b"\x28\xb5\x2f\xfd etc")
+    with pytest.raises(CallerFault, match=r"is compressed \(zstd\)"):
+        read_trace(file)
 
 
 def test_azure_has_dates(file: Path) -> None:
@@ -96,6 +125,10 @@ def test_a_limit_ends_reading_and_a_scale_stretches_the_times(file: Path) -> Non
         ('{"timestamp": 1, "input_tokens": 4, "output_tokens": 1, "hash_ids": [1, 2]}', "t:1: .* at most 1 hash_ids"),
         (MOONCAKE + MOONCAKE.replace("600", "-600"), "t:2: .* input_length"),
         (MOONCAKE + "1,2,3", "t:2: .* milliseconds"),
+        (MOONCAKE.replace('"hash_ids"', '"delay": 5, "hash_ids"'), "t:1: .*unknown field `delay`"),
+        ('{"timestamp": 0, "text_input": "hello", "output_length": 5}', "t:1: .*unknown field `text_input`"),
+        (MOONCAKE.replace("27", "0.5") + MOONCAKE.replace("27", "4.25"), "t: its timestamps are probably seconds"),
+        (bailian(0, [1, 2]).replace('"input_length": 35', '"input_length": 16'), "t:1: .* at most 1 hash_ids"),
         (AZURE + "2023-11-16 18:17:03,4,1\n2023-11-16,four,1", "t:3: .* ContextTokens"),
         (AZURE + "2023-11-16 18:17:03,4", "t:2: .* as in the header"),
         (AZURE + "yesterday,4,1", "t:2: "),

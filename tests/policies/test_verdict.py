@@ -78,6 +78,16 @@ def test_each_fault_has_its_verdict(fault: Fault, expected: AttemptVerdict) -> N
         (404, b'{"error": {"message": "no such model", "param": "model", "code": "model_not_found"}}', "unserved"),
         (403, b'{"error": {"message": "Your account may not use this model"}}', "unserved"),
         (429, b'{"error": {"details": [{"retryDelay": "34s"}]}}', "limited"),
+        (429, b'{"error": {"message": "no", "code": "insufficient_quota"}}', "unpaid"),
+        (400, b'{"error": {"message": "no", "code": "model_decommissioned"}}', "unserved"),
+        (400, b'{"error": {"message": "Model Not Exist"}}', "nothing"),
+        (410, b"gone", "unserved"),
+        (
+            400,
+            b'{"error": {"message": "You have reached your specified API usage limits. '
+            b'You will regain access on 2099-08-01 at 00:00 UTC."}}',
+            "limited",
+        ),
     ],
 )
 def test_each_error_response_has_its_verdict(code: int, body: bytes, expected: AttemptVerdict) -> None:

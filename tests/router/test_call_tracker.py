@@ -144,6 +144,21 @@ def test_estimates_are_the_same_in_the_record_and_the_charge() -> None:
         assert each.token_source == "estimate"
 
 
+def test_the_record_has_what_was_charged_for_a_prompt_that_nobody_counted() -> None:
+    kept = Kept()
+    charged: list[Observation] = []
+    tracker = CallTracker(kept.records.append, charge=lambda client, attempt: charged.append(attempt))
+    asked = structs.replace(call(1), body={"messages": Raw(b'"' + b"a" * 38 + b'"')})
+    open_call = tracker.open(asked, "fast")
+    assert asked.notes.observer is not None
+    asked.notes.observer(structs.replace(observation(asked), sent_ns=0, outcome="cancelled"))
+    tracker.close(open_call, 499)
+    ((recorded,),) = [record.attempts for record in kept.records]
+    for each in (recorded, *charged):
+        assert (each.input_tokens, each.output_tokens, each.token_source) == (10, 0, "estimate")
+    assert recorded.closed_early
+
+
 def observation(call: Call, number: int = 1) -> Observation:
     return Observation(id=f"{call.id}.{number}", call=call.id, target="a/x")
 

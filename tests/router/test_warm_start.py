@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from tests.policies.attempts import answered
 
 from splitsecond.core import clock
-from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.folder import RunFolder
@@ -81,5 +81,31 @@ def test_log_that_cannot_be_opened_raises_caller_fault(tmp_path: Path) -> None:
 
 
 def test_spent_tokens_are_multiplied_by_their_prices() -> None:
-    used = {"a/x": SpentTokens(input_tokens=1_000_000, output_tokens=500_000), "free/x": SpentTokens(output_tokens=9)}
+    used = [
+        SpentTokens(target="a/x", input_tokens=1_000_000, output_tokens=500_000),
+        SpentTokens(target="free/x", output_tokens=9),
+    ]
     assert spent_usd(used, {"a/x": Price(input_usd=2, output_usd=4)}.get) == pytest.approx(4.0)
+
+
+def test_each_attempt_has_the_rates_of_its_own_length_and_tier() -> None:
+    price = Price(
+        input_usd=2,
+        output_usd=4,
+        cache_write_usd=2.5,
+        tiers=(Tier(above_tokens=200_000, input_usd=4, output_usd=8),),
+        by_tier={"priority": 2.0},
+    )
+    used = [
+        SpentTokens(target="a/x", longest_prompt=9_000, input_tokens=1_000_000, output_tokens=500_000),
+        SpentTokens(target="a/x", longest_prompt=200_500, input_tokens=1_000_000),
+        SpentTokens(target="a/x", longest_prompt=9_000, input_tokens=1_000_000, tier="priority"),
+        SpentTokens(
+            target="a/x",
+            longest_prompt=9_000,
+            input_tokens=2_000_000,
+            cache_write_tokens=2_000_000,
+            cache_write_1h_tokens=1_000_000,
+        ),
+    ]
+    assert spent_usd(used, {"a/x": price}.get) == pytest.approx(4 + 4 + 4 + 2.5 + 4)

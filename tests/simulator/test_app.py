@@ -13,6 +13,7 @@ from tests.simulator.published import PUBLISHED, Published
 from splitsecond.core import clock
 from splitsecond.simulator import profile
 from splitsecond.simulator.content.faults import InjectedFault
+from splitsecond.simulator.content.replies import ReplyRule
 from splitsecond.simulator.profile import Profile, Quantiles, TableRow
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
@@ -69,11 +70,31 @@ def test_headers_and_role_precede_the_first_token() -> None:
     exchange, record = one()
     assert exchange.head_ns == record.arrived_ns
     opening_ns, opening = exchange.written[0]
-    assert opening_ns == record.arrived_ns
+    assert opening_ns == record.planned_ns[0] > record.arrived_ns
+    assert opening.count(b"data: ") == 2
     assert b'"role":"assistant"' in opening
     assert len(exchange.events) == 1 + 5 + 1 + 1
     assert exchange.events[-1] == b"[DONE]"
     assert b'"finish_reason":"stop"' in exchange.events[-2]
+
+
+def test_the_role_may_come_early() -> None:
+    exchange, record = one(on=steady(role_chunk="early"))
+    opening_ns, opening = exchange.written[0]
+    assert opening_ns == record.arrived_ns
+    assert b'"role":"assistant"' in opening
+    assert opening.count(b"data: ") == 1
+
+
+def test_a_strict_provider_refuses_what_no_rule_fits() -> None:
+    async def play() -> list[Exchange]:
+        client = Client(steady(strict=True, replies=(ReplyRule(text="Yes.", times=1),)))
+        return [await client.send(stream=True) for _ in range(2)]
+
+    served, refused = run_virtual(play())
+    assert (served.status, refused.status) == (200, 404)
+    assert b"no reply rule fits" in refused.body
+    assert b"no_rule" in refused.body
 
 
 def test_usage_comes_only_if_asked_for() -> None:
@@ -289,7 +310,7 @@ def test_fault_buffered() -> None:
     assert len(set(record.actual_ns)) == 1
     assert record.first_written_ns >= record.actual_ns[0]
     assert record.actual_ns[0] >= record.planned_ns[-1] - 1_000
-    assert len(exchange.written) == 3
+    assert len(exchange.written) == 2
     assert exchange.text == one()[0].text
 
 

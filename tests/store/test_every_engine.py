@@ -138,7 +138,7 @@ QUESTIONS: dict[str, Callable[[Past], Any]] = {
     "first": lambda past: past.first(clock.wall_time() - timedelta(hours=99.5)),
     "no first": lambda past: past.first(LONG_AFTER),
     "periods": lambda past: past.periods(LONG_AGO, timedelta(hours=6)),
-    "spent": lambda past: dict(past.spent_tokens("it's", LONG_AGO)),
+    "spent": lambda past: sorted(map(msgspec.structs.astuple, past.spent_tokens("it's", LONG_AGO))),
     "calls": lambda past: list(past.calls(LONG_AGO)),
     "calls of some days": lambda past: list(
         past.calls(clock.wall_time() - timedelta(days=4.5), clock.wall_time() - timedelta(days=2.5))

@@ -1,6 +1,7 @@
 """Import of foreign logs: formats, units, bad lines, and importing twice."""
 
 import csv
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -67,6 +68,75 @@ def as_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     lines = as_lines(path.with_suffix(".jsonl"), rows)
     duckdb.execute(f"COPY (FROM read_json('{lines}')) TO '{path}' (FORMAT parquet)")
     return path
+
+
+LANGFUSE: dict[str, Any] = {
+    "id": "obs-1", "traceId": "trace-1", "type": "GENERATION", "startTime": "2026-09-01T05:29:54.250Z",
+    "endTime": "2026-09-01T05:29:58.250Z", "completionStartTime": "2026-09-01T05:29:54.750Z", "model": "gpt-4o",
+    "level": "DEFAULT", "latency": 4, "input": "hi", "usageDetails": {
+        "input": 40, "input_cached_tokens": 60, "output": 150, "output_reasoning_tokens": 50, "total": 300,
+    },
+}  # fmt: skip
+
+
+def test_langfuse_observations_are_calls_if_they_are_generations(tmp_path: Path, url: str) -> None:
+    rows = [LANGFUSE, {**LANGFUSE, "id": "obs-2", "level": "ERROR"}, {**LANGFUSE, "id": "obs-3", "type": "SPAN"}]
+    found = import_log(as_lines(tmp_path / "file", rows), url, {}, "openai")
+    assert (found.title, found.written, found.skipped, found.refused) == ("Langfuse's observations", 2, 1, 0)
+    good, bad = (attempt for _, attempt in attempts(url))
+    assert (good.target, good.outcome, good.ttft_ms, bad.outcome) == ("openai/gpt-4o", "ok", 500, "failed")
+    assert (good.input_tokens, good.cached_tokens, good.output_tokens, good.reasoning_tokens) == (100, 60, 200, 50)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_pages_of_an_api(indent: int | None, tmp_path: Path, url: str) -> None:
+    pages = [{"data": [{**LITELLM, "request_id": f"r-{page}-{n}"} for n in range(3)], "page": page} for page in (1, 2)]
+    file = tmp_path / "file"
+    file.write_text("\n".join(json.dumps(page) for page in pages) if indent is None else json.dumps(pages[0], indent=1))
+    assert import_log(file, url, {}).written == (6 if indent is None else 3)
+
+
+def test_a_compressed_file(tmp_path: Path, url: str) -> None:
+    file = as_csv(tmp_path / "file", [LITELLM])
+    file.write_bytes(gzip.compress(file.read_bytes()))
+    assert import_log(file, url, {}).written == 1
+    file.write_bytes(b"PK\x03\x04 etc")
+    with pytest.raises(CallerFault, match=r"is compressed \(zip\)"):
+        import_log(file, url, {})
+
+
+TOP = {"cache_read_input_tokens": 60, "cache_creation_input_tokens": 30}
+CREATED = {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "hour"),
+    [
+        ({"usage_object": TOP}, None),
+        ({"additional_usage_values": TOP}, None),
+        ({"usage_object": {**TOP, "cache_creation": CREATED}}, 20),
+        (
+            {
+                "usage_object": {
+                    "prompt_tokens_details": {
+                        "cached_tokens": 60,
+                        "cache_creation_tokens": 30,
+                        "cache_creation_token_details": CREATED,
+                    }
+                }
+            },
+            20,
+        ),
+    ],
+    ids=["newer", "older", "with lifetimes", "details"],
+)
+def test_tokens_of_the_prompt_cache_come_from_any_of_its_fields(
+    metadata: dict[str, Any], hour: int | None, tmp_path: Path, url: str
+) -> None:
+    import_log(as_lines(tmp_path / "file", [{**LITELLM, "metadata": metadata}]), url, {})
+    ((_, found),) = attempts(url)
+    assert (found.input_tokens, found.cached_tokens, found.cache_write_tokens) == (100, 60, 30)
+    assert found.cache_write_1h_tokens == hour
 
 
 @pytest.mark.parametrize("write", [as_csv, as_json, as_lines, as_parquet])

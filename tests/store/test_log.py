@@ -160,7 +160,15 @@ def test_the_latest_attempts_of_an_empty_log(url: str) -> None:
 def test_spent_tokens_of_a_client(url: str) -> None:
     midnight = clock.wall_time() - timedelta(hours=1)
     won = answered(1, ago_s=60)
-    lost = Observation(id="req-1.2", call="req-1", target="slow/er", role="loser", input_tokens=9, cache_write_tokens=2)
+    lost = Observation(
+        id="req-1.2",
+        call="req-1",
+        target="slow/er",
+        role="loser",
+        input_tokens=9,
+        cache_write_tokens=2,
+        cache_write_1h_tokens=1,
+    )
     given = [
         msgspec.structs.replace(won, attempts=(*won.attempts, lost)),
         answered(2, ago_s=30),
@@ -168,11 +176,29 @@ def test_spent_tokens_of_a_client(url: str) -> None:
         answered(4, ago_s=7200),
     ]
     spent = written(url, given).spent_tokens("team", midnight)
-    assert {target: msgspec.structs.astuple(tokens) for target, tokens in spent.items()} == {
-        "groq/fast": (2, 200, 80, 0, 40),
-        "slow/er": (1, 9, 0, 2, 0),
-    }
-    assert written(url, []).spent_tokens("nobody", midnight) == {}
+    assert sorted(map(msgspec.structs.astuple, spent)) == [
+        ("groq/fast", "", 100, 2, 200, 80, 0, 0, 40),
+        ("slow/er", "", 9, 1, 9, 0, 2, 1, 0),
+    ]
+    assert written(url, []).spent_tokens("nobody", midnight) == []
+
+
+def test_what_was_used_at_other_rates_is_apart(url: str) -> None:
+    def attempt(number: int, tokens: int | None, tier: str = "") -> Observation:
+        return Observation(id=f"req-1.{number}", call="req-1", target="a/x", input_tokens=tokens, tier=tier)
+
+    sizes = [999, 1000, 1001, None, 200_000, 200_001]
+    attempts = [*(attempt(n, tokens) for n, tokens in enumerate(sizes)), attempt(9, 1000, "priority")]
+    one = msgspec.structs.replace(answered(1, ago_s=60), attempts=tuple(attempts))
+    spent = written(url, [one]).spent_tokens("team", clock.wall_time() - timedelta(hours=1))
+    assert sorted((each.tier, each.longest_prompt, each.attempts, each.input_tokens) for each in spent) == [
+        ("", 0, 1, 0),
+        ("", 1000, 2, 1999),
+        ("", 1001, 1, 1001),
+        ("", 200_000, 1, 200_000),
+        ("", 200_001, 1, 200_001),
+        ("priority", 1000, 1, 1000),
+    ]
 
 
 def test_the_calls_of_a_window_come_in_order_over_pages(url: str) -> None:

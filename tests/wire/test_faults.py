@@ -13,7 +13,7 @@ from tests.cases import each_case
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, Fault, ProviderFault
 from splitsecond.core.wire.anthropic import error_body
-from splitsecond.core.wire.provider_errors import error_of, fault_from_response
+from splitsecond.core.wire.provider_errors import error_of, fault_from_response, in_band_fault, parse_error
 from splitsecond.routing.machinery.fault_handling import remedy
 
 S = 1_000_000_000
@@ -169,6 +169,109 @@ def test_error_code_about_the_key_is_key_refused(status: int, error: dict[str, A
 def test_key_code_with_a_request_param_does_not_lock_the_key(param: str) -> None:
     error = {"message": "this key may not use it", "code": "invalid_api_key", "param": param}
     assert fault(401, json.dumps({"error": error}).encode()).kind == "http_401"
+
+
+TOO_LONG = {
+    "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "Moonshot": "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
+    "Poolside": "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+    "Copilot": "prompt token count of 74490 exceeds the limit of 72000",
+    "Anthropic": "prompt is too long: 213462 tokens > 200000 maximum",
+    "vLLM": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+    "Google": "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
+    "Groq": "Please reduce the length of the messages or completion",
+    "Mistral": "Prompt contains 65673 tokens, too large for model with 32768 maximum context length",
+    "MiniMax": "invalid params, context window exceeds limit (2013)",
+    "Alibaba": "Range of input length should be [1, 129024]",
+    "Z.ai": "Prompt exceeds max length",
+    "TGI": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+}
+
+
+@pytest.mark.parametrize("words", TOO_LONG.values(), ids=TOO_LONG)
+def test_a_prompt_too_long_in_the_words_of_a_provider(words: str) -> None:
+    body = json.dumps({"error": {"message": words, "type": "invalid_request_error"}}).encode()
+    found = fault(400, body)
+    assert isinstance(found, CallerFault)
+    assert (found.kind, remedy(found)) == ("context_length_exceeded", "elsewhere")
+    inside = in_band_fault(parse_error(body), body, phase="first token")
+    assert (type(inside), inside.kind, remedy(inside)) == (CallerFault, "context_length_exceeded", "elsewhere")
+    assert in_band_fault(parse_error(body), body, phase="between tokens").kind == "in_band_error"
+
+
+def test_openrouter_quotes_its_own_provider() -> None:
+    raw = json.dumps({"error": {"message": "maximum context length is 5 tokens", "code": "invalid_api_key"}})
+    error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "x"}}
+    found = fault(400, json.dumps({"error": error}).encode())
+    assert found.kind == "context_length_exceeded"
+    assert found.message == "HTTP 400: Provider returned error: maximum context length is 5 tokens"
+
+
+@pytest.mark.parametrize("code", ["rate_limit_error", "rate_limit_exceeded", "tokens"])
+def test_a_rate_limit_inside_a_stream_is_no_matter_of_size(code: str) -> None:
+    body = json.dumps({"error": {"type": code, "message": "Rate limit reached on tokens per minute"}}).encode()
+    assert in_band_fault(parse_error(body), body, phase="first token").kind == "in_band_error"
+
+
+MODEL_GONE: dict[str, tuple[int, dict[str, Any], str]] = {
+    "Groq": (
+        400,
+        {
+            "message": "The model `m` has been decommissioned.",
+            "code": "model_decommissioned",
+        },
+        "model_not_served",
+    ),
+    "OpenAI": (400, {"message": "no such model", "code": "model_not_found", "param": "model"}, "model_not_served"),
+    "Together": (400, {"message": "Unable to access m.", "code": "model_not_available"}, "model_not_served"),
+    "Mistral": (400, {"message": "Invalid model: m", "type": "invalid_model", "code": "1500"}, "model_not_served"),
+    "Copilot": (400, {"message": "no", "code": "model_not_supported", "param": "model"}, "model_not_served"),
+    "Z.ai": (400, {"message": "Unknown Model, please check the model code.", "code": "1211"}, "model_not_served"),
+    "OpenRouter": (400, {"message": "a/m is not a valid model ID", "code": 400}, "http_400"),
+    "DeepSeek": (400, {"message": "Model Not Exist", "code": "invalid_request_error"}, "http_400"),
+    "OpenAI, no code": (400, {"message": "The requested model 'm' does not exist."}, "http_400"),
+    "Azure": (410, {"message": "gone", "code": "ModelDeprecated"}, "model_not_served"),
+}
+
+
+@pytest.mark.parametrize(("status", "error", "kind"), MODEL_GONE.values(), ids=MODEL_GONE)
+def test_another_target_may_have_the_model(status: int, error: dict[str, Any], kind: str) -> None:
+    found = fault(status, json.dumps({"error": error}).encode())
+    assert isinstance(found, ProviderFault)
+    assert (found.kind, found.status, remedy(found)) == (kind, status, "elsewhere")
+    assert "model" in found.hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "The model `m` does not support images.", "code": "unsupported_value"},
+        {"message": "no", "code": "model_not_found", "param": "previous_response_id"},
+    ],
+)
+def test_other_errors_that_name_the_model_are_the_callers(error: dict[str, Any]) -> None:
+    assert isinstance(fault(400, json.dumps({"error": error}).encode()), CallerFault)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (
+            429,
+            {"message": "no", "type": "insufficient_quota", "code": "insufficient_quota"},
+        ),
+        (429, {"message": "suspended", "type": "exceeded_current_quota_error"}),
+        (429, {"message": "Insufficient balance", "type": "rate_limit_error", "code": "1113"}),
+        (403, {"message": "no", "type": "new_api_error", "code": "insufficient_user_quota"}),
+    ],
+    ids=["OpenAI", "Moonshot", "Z.ai", "New API"],
+)
+def test_an_account_without_credit_is_no_rate_limit(status: int, error: dict[str, Any]) -> None:
+    body = json.dumps({"error": error}).encode()
+    found = fault(status, body)
+    assert (found.kind, remedy(found)) == ("no_credit", "elsewhere")
+    assert "billing" in found.hint
+    assert in_band_fault(parse_error(body), body, phase="first token").kind == "no_credit"
 
 
 LIMIT = (

@@ -9,6 +9,7 @@ key: what looks like a key is redacted, and bytes of a provider are only quoted 
 import csv
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, Self
@@ -31,6 +32,19 @@ line, for the first token, for the next token. "total" is a deadline for all of 
 
 CLIENT_LEFT = 499
 """Status of a request whose client closed the connection, as nginx logs it."""
+KEY_REFUSED = "key_refused"
+"""Kind of a refusal of our key or account, by an error code of the provider. It locks all targets of the key."""
+NO_CREDIT = "no_credit"
+"""Kind of a refusal of an account without credit or quota, whatever its status. 402 has the kind ``http_402``."""
+USAGE_LIMIT = "usage_limit"
+"""Kind of a refusal because the account has reached its own limit of spending, until a moment."""
+MODEL_NOT_SERVED = "model_not_served"
+"""Kind of an error code that says, with a status other than 404, that the provider does not have the model."""
+LARGER_THAN_LIMIT = "larger_than_limit"
+"""Kind of a request that alone exceeds the account's limit of tokens per minute. Another target may serve it, waiting
+does not help, and smaller requests are not limited."""
+CONTEXT_EXCEEDED = "context_length_exceeded"
+"""Kind of a prompt that is longer than the target accepts."""
 EXCERPT_BYTES = 600
 LONGEST_MESSAGE = 4096
 """Characters. A message about a request can quote a name or a value of it, which has any length."""
@@ -131,13 +145,13 @@ def say(message: str) -> None:
 
 @contextmanager
 def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
-    """Raise errors of the system, and text that is not UTF-8, as `CallerFault`.
+    """Raise errors of the system, text that is not UTF-8, and a broken gzip file as `CallerFault`.
 
     Its message begins with `words`, such as "cannot read X".
     """
     try:
         yield
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         why = isinstance(error, OSError) and error.strerror
         raise CallerFault(f"{words}: {why or error}", kind=kind, hint=hint) from None
 

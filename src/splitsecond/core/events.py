@@ -94,8 +94,9 @@ class Usage(Struct, frozen=True, gc=False):
     """The provider's token counts. The last ones on a stream are final.
 
     `output_tokens` includes `reasoning_tokens`. `input_tokens` includes `cached_tokens`, which were read from the
-    prompt cache, and `cache_write_tokens`, which were written to it for later requests. None: not reported.
-    `implausible`: the provider reported counts that cannot be true, so none of them is in here.
+    prompt cache, and `cache_write_tokens`, which were written to it for later requests, `cache_write_1h_tokens` of them
+    for an hour. None: not reported. `implausible`: the provider reported counts that cannot be true, so none of them is
+    in here.
     """
 
     at: int
@@ -104,6 +105,7 @@ class Usage(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
     implausible: bool = False
 
 

@@ -160,6 +160,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Input tokens read from the provider's prompt cache."""
     cache_write_tokens: int | None = None
     """Input tokens written to the provider's prompt cache."""
+    cache_write_1h_tokens: int | None = None
+    """Of these, the tokens that were written for an hour (Anthropic), which cost more."""
     token_source: TokenSource = ""
     """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content events.
     `estimate`: the provider reported counts that cannot be true, so all counts are our own: output by content events or

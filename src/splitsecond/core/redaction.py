@@ -1,7 +1,8 @@
 """Removal of secrets from texts that are printed, stored or sent to others: messages, URLs, what was asked of a run.
 
 Known secrets are replaced wherever they stand. Others are recognised by where they stand (a URL's user and password, a
-query parameter such as `key`, the value of an Authorization header) or by their form (`sk-…`).
+query parameter such as `key`, the value of an Authorization header), by their form (`sk-…`), or by the asterisks or
+dots with which a provider masks the middle of a key.
 """
 
 import re
@@ -18,6 +19,9 @@ _LIKE_A_KEY = (
     rf"[^{_OUTSIDE}]{{{MIN_SECRET - 1},}}[^{_OUTSIDE}.:!?]"
 )
 """Letters and digits in one piece. A sentence's full stop is no part of it."""
+_PREFIXES = "sk|gsk|xai|hf|r8|pplx|nvapi|csk|fw|tgp"
+_SHOWN = 80
+"""Characters that a provider shows of a key whose middle it replaces by asterisks or dots."""
 _PARAMETER = (
     r"[\w.~-]{0,40}(?:keys?|token|secret|passw(?:or)?d|pwd|(?<![a-z])sig|signature|auth|credential)(?![a-z])"
     r"[\w.~-]{0,9}"
@@ -28,8 +32,10 @@ _SECRETS = re.compile(
     rf"|(?P<query>[?&](?i:{_PARAMETER})=)[^&\s\"'<>#]+"
     r"|(?P<named>(?i:(?<![a-z0-9])(?:authorization|bearer|basic|key|token|secret|password)(?:\sprovided)?)"
     rf"(?:[\"']?\s?[:=]\s?|\s)[\"']?){_LIKE_A_KEY}"
-    rf"|\b(?!xai-grok-)(?:(?:sk|gsk|xai|hf|r8|pplx|nvapi|csk|fw|tgp)[-_]{_LIKE_A_KEY}|AIza[\w-]{{10,}}|ya29\.[\w-]{{10,}}"
+    rf"|\b(?!xai-grok-)(?:(?:{_PREFIXES})[-_]{_LIKE_A_KEY}|AIza[\w-]{{10,}}|ya29\.[\w-]{{10,}}"
     r"|A[KS]IA[A-Z0-9]{12,}|eyJ[\w-]{10,999}\.[\w.-]+)"
+    rf"|(?<![\w*])[\w-]{{0,{_SHOWN}}}\*{{3,}}[\w*-]*"
+    rf"|\b(?:{_PREFIXES})[-_][\w-]{{0,{_SHOWN}}}(?:\.{{3}}|…)[\w-]*"
 )
 
 

@@ -50,6 +50,9 @@ class RequestEstimate(Protocol):
     @property
     def output_limit(self) -> int | None: ...
 
+    @property
+    def for_an_hour(self) -> bool: ...
+
 
 class Notes(Struct, kw_only=True):
     """Facts about a call that services add while they serve it. The only part of a call that changes.

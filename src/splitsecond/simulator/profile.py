@@ -146,7 +146,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     `model` is "*" for a provider that serves every name. With `keys`, requests need one of these API keys. `replies`
     are the rules for the contents of responses, and those in the JSONL file `replies_file`, relative to the profile,
-    follow them. `embedding_dimensions` is the length of an embedding if the request gives none.
+    follow them. With `strict`, a request that no rule fits gets 404. `role_chunk`: whether the first chunk of a stream
+    in OpenAI's format, which has the role and no text, comes with the first token, as engines send it, or "early", with
+    the headers. `embedding_dimensions` is the length of an embedding if the request gives none.
     """
 
     name: str = ""
@@ -171,6 +173,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     keys: tuple[str, ...] = ()
     replies: tuple[ReplyRule, ...] = ()
     replies_file: str = ""
+    strict: bool = False
+    role_chunk: Literal["with_token", "early"] = "with_token"
     embedding_dimensions: Annotated[int, msgspec.Meta(ge=1, le=16_384)] = 1536
 
     def __post_init__(self) -> None:

@@ -69,9 +69,9 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     response's creation time, in seconds since 1970. `output_tokens` (of one choice) includes `reasoning_tokens`, with
     which the response begins. `script` is its content; None: plain words, as the argument of `tool` if that is a name.
     `top_logprobs`: how many alternatives to report for each token, None for no log-probabilities. `timings` is the form
-    of the provider's own timings. `session` is the id of the client's session, or "". `replica` is the number of the
-    one that serves it. `cached` is the result of the prompt-cache lookup and `limits` the state of the rate limits;
-    None without such a cache or limit.
+    of the provider's own timings; for `early_role` see `Profile.role_chunk`. `session` is the id of the client's
+    session, or "". `replica` is the number of the one that serves it. `cached` is the result of the prompt-cache lookup
+    and `limits` the state of the rate limits; None without such a cache or limit.
     """
 
     request_id: str
@@ -87,6 +87,7 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     finish: str
     fault: InjectedFault | None
     timings: TimingsForm
+    early_role: bool = False
     script: ReplyScript | None = None
     tool: str = ""
     session: str = ""
@@ -153,6 +154,8 @@ def read_request(
         wants = read_wants(parsed)
         conversation = read_conversation(parsed) if rules or wants.tools else ConversationEnd()
         rule = rules.take(parsed, wants, conversation) if rules else None
+        if rule is None and profile.strict:
+            raise RejectedRequest(404, "no reply rule fits this request (the simulator is strict)", code="no_rule")
         fault = _fault_for(profile, rule, headers, number, count)
     except CallerFault as error:
         raise _invalid(error) from error
@@ -175,6 +178,7 @@ def read_request(
         fault=fault,
         timings=profile.server_timings,
         session=session_id(headers),
+        early_role=profile.role_chunk == "early",
         top_logprobs=wants.top_logprobs,
     )
     if rule is None and wants is NOTHING and parsed.n == 1 and not parsed.tool:

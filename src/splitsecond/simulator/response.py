@@ -74,9 +74,11 @@ async def send_stream(
     cycle.begin_stream(_headers(request), kind=request.endpoint.content_type)
     cycle.flush()
     usage = request.usage()
-    if opening := b"".join(writer.opening(choice, usage) for choice in range(request.parsed.n)):
+    opening = b"".join(writer.opening(choice, usage) for choice in range(request.parsed.n))
+    if opening and (request.early_role or request.endpoint.api_format is not openai):
         await cycle.send(opening)
-    sender.open()
+        opening = b""
+    sender.open(opening)
     match await sender.ended():
         case "complete":
             sender.release()

@@ -53,6 +53,7 @@ class ResponseSender:
         """When the provider began with the prompt; set by the producer."""
         self._first_ns = 0
         self._last_ns = 0
+        self._opening = b""
         self._changed = asyncio.Event()
         self._pacer = pacer
         self._render = render
@@ -115,7 +116,12 @@ class ResponseSender:
         if index + 1 == self.tokens and not self.over and not (self._after == self.tokens and self._strikes()):
             self.end("complete")
 
-    def open(self) -> None:
+    def open(self, opening: bytes = b"") -> None:
+        """Start sending, after the headers. Tokens that were produced before follow, unless they are buffered.
+
+        `opening` is sent with the first bytes of the response.
+        """
+        self._opening = opening
         if not self._buffered:
             self.release()
 
@@ -123,7 +129,7 @@ class ResponseSender:
         waiting, self._waiting = self._waiting, None
         if waiting:
             self.stamp()
-            self._write(b"".join(waiting))
+            self._write_first(b"".join(waiting))
             if self.actual_ns:
                 self.first_written_ns = clock.now_ns()
 
@@ -147,11 +153,17 @@ class ResponseSender:
             return
         if token_ns is not None:
             self.actual_ns.append(token_ns)
-        unread_bytes = self._write(data)
+        unread_bytes = self._write_first(data)
         if token_ns is not None and not self.first_written_ns:
             self.first_written_ns = clock.now_ns()
         if unread_bytes > MAX_UNREAD_BYTES:
             self.end("slow_reader")
+
+    def _write_first(self, data: bytes) -> int:
+        """Write `data`, after the opening if nothing was written before. Returns the unread bytes."""
+        if self._opening:
+            data, self._opening = self._opening + data, b""
+        return self._write(data)
 
     def _strikes(self) -> bool:
         if self._kind == "malformed":

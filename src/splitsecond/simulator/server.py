@@ -47,14 +47,15 @@ def serve(
     seed: int = 0,
     log: Path | None = None,
     replies: Path | None = None,
+    strict: bool = False,
     until_eof: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM, or with `until_eof` until standard input ends.
 
     `profiles` are names, aliases or paths of profiles, and paths of recordings that end in ``.jsonl``. Ports count up
-    from `port`; 0 takes free ones. All profiles use the rules in the file `replies` too. Prints
-    ``READY name url model=…`` for each when all are ready. Raises `CallerFault` for an unknown profile, a port in use,
-    or a log that cannot be written.
+    from `port`; 0 takes free ones. All profiles use the rules in the file `replies` too; with `strict` they refuse
+    requests that no rule fits. Prints ``READY name url model=…`` for each when all are ready. Raises `CallerFault` for
+    an unknown profile, a port in use, or a log that cannot be written.
     """
     if not profiles:
         raise CallerFault("no profile given", kind="no_profile", hint='For example "groq".')
@@ -62,6 +63,8 @@ def serve(
     loaded = with_unique_names([load(name) for name in profiles if name not in recordings])
     if replies is not None:
         loaded = [with_replies(profile, replies) for profile in loaded]
+    if strict:
+        loaded = [structs.replace(profile, strict=True) for profile in loaded]
     rest = iter(loaded)
     served = [recordings[name] if name in recordings else next(rest) for name in profiles]
     truth = TruthLog(log)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -149,11 +149,11 @@ async def eventually(true: Callable[[], bool]) -> None:
 class Log:
     """A fake log. `days`: the use that each reading returns; None: the reading fails."""
 
-    def __init__(self, *days: Mapping[str, SpentTokens] | None) -> None:
+    def __init__(self, *days: list[SpentTokens] | None) -> None:
         self.days = [*days]
         self.asked: list[tuple[str, datetime]] = []
 
-    def spent_tokens(self, client: str, since: datetime) -> Mapping[str, SpentTokens]:
+    def spent_tokens(self, client: str, since: datetime) -> list[SpentTokens]:
         self.asked.append((client, since))
         used = self.days.pop(0)
         if used is None:
@@ -186,7 +186,10 @@ class Played:
 
 
 PRICED = "providers: {ours: {base_url: 'http://10.0.0.5/v1', price: {input_usd: 1, output_usd: 0}}}\n"
-MILLION = {"ours/x": SpentTokens(attempts=1, input_tokens=2_000_000), "free/x": SpentTokens(attempts=1, input_tokens=9)}
+MILLION = [
+    SpentTokens(target="ours/x", attempts=1, input_tokens=2_000_000),
+    SpentTokens(target="free/x", attempts=1, input_tokens=9),
+]
 
 
 def test_cost_of_today_without_a_log_is_known_until_midnight() -> None:
@@ -198,7 +201,7 @@ def test_cost_of_today_without_a_log_is_known_until_midnight() -> None:
 
 
 def test_cost_of_today_restarts_at_midnight_with_one_log_read() -> None:
-    log = Log(MILLION, {})
+    log = Log(MILLION, [])
     played = Played(PRICED, hour=22, log=log)
     played.metrics.took(record(attempt()))
     assert played.data(after_s=60).usd_today == pytest.approx(2)  # of which the counters' half a dollar is a part

@@ -80,11 +80,11 @@ def test_latest_attempts_and_spent_tokens(url: str) -> None:
         "req-7.1", "req-8.1", "req-9.1", "req-100.1", "req-100.2", "req-101.1",
     }  # fmt: skip
     spent = log.spent_tokens("team", clock.wall_time() - timedelta(hours=1))
-    assert {target: msgspec.structs.astuple(tokens) for target, tokens in spent.items()} == {
-        "a/x": (10, 1000, 400, 0, 200),
-        "groq/fast": (1, 100, 40, 0, 20),
-        "slow/er": (1, 9, 0, 0, 0),
-    }
+    assert sorted(map(msgspec.structs.astuple, spent)) == [
+        ("a/x", "", 100, 10, 1000, 400, 0, 0, 200),
+        ("groq/fast", "", 100, 1, 100, 40, 0, 0, 20),
+        ("slow/er", "", 9, 1, 9, 0, 0, 0, 0),
+    ]
 
 
 def test_columns_have_the_figures_of_the_observations(a_log: str) -> None:

@@ -87,6 +87,17 @@ STREAMS: dict[str, list[bytes]] = {
         end("end_turn", output_tokens=90, output_tokens_details={"thinking_tokens": 80}),
         OVER,
     ],
+    "written for an hour": [
+        start(
+            input_tokens=4,
+            cache_creation_input_tokens=100,
+            cache_creation={"ephemeral_5m_input_tokens": 40, "ephemeral_1h_input_tokens": 60},
+        ),
+        block(0, type="text", text="Hi"),
+        stop(0),
+        end("end_turn", output_tokens=2),
+        OVER,
+    ],
     "tool": [
         start(),
         block(0, type="tool_use", id="toolu_01", name="weather", input={}),
@@ -152,6 +163,14 @@ def events_of(parts: list[bytes]) -> list[Event]:
 def said(name: str) -> list[Event]:
     decoder = anthropic.decoder("chat")
     return [event for at, part in enumerate(STREAMS[name]) for event in decoder.feed(part, at)] + decoder.close(99)
+
+
+def test_tokens_written_for_an_hour() -> None:
+    usages = [event for event in said("written for an hour") if isinstance(event, Usage)]
+    assert [(each.input_tokens, each.cache_write_tokens, each.cache_write_1h_tokens) for each in usages] == [
+        (104, 100, 60),
+        (104, 100, 60),
+    ]
 
 
 def test_text() -> None:

@@ -1,6 +1,7 @@
 """Anthropic's refusals, in its own words."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -32,20 +33,32 @@ def test_a_prompt_that_is_too_long(message: str) -> None:
     assert fault.kind == "context_length_exceeded"
 
 
+LIMIT = "You have reached your specified API usage limits. You will regain access on 2099-08-01 at 00:00 UTC."
+
+
 @pytest.mark.parametrize(
-    "message",
+    ("message", "kind"),
     [
-        "Your credit balance is too low to access the Anthropic API.",
-        "You have reached your specified API usage limits. You will regain access on 2026-08-01 at 00:00 UTC.",
-        "This organization has been disabled.",
+        ("Your credit balance is too low to access the Anthropic API.", "no_credit"),
+        (LIMIT, "usage_limit"),
+        ("This organization has been disabled.", "key_refused"),
+        (f"messages.0.role: got '{LIMIT}'", "http_400"),
+        ("messages.0.role: got 'credit balance'", "http_400"),
     ],
 )
-def test_disabled_or_unpaid_account_is_a_provider_fault(message: str) -> None:
+def test_disabled_or_unpaid_account_is_a_provider_fault(message: str, kind: str) -> None:
     fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", message))
     assert isinstance(fault, ProviderFault)
-    assert (fault.kind, fault.status) == ("http_400", 400)
+    assert (fault.kind, fault.status) == (kind, 400)
     assert message in fault.message
     assert "billing" in fault.hint
+
+
+def test_a_usage_limit_says_until_when_it_lasts() -> None:
+    now = datetime(2099, 7, 31, 22, tzinfo=UTC)
+    fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", LIMIT), now=now)
+    assert isinstance(fault, ProviderFault)
+    assert fault.retry_after_ns == 2 * 3600 * NS_PER_S
 
 
 @pytest.mark.parametrize(

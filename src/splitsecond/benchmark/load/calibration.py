@@ -27,7 +27,15 @@ from splitsecond.benchmark.load.traces import BLOCK_TOKENS, TracedRequest
 from splitsecond.benchmark.load.words import WORDS
 from splitsecond.benchmark.load.workload import SYSTEM, USER, Composer, Workload
 from splitsecond.core import clock
-from splitsecond.core.errors import CallerFault, Fault, ProviderFault
+from splitsecond.core.errors import (
+    KEY_REFUSED,
+    MODEL_NOT_SERVED,
+    NO_CREDIT,
+    USAGE_LIMIT,
+    CallerFault,
+    Fault,
+    ProviderFault,
+)
 from splitsecond.core.events import Broken, Usage
 from splitsecond.core.observation import FaultRecord
 from splitsecond.core.service import Call, Service
@@ -47,9 +55,12 @@ CHARACTERS_PER_TOKEN = sum(map(len, WORDS)) / len(WORDS) + 1
 
 WHAT_TO_CHECK: Mapping[str, str] = {
     "http_401": "Check the API key, and the variable that holds it.",
-    "key_refused": "Check the API key, and the variable that holds it.",
+    KEY_REFUSED: "Check the API key, and the variable that holds it.",
+    NO_CREDIT: "Check the plan and the billing of the account.",
+    USAGE_LIMIT: "Check the spending limit of the account.",
     "http_403": "Check that the API key may use this model.",
     "http_404": "Check the model's name and the base URL (does it end in /v1?).",
+    MODEL_NOT_SERVED: "Check the model's name.",
     "dns": "Check the host name in the base URL, and the network.",
     "certificate": "Check the base URL; for a private authority set SSL_CERT_FILE.",
 }

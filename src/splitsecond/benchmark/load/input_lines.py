@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from splitsecond.core.compressed_file import open_bytes
 from splitsecond.core.errors import CallerFault, file_faults
 
 
 def numbered_lines(path: Path, longest: int, kind: str, hint: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of a UTF-8 file that are not blank, stripped, with their numbers from 1.
 
-    Raises `CallerFault` of `kind` with the line, and `hint`, for text that is not UTF-8 and for a line of more than
-    `longest` bytes.
+    The file may be compressed by gzip. Raises `CallerFault` of `kind` with the line, and `hint`, for text that is not
+    UTF-8 and for a line of more than `longest` bytes.
     """
-    with file_faults(f"cannot read {path}", kind=kind), path.open("rb") as file:
+    with file_faults(f"cannot read {path}", kind=kind), open_bytes(path) as file:
         yield from numbered(iter(lambda: file.readline(longest + 1), b""), str(path), longest, kind, hint)
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.benchmark.load.input_lines import numbered
+from splitsecond.core.compressed_file import open_bytes
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, file_faults, parser_words
 from splitsecond.core.json_array import CHUNK, ArrayElements, ArrayError
 from splitsecond.core.wording import counted_as
@@ -49,8 +50,26 @@ class PromptFile(Struct, frozen=True, kw_only=True):
 
 
 class _Turn(Struct):
-    speaker: str = msgspec.field(name="from")
+    """One turn of a conversation of ShareGPT. Newer files name its fields as OpenAI does."""
+
+    sender: str = msgspec.field(name="from", default="")
     value: str | None = None
+    role: str = ""
+    content: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.speaker:
+            raise ValueError("a turn has neither `from` nor `role`")
+
+    @property
+    def speaker(self) -> str:
+        """Who speaks."""
+        return self.sender or self.role
+
+    @property
+    def text(self) -> str | None:
+        """The words of the turn."""
+        return self.content if self.value is None else self.value
 
 
 class _Message(Struct):
@@ -60,7 +79,7 @@ class _Message(Struct):
 
 def read_prompts(path: Path) -> PromptFile:
     """Read the prompts in a file. Raises `CallerFault` with the line for one that is not understood."""
-    with file_faults(f"cannot read the prompts {path}", kind="bad_prompts"), path.open("rb") as file:
+    with file_faults(f"cannot read the prompts {path}", kind="bad_prompts"), open_bytes(path) as file:
         return parse_prompts(file, str(path))
 
 
@@ -129,10 +148,11 @@ def _request(decoded: Any) -> dict[str, Any] | None:
 
 
 def _opening(turns: list[_Turn]) -> dict[str, Any] | None:
-    question = next((turn.value for turn in turns if turn.speaker in ("human", "user") and turn.value), None)
+    """Return the first question of a conversation, with a system message before it; None if there is no question."""
+    question = next((turn.text for turn in turns if turn.speaker in ("human", "user") and turn.text), None)
     if question is None:
         return None
-    system = [turn.value for turn in turns[:1] if turn.speaker == "system" and turn.value]
+    system = [turn.text for turn in turns[:1] if turn.speaker == "system" and turn.text]
     return {"messages": [{"role": "system", "content": text} for text in system] + _question(question)["messages"]}
 
 

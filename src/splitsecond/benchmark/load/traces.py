@@ -1,11 +1,24 @@
 """Traces: recorded arrivals in a file, with the lengths of prompts and answers.
 
-The format is recognised by the content. Mooncake's times are milliseconds, the others are seconds or dates. Lines are
-read one after another, only as many as are sent, and must be in order of time. Requests without a response have failed
-in the recording and are left out.
+The format is recognised by the content:
+
+- Mooncake: JSON lines with `timestamp` in milliseconds, `input_length`, `output_length`, and `hash_ids`, one for each
+  block of 512 tokens of the prompt; equal ids are equal blocks
+- Qwen-Bailian: the fields of Mooncake with `chat_id` and others, `timestamp` in seconds, and blocks of 16 tokens
+- Azure LLM inference: CSV with the columns TIMESTAMP (a date), ContextTokens and GeneratedTokens
+- BurstGPT: CSV with the columns Timestamp (seconds), "Request tokens" and "Response tokens"
+- ours: JSON lines with `timestamp` in seconds, and perhaps `input_tokens`, `output_tokens` and `hash_ids`; or one
+  number of seconds a line
+
+Formats resemble each other, and some tools write variants. So a line of Mooncake's format with a field that could
+change its meaning (a delay, a text) is refused, and so are timestamps that are probably seconds.
+
+Lines are read one after another, only as many as are sent, and must be in order of time. Requests without a response in
+the recording have failed there and are left out.
 """
 
 import csv
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,10 +37,17 @@ from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.core.wording import counted_as
 
 BLOCK_TOKENS = 512
+"""Tokens of a block with an id, as in Mooncake."""
+BAILIAN_BLOCK_TOKENS = 16
+"""Tokens of a block with an id in the traces of Qwen-Bailian."""
 MAX_REQUESTS = 200_000
 MAX_BLOCKS = 4_000_000
 """Most ids of blocks of a trace; Mooncake's hour of conversations has 288,500."""
+MAX_FRACTIONAL_RATE = 100
+"""Requests per second in a trace with fractions of a millisecond. Denser ones are probably in seconds."""
 LONGEST_LINE = 1 << 20
+_NOT_OURS = frozenset({"input_length", "output_length", "text_input", "delay", "session_id"})
+"""Fields by which a line is of Mooncake's format, or of a variant of it that is refused."""
 GRID_NS = 100 * NS_PER_MS
 """Timestamps that usually lie at least this far apart are on a grid, if requests share them."""
 GRID_SHARE = 0.2
@@ -115,6 +135,9 @@ def read_trace(
             _refuse(f"{path}: the trace has more than {limit}", "Limit the number of requests, or the duration.")
         if len(requests) == most:
             break
+    if parse is _MOONCAKE and _probably_seconds(times_ns):
+        words = f"{path}: its timestamps are probably seconds, but those of Mooncake's format are milliseconds"
+        _refuse(words, 'For seconds, write {"timestamp": 0.25, "input_tokens": 512, "output_tokens": 128}.')
     if parse is None or not requests:
         _refuse(f"{path}: no request found, expected one a line", FORMATS)
     return Trace(
@@ -127,7 +150,7 @@ def read_trace(
 
 FORMATS = (
     'Known are seconds ("0.25"), our JSON lines ({"timestamp": 0.25, "input_tokens": 512, "output_tokens": 128}), '
-    "Mooncake JSONL, and the CSV files of Azure and BurstGPT."
+    "the JSONL of Mooncake and Qwen-Bailian, and the CSV files of Azure and BurstGPT."
 )
 
 
@@ -146,7 +169,7 @@ def _wrong(place: str, line: str, expected: str) -> NoReturn:
 
 def _recognised(line: str, place: str) -> tuple[_Format, bool]:
     if line.startswith("{"):
-        return (_MOONCAKE if '"input_length"' in line else _OURS), False
+        return _json_format(line, place), False
     columns = [column.strip() for column in _cells(line)]
     for names, kind, seconds in (
         (("TIMESTAMP", "ContextTokens", "GeneratedTokens"), "Azure", _date_ns),
@@ -157,6 +180,17 @@ def _recognised(line: str, place: str) -> tuple[_Format, bool]:
     if _seconds_ns(line) is None:
         _wrong(place, line, "the first line of a trace")
     return _SECONDS, False
+
+
+def _json_format(line: str, place: str) -> _Format:
+    """Return the format of JSON lines by the fields of the first one."""
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).keys()
+    except PARSER_ERRORS as error:
+        _wrong(place, line, f"a JSON object ({parser_words(error)})")
+    if "chat_id" in fields:
+        return _BAILIAN
+    return _OURS if fields.isdisjoint(_NOT_OURS) else _MOONCAKE
 
 
 def _cells(line: str) -> list[str]:
@@ -218,10 +252,23 @@ class _Ours(Struct, frozen=True):
     hash_ids: list[int] = []
 
 
-class _Mooncake(Struct, frozen=True):
+class _Mooncake(Struct, frozen=True, forbid_unknown_fields=True):
     timestamp: Annotated[float, Meta(ge=0, lt=1e14)]
     input_length: Tokens
     output_length: Tokens
+    hash_ids: list[int] = []
+
+
+class _Bailian(Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of Qwen-Bailian. Its `timestamp` counts from the start, also of later turns of a conversation."""
+
+    timestamp: Annotated[float, Meta(ge=0, lt=1e11)]
+    input_length: Tokens
+    output_length: Tokens
+    chat_id: int
+    parent_chat_id: int | None = None
+    type: str = ""
+    turn: int = 0
     hash_ids: list[int] = []
 
 
@@ -244,6 +291,26 @@ def _mooncake(line: str, place: str) -> TracedRequest:
     return _with_blocks(due_ns, found.input_length, found.output_length, found, line, place)
 
 
+def _bailian(line: str, place: str) -> TracedRequest:
+    try:
+        found = msgspec.json.decode(line, type=_Bailian)
+    except PARSER_ERRORS as error:
+        _wrong(place, line, f"timestamp in seconds, input_length, output_length and chat_id ({parser_words(error)})")
+    most = math.ceil(found.input_length / BAILIAN_BLOCK_TOKENS)
+    if len(found.hash_ids) > most:
+        _wrong(place, line, f"at most {most:,} hash_ids, one for each {BAILIAN_BLOCK_TOKENS} tokens of the prompt")
+    size = BLOCK_TOKENS // BAILIAN_BLOCK_TOKENS
+    whole = range(0, len(found.hash_ids) - size + 1, size)
+    ids = [_block_id(found.hash_ids[at : at + size]) for at in whole]
+    return TracedRequest(round(found.timestamp * NS_PER_S), found.input_length, found.output_length, ids)
+
+
+def _block_id(small: Sequence[int]) -> int:
+    """Return the id of a block of `BLOCK_TOKENS` that consists of these smaller blocks."""
+    text = ",".join(map(str, small)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "big")
+
+
 def _with_blocks(
     due_ns: int, prompt: int | None, answer: int | None, found: _Ours | _Mooncake, line: str, place: str
 ) -> TracedRequest:
@@ -256,6 +323,13 @@ def _with_blocks(
 _SECONDS = _Format("seconds", _plain)
 _OURS = _Format("JSON lines", _ours)
 _MOONCAKE = _Format("Mooncake", _mooncake)
+_BAILIAN = _Format("Qwen-Bailian", _bailian)
+
+
+def _probably_seconds(times_ns: Sequence[int]) -> bool:
+    """Return whether times that were read as milliseconds have fractions, and more than 100 requests in a second."""
+    fractions = any(at % NS_PER_MS for at in times_ns)
+    return fractions and times_ns[-1] < len(times_ns) * NS_PER_S // MAX_FRACTIONAL_RATE
 
 
 def _grid(times_ns: Iterable[int]) -> str:

@@ -23,7 +23,7 @@ from splitsecond.benchmark.runs.settings import Server
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import replacement_hint, replacements
 from splitsecond.core.catalog.provider import Auth
-from splitsecond.core.errors import CallerFault, Fault
+from splitsecond.core.errors import KEY_REFUSED, MODEL_NOT_SERVED, CallerFault, Fault
 from splitsecond.core.redaction import redacted
 from splitsecond.core.timing.timeline import record_fault
 from splitsecond.core.transport.exchange import Origin
@@ -46,7 +46,7 @@ from splitsecond.simulator.process import run_simulator
 
 T = TypeVar("T")
 
-REFUSED_KEY = ("http_401", "http_403", "key_refused", "bad_key")
+REFUSED_KEY = ("http_401", "http_403", KEY_REFUSED, "bad_key")
 _AUTH: Mapping[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 LISTS_MODELS = ("openai", "responses")
 LIST_TIMEOUT_S = 10
@@ -298,7 +298,7 @@ def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
     if refused and spec is not None and spec.api_key_env:
         variable = next((name for name in spec.api_key_env if os.environ.get(name, "").strip()), spec.api_key_env[0])
         fault.hint = f"{fault.hint} The key comes from {variable}.".strip()
-    if fault.kind == "http_404" or (fault.kind == "http_400" and "model" in fault.message.lower()):
+    if fault.kind in ("http_404", MODEL_NOT_SERVED) or (fault.kind == "http_400" and "model" in fault.message.lower()):
         where = f"The address was {redacted(spec.base_url)}." if spec is not None and fault.kind == "http_404" else ""
         fault.hint = f"{replacement_hint(*replacements(fault.target))} {fault.hint} {where}".strip()
     return fault

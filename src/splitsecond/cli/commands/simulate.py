@@ -27,6 +27,7 @@ def simulate(
         Path | None,
         typer.Option(metavar="FILE", help="Replies for all profiles: a JSONL file with one rule in each line."),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Answer 404 to requests that no reply rule fits.")] = False,
     record: Annotated[
         str, typer.Option(metavar="URL", help="Forward requests to this provider, and record its responses in --out.")
     ] = "",
@@ -68,4 +69,4 @@ def simulate(
     if replay is not None and replay.suffix != server.RECORDING:
         raise CallerFault(f"--replay {replay}: a recording ends in {server.RECORDING}", kind="bad_option")
     served = [*(profiles or []), *([str(replay)] if replay is not None else [])]
-    server.serve(served, host=host, port=port, seed=seed, log=log, replies=replies)
+    server.serve(served, host=host, port=port, seed=seed, log=log, replies=replies, strict=strict)

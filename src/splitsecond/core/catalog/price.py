@@ -11,19 +11,29 @@ from msgspec import Struct, structs
 from splitsecond.core.catalog.ownership import Ownership
 
 MILLION = 1_000_000
+HOUR_FACTOR = 2.0
+"""Price of a token written to the prompt cache for an hour, divided by that of other input: Anthropic's."""
 INPUT_SHARE = 0.75
 """Share of input tokens in a blended price: three for each output token, as Artificial Analysis states prices."""
 
 
 class Rates(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """US dollars per million tokens of each kind. `cached_usd`: input tokens read from the provider's prompt cache;
-    `cache_write_usd`: input tokens written to it; None: as any other input.
+    `cache_write_usd`: input tokens written to it; None: as any other input. `cache_write_1h_usd`: those written for an
+    hour; None: if written tokens have a price, `HOUR_FACTOR` times that of other input.
     """
 
     input_usd: float
     output_usd: float
     cached_usd: float | None = None
     cache_write_usd: float | None = None
+    cache_write_1h_usd: float | None = None
+
+    @property
+    def of_hour_writes(self) -> float:
+        """US dollars per million input tokens that are written to the cache for an hour."""
+        usual = self.input_usd if self.cache_write_usd is None else HOUR_FACTOR * self.input_usd
+        return _first(self.cache_write_1h_usd, usual)
 
 
 class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,13 +94,16 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
         output_tokens: int,
         cached_tokens: int = 0,
         cache_write_tokens: int = 0,
+        cache_write_1h_tokens: int = 0,
         tier: str = "",
+        longest_prompt: int | None = None,
     ) -> float:
         """Return the cost of one request in US dollars, without the price per hour.
 
-        `input_tokens` includes tokens read from and written to the cache, `output_tokens` includes reasoning. A kind of
-        token without its own price costs as much as other input. `tier`: the speed tier that served it, in the
-        provider's word; "": not reported.
+        `input_tokens` includes tokens read from and written to the cache, `cache_write_tokens` those that were written
+        for an hour, and `output_tokens` reasoning. A kind of token without its own price costs as much as other input.
+        `tier`: the speed tier that served it, in the provider's word; "": not reported. `longest_prompt`: the tokens
+        are sums over requests with the same rates, of which this is the longest prompt.
         """
         if tier and (factor := self.by_tier.get(tier)) is not None:
             return factor * self.cost_usd(
@@ -98,24 +111,34 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
                 output_tokens=output_tokens,
                 cached_tokens=cached_tokens,
                 cache_write_tokens=cache_write_tokens,
+                cache_write_1h_tokens=cache_write_1h_tokens,
+                longest_prompt=longest_prompt,
             )
-        rates = self.rates(input_tokens)
+        rates = self.rates(input_tokens if longest_prompt is None else longest_prompt)
         plain = max(input_tokens - cached_tokens - cache_write_tokens, 0)
         return (
             plain * rates.input_usd
             + cached_tokens * _first(rates.cached_usd, rates.input_usd)
-            + cache_write_tokens * _first(rates.cache_write_usd, rates.input_usd)
+            + (cache_write_tokens - cache_write_1h_tokens) * _first(rates.cache_write_usd, rates.input_usd)
+            + cache_write_1h_tokens * rates.of_hour_writes
             + output_tokens * rates.output_usd
         ) / MILLION
 
-    def dearest_usd(self, *, input_tokens: int, output_tokens: int, any_tier: bool = False) -> float:
+    def dearest_usd(
+        self, *, input_tokens: int, output_tokens: int, any_tier: bool = False, for_an_hour: bool = False
+    ) -> float:
         """Return the most that a request with these tokens can cost, in US dollars, without the price per hour.
 
-        `any_tier`: any speed tier may serve it.
+        Its prompt may be written to the provider's cache, or `for_an_hour`. `any_tier`: any speed tier may serve it.
         """
         factor = max(1.0, *self.by_tier.values()) if any_tier and self.by_tier else 1.0
         return factor * max(
-            self.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=written)
+            self.cost_usd(
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cache_write_tokens=written,
+                cache_write_1h_tokens=written if for_an_hour else 0,
+            )
             for written in (0, input_tokens)
         )
 

@@ -53,6 +53,7 @@ def cost_usd(o: Observation, price: Price | None) -> float | None:
         output_tokens=o.output_tokens,
         cached_tokens=o.cached_tokens or 0,
         cache_write_tokens=o.cache_write_tokens or 0,
+        cache_write_1h_tokens=o.cache_write_1h_tokens or 0,
         tier=o.tier,
     )
 

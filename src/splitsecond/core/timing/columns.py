@@ -77,6 +77,7 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
     output_tokens: Integers
     cached_tokens: Integers
     cache_write_tokens: Integers
+    cache_write_1h_tokens: Integers
 
     @classmethod
     def of(
@@ -197,6 +198,7 @@ def _numbers(o: Observation, came_us: int, label: int, call: int, attempts: int)
         o.unstreamed_tokens,
         (sent, head, first_token, first_answer, last_token, o.end_ns - start, o.first_event_tokens),
         (
-            o.input_tokens, o.cached_tokens, o.cache_write_tokens, o.output_tokens, o.reasoning_tokens, o.token_source,
+            o.input_tokens, o.cached_tokens, o.cache_write_tokens, o.cache_write_1h_tokens, o.output_tokens,
+            o.reasoning_tokens, o.token_source,
         ),
     )  # fmt: skip

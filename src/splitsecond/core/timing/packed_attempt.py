@@ -19,6 +19,7 @@ FIELDS = {
     "came_us": "q", "label": "Q", "call": "I", "attempts": "H", "flags": "H",
     "wait_ns": "q", "took_ns": "q", "decode_ns": "q",
     "decoded": "i", "input_tokens": "i", "output_tokens": "i", "cached_tokens": "i", "cache_write_tokens": "i",
+    "cache_write_1h_tokens": "i",
 }  # fmt: skip
 """Fields in their order, with their formats in `struct`; little-endian, without padding. `label`: hash of the names
 (`AttemptLabel`). `call`: hash of the call's id, 0 if it has one attempt. `attempts`: attempts of the call. The others:
@@ -71,16 +72,16 @@ def attempt_numbers(
     status: int,
     unstreamed_tokens: int | None,
     times: tuple[int | None, int | None, int | None, int | None, int | None, int, int | None],
-    tokens: tuple[int | None, int | None, int | None, int | None, int | None, str],
+    tokens: tuple[int | None, int | None, int | None, int | None, int | None, int | None, str],
 ) -> Made:
     """Return what `make` makes of the fields, in their order: `PACKED.pack`, or another function.
 
     `times`: sent, headers, first token, first token of the answer, last token, and end, in nanoseconds from the arrival
-    of the call; then the tokens of the first event. `tokens`: input, cached, written to the cache, output, reasoning;
-    then their source. Raises `struct.error` if `make` packs and a number is too large.
+    of the call; then the tokens of the first event. `tokens`: input, cached, written to the cache, of these for an
+    hour, output, reasoning; then their source. Raises `struct.error` if `make` packs and a number is too large.
     """
     sent, _, first_token, first_answer, last_token, end, first_event_tokens = times
-    input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, source = tokens
+    input_tokens, cached_tokens, written_tokens, hour_tokens, output_tokens, reasoning_tokens, source = tokens
     if (
         outcome == "ok" and streamed and role != "loser" and not unstreamed_tokens and not reasoning_tokens
         and sent is not None and first_token is not None and last_token is not None
@@ -89,7 +90,7 @@ def attempt_numbers(
         return make(
             came_us, label, call, attempts, _SOURCE[source] | WAIT_ENDED << 4, first_token - sent, end,
             last_token - first_token, output_tokens - (first_event_tokens or 1), input_tokens, output_tokens,
-            cached_tokens or 0, cache_write_tokens or 0,
+            cached_tokens or 0, written_tokens or 0, hour_tokens or 0,
         )  # fmt: skip
     flags = _OUTCOME[outcome] | _SOURCE[source]
     if role == "loser":
@@ -119,7 +120,8 @@ def attempt_numbers(
         UNKNOWN if input_tokens is None else input_tokens,
         UNKNOWN if output_tokens is None else output_tokens,
         cached_tokens or 0,
-        cache_write_tokens or 0,
+        written_tokens or 0,
+        hour_tokens or 0,
     )
 
 

@@ -272,6 +272,7 @@ class Timeline(Struct, kw_only=True):
             reasoning_tokens=usage.reasoning_tokens,
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
+            cache_write_1h_tokens=usage.cache_write_1h_tokens,
             token_source=source,
         )
         observation = replace(

@@ -1,17 +1,10 @@
-"""Error responses of providers: any status and body to one fault.
+"""Errors of providers: any status and body, or an error inside a stream, to one fault.
 
 The status decides who is at fault: the caller for those that every provider would refuse (400, 413, 422); for the
-others (our key, our model name, the provider's limits and failures) another target may serve the request. The body
-gives the message, in any of the forms in use, and in four cases more than the message:
-
-- A refused key or account (Gemini reports a bad key as 400) gets the kind `KEY_REFUSED`, which locks its targets for
-  all clients. Only an error's structured fields can do so, and only if they name no field of the request: a status
-  401 alone may be about the model.
-- A request that is larger than the account's tokens per minute (Groq: 413, OpenAI: 429) gets the kind
-  `LARGER_THAN_LIMIT`. Another target may serve it, waiting does not help, and smaller requests are not limited.
-- A message about a bad key in a 400 (xAI has no code for it) sends this one request to another target, and nothing
-  more: providers quote the request in their messages, so a client can put any text there.
-- A prompt too long for the model sends this one request to a target with a larger context.
+others (our key, our model name, the provider's limits and failures) another target may serve the request. `RULES` is
+the table of the errors that mean something else than their status. The error's structured fields come first: only they,
+or a message of a provider that is known from its first to its last word, can have consequences for other requests. Any
+other part of a message may quote the request, so a client can put any text there; it decides about this request only.
 """
 
 import json
@@ -26,36 +19,36 @@ from msgspec import Struct
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
-from splitsecond.core.errors import CallerFault, Fault, Phase, ProviderFault, excerpt
-
-_CALLERS = frozenset({400, 413, 422})
-_CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-_CONTEXT_WORDS = re.compile(
-    r"context (length|window|size|limit)|(prompt|input) is too long|too many tokens|input token count .*exceeds",
-    re.IGNORECASE,
+from splitsecond.core.errors import (
+    CONTEXT_EXCEEDED,
+    KEY_REFUSED,
+    LARGER_THAN_LIMIT,
+    MODEL_NOT_SERVED,
+    NO_CREDIT,
+    USAGE_LIMIT,
+    CallerFault,
+    Fault,
+    Phase,
+    ProviderFault,
+    excerpt,
 )
-_KEY_WORDS = re.compile(r"api[ _]key", re.IGNORECASE)
-LARGER_THAN_LIMIT = "larger_than_limit"
-"""Kind of a request that alone exceeds the account's limit of tokens per minute."""
-_LIMIT_CODES = frozenset({"rate_limit_exceeded", "tokens", "rate_limit_error"})
-_LARGER_WORDS = re.compile(r"request too large", re.IGNORECASE)
-KEY_REFUSED = "key_refused"
-"""Kind of a refusal of our key or account, by the provider's error code."""
-_KEY_CODES = frozenset({
-    "account_deactivated", "account_disabled", "account_suspended", "api_key_expired", "api_key_invalid",
-    "api_key_service_blocked", "authentication_error", "billing_disabled", "billing_not_active", "consumer_suspended",
-    "expired_api_key", "invalid_api_key", "invalid_authentication", "invalid_authentication_error",
-    "organization_deactivated", "service_disabled", "unauthenticated",
-})  # fmt: skip
-"""The error codes of that, in lower case."""
-_KEY_STATUSES = frozenset({400, 401, 403, 413, 422})
+
+IN_BAND = 200
+"""Status of an error inside a stream, or in the place of an answer."""
+_CALLERS = frozenset({400, 413, 422})
+_IN_RULES = frozenset({400, 413, 422, IN_BAND})
+_KEY_STATUSES = frozenset({400, 401, 403, 413, 422, IN_BAND})
+_CREDIT_STATUSES = frozenset({400, 403, 429, IN_BAND})
 _MODEL_STATUSES = frozenset({403, 404})
 """Statuses that are about the model, unless the error names another field of the request."""
+_MODEL_RULE = frozenset({400, 410, 422, IN_BAND})
+"""Statuses with which some providers say that they do not have a model. 404 means that without a rule."""
 THREADS = "thread_"
 """The beginning of the codes of Anthropic's API about conversations that it has kept. Clients act on them."""
 _WORD = re.compile(r"[\w.\[\]-]{1,100}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
-_LONGEST_WAIT_S = 24 * 3600.0
+_DAY_S = 24 * 3600.0
+_LONGEST_WAIT_S = _DAY_S
 
 _HINTS = {
     301: "The address has moved: check the base URL.",
@@ -70,13 +63,186 @@ _HINTS = {
     429: "Rate limited: lower the concurrency or rate, or wait.",
 }
 HTML_HINT = "The response is a web page, not an API: check the base URL (it usually ends in /v1)."
+_DAY_HINT = "The daily quota is used up; Google resets it at midnight Pacific time."
 _CONTEXT_HINT = "Shorten the prompt, or ask for fewer output tokens."
+_RULE_HINTS = {
+    CONTEXT_EXCEEDED: _CONTEXT_HINT,
+    LARGER_THAN_LIMIT: _CONTEXT_HINT,
+    KEY_REFUSED: _HINTS[401],
+    NO_CREDIT: "The account has no credit or quota left: check its plan and billing.",
+    USAGE_LIMIT: "The account has reached its own spending limit: check its billing and its limits.",
+    MODEL_NOT_SERVED: "The provider does not serve this model: check the model's name.",
+}
+_OF_ONE_REQUEST = frozenset({CONTEXT_EXCEEDED, LARGER_THAN_LIMIT})
+_FIELDS: Mapping[str, tuple[str, ...]] = {KEY_REFUSED: ("", "api_key"), MODEL_NOT_SERVED: ("", "model")}
+"""The request fields that an error of a kind may name. An error about another field is another error."""
+
+
+class Rule(Struct, frozen=True):
+    """A line of the table: the `kind` of errors with one of `statuses` that match in one of three ways.
+
+    `codes`: values of the error's structured fields, in lower case. `sentence`: all of the message. `words`: a part of
+    the message; then a kind with consequences for other requests is replaced by that of the status, and the request is
+    sent to another target. `source`: who sends it. `hint`: what to try, if it is not that of the kind.
+    """
+
+    kind: str
+    source: str
+    statuses: frozenset[int]
+    codes: frozenset[str] = frozenset()
+    sentence: re.Pattern[str] | None = None
+    words: re.Pattern[str] | None = None
+    hint: str = ""
+
+    def matches(self, status: int, error: "ProviderError") -> bool:
+        """Return whether `error` is of this kind for certain."""
+        if status not in self.statuses:
+            return False
+        if error.param not in _FIELDS.get(self.kind, (error.param,)):
+            return False
+        if not self.codes.isdisjoint(map(str.lower, error.codes)):
+            return True
+        return self.sentence is not None and self.sentence.fullmatch(error.message) is not None
+
+    def resembles(self, status: int, error: "ProviderError") -> bool:
+        """Return whether the message of `error` has the words of this kind."""
+        if (
+            self.words is None
+            or status not in self.statuses
+            or (status == IN_BAND and self.kind not in _OF_ONE_REQUEST)
+        ):
+            return False
+        return self.words.search(error.message) is not None
+
+
+def _rule(
+    kind: str,
+    source: str,
+    statuses: frozenset[int] = _IN_RULES,
+    *,
+    codes: str = "",
+    sentence: str = "",
+    words: str = "",
+    hint: str = "",
+) -> Rule:
+    whole = re.compile(sentence, re.IGNORECASE) if sentence else None
+    part = re.compile(words, re.IGNORECASE) if words else None
+    return Rule(kind, source, statuses, frozenset(codes.split()), whole, part, hint)
+
+
+RULES: tuple[Rule, ...] = (
+    # Our key, or our account as a whole.
+    _rule(
+        KEY_REFUSED,
+        "OpenAI, and those that copy its codes",
+        _KEY_STATUSES,
+        codes="account_deactivated account_disabled account_suspended api_key_expired billing_not_active "
+        "expired_api_key invalid_api_key organization_deactivated",
+    ),
+    _rule(
+        KEY_REFUSED,
+        "Google: reasons of its ErrorInfo, also with 400",
+        _KEY_STATUSES,
+        codes="api_key_invalid api_key_service_blocked billing_disabled consumer_suspended service_disabled "
+        "unauthenticated",
+    ),
+    _rule(KEY_REFUSED, "Anthropic", _KEY_STATUSES, codes="authentication_error"),
+    _rule(
+        KEY_REFUSED,
+        "Anthropic, as 400",
+        sentence=r"This organization has been disabled\.",
+        words="organization has been disabled",
+        hint="Anthropic does not serve this account: check the API key and the account's billing.",
+    ),
+    _rule(KEY_REFUSED, "Moonshot", _KEY_STATUSES, codes="invalid_authentication invalid_authentication_error"),
+    _rule(NO_CREDIT, "OpenAI, as 429", _CREDIT_STATUSES, codes="insufficient_quota"),
+    _rule(NO_CREDIT, "Moonshot, as 429", _CREDIT_STATUSES, codes="exceeded_current_quota_error"),
+    _rule(NO_CREDIT, "Z.ai, as 429, on its OpenAI and Anthropic addresses", _CREDIT_STATUSES, codes="1113"),
+    _rule(NO_CREDIT, "New API and One API (relays), as 403", _CREDIT_STATUSES, codes="insufficient_user_quota"),
+    _rule(
+        NO_CREDIT,
+        "Anthropic, as 400",
+        sentence=r"Your credit balance is too low to access the (Anthropic|Claude) API\."
+        r"( Please go to Plans & Billing to upgrade or purchase credits\.)?",
+        words="credit balance",
+    ),
+    _rule(
+        USAGE_LIMIT,
+        "Anthropic, as 400",
+        sentence=r"You have reached your specified (workspace )?API usage limits\. "
+        r"You will regain access on (?P<date>\d{4}-\d\d-\d\d) at (?P<time>\d\d:\d\d) UTC\.",
+        words="API usage limits",
+    ),
+    # The size of this request.
+    _rule(
+        LARGER_THAN_LIMIT,
+        "Groq: above the tokens per minute of the account",
+        frozenset({413}),
+        codes="rate_limit_error rate_limit_exceeded tokens",
+        words=r"tokens per (minute|day)",
+    ),
+    _rule(LARGER_THAN_LIMIT, "OpenAI: the same", frozenset({429, IN_BAND}), words="request too large"),
+    _rule(CONTEXT_EXCEEDED, "OpenAI, Azure, Groq, vLLM, SGLang", codes="context_length_exceeded"),
+    _rule(CONTEXT_EXCEEDED, "llama.cpp", codes="exceed_context_size_error"),
+    _rule(CONTEXT_EXCEEDED, "Anthropic, for more than 32 MB", codes="request_too_large"),
+    _rule(CONTEXT_EXCEEDED, "Anthropic, Bedrock", words="(prompt|input) is too long"),
+    _rule(CONTEXT_EXCEEDED, "GitHub Models", codes="tokens_limit_reached"),
+    _rule(
+        CONTEXT_EXCEEDED,
+        "GitHub Copilot",
+        codes="model_max_prompt_tokens_exceeded",
+        words=r"token count of \d+ exceeds the limit",
+    ),
+    _rule(
+        CONTEXT_EXCEEDED,
+        "OpenAI, OpenRouter, Together, Mistral, vLLM, SGLang, LM Studio, MiniMax, llama.cpp, Anthropic",
+        words="context (length|window|size|limit)",
+    ),
+    _rule(CONTEXT_EXCEEDED, "Google", words="input token count .*exceeds"),
+    _rule(CONTEXT_EXCEEDED, "Cohere", words="too many tokens"),
+    _rule(CONTEXT_EXCEEDED, "xAI", words=r"maximum prompt length"),
+    _rule(CONTEXT_EXCEEDED, "Moonshot", words="exceeded model token limit"),
+    _rule(CONTEXT_EXCEEDED, "Poolside", words="maximum (allowed )?input length"),
+    _rule(CONTEXT_EXCEEDED, "Groq", words="reduce the length of the messages"),
+    _rule(
+        CONTEXT_EXCEEDED, "Ollama", frozenset({400, 500, IN_BAND}), words="prompt too long|exceeds the context length"
+    ),
+    _rule(CONTEXT_EXCEEDED, "Alibaba (DashScope)", words="range of input length should be"),
+    _rule(CONTEXT_EXCEEDED, "Z.ai", codes="1261", words="prompt exceeds max length"),
+    _rule(CONTEXT_EXCEEDED, "TGI", words=r"`inputs` (tokens \+ `max_new_tokens` )?must (be|have)"),
+    # The model. As 403 and 404 it needs no rule.
+    _rule(
+        MODEL_NOT_SERVED,
+        "OpenAI, DashScope, Hugging Face: also as 400",
+        _MODEL_RULE,
+        codes="model_not_found",
+        words=r"\bmodel ([`'\"]?\S{1,200} )?(does not exist|not exist|was not found|not found|is not supported|"
+        r"has been (decommissioned|deprecated|retired)|is (deprecated|no longer (available|supported)))",
+    ),
+    _rule(MODEL_NOT_SERVED, "Groq, as 400", _MODEL_RULE, codes="model_decommissioned", words="decommissioned"),
+    _rule(MODEL_NOT_SERVED, "Together, as 400", _MODEL_RULE, codes="model_not_available"),
+    _rule(MODEL_NOT_SERVED, "Mistral, Perplexity: the type, as 400", _MODEL_RULE, codes="invalid_model"),
+    _rule(MODEL_NOT_SERVED, "GitHub Copilot, Hugging Face", _MODEL_RULE, codes="model_not_supported"),
+    _rule(MODEL_NOT_SERVED, "Azure, as 410", _MODEL_RULE, codes="modeldeprecated deploymentnotfound"),
+    _rule(MODEL_NOT_SERVED, "Z.ai, as 400", _MODEL_RULE, codes="1211", words="^unknown model"),
+    _rule(MODEL_NOT_SERVED, "OpenRouter, as 400", _MODEL_RULE, words="is not a valid model ID"),
+    # The account, without consequences for other requests.
+    _rule(
+        "",
+        "Google: a region that is not served, no billing, or a file that is still being processed",
+        codes="failed_precondition",
+        hint="Google does not serve this account in this region: check its region and billing.",
+    ),
+    _rule(KEY_REFUSED, "xAI, as 400 without a code", words="api[ _]key"),
+)
+"""The first rule that matches decides; certain matches come before resemblances."""
 
 
 class ProviderError(Struct, frozen=True):
     """An error as the provider reports it. `codes` are the values of its "code", "type" and "status".
 
-    `code` is the first of these alone, and `param` the request field that it names; "" if missing or not a word.
+    Those of Google's details are in it, too. `code` is the first of these alone, and `param` the request field that it
+    names; "" if missing or not a word.
     """
 
     message: str
@@ -94,44 +260,42 @@ def fault_from_response(
     it has none. Waits longer than a day are shortened to a day.
     """
     payload = _json(body)
-    error = parse_error(body)
+    error = error_of(payload) if payload is not None else ProviderError(excerpt(body))
     shown = excerpt(body)
-    message_text = error.message or shown or "the body is empty"
-    message = f"HTTP {status}: {message_text}"
+    message = f"HTTP {status}: {error.message or shown or 'the body is empty'}"
     html = body.lstrip()[:1] == b"<"
     hint = HTML_HINT if html and status < 500 else _HINTS.get(status, "")
-    refused = (
-        status in _KEY_STATUSES
-        and error.param in ("", "api_key")
-        and not _KEY_CODES.isdisjoint(map(str.lower, (*error.codes, *_reasons(payload))))
-    )
-    larger = status in (413, 429) and not _LIMIT_CODES.isdisjoint(error.codes)
-    larger = larger and (status == 413 or _LARGER_WORDS.search(message_text) is not None)
-    if refused:
-        hint = _HINTS[401]
-    elif larger:
-        hint = _CONTEXT_HINT
-    elif status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error):
-        too_long = bool(_CONTEXT_CODES.intersection(error.codes) or _CONTEXT_WORDS.search(message_text))
-        if too_long or status not in _CALLERS or not _KEY_WORDS.search(message_text):
-            return CallerFault(
-                message,
-                kind="context_length_exceeded" if too_long else f"http_{status}",
-                phase=phase,
-                status=status,
-                excerpt=shown,
-                hint=_CONTEXT_HINT if too_long else hint,
-                code="" if too_long else error.code,
-                param=error.param,
-            )
-        hint = _HINTS[401]
-    lowered = {name.lower(): value for name, value in headers.items()}
-    wait_s = _retry_after_s(lowered, now)
+    kind = f"http_{status}"
+    wait_s = None
+    rule, certain = _rule_of(status, error)
+    if rule is not None:
+        hint = rule.hint or _RULE_HINTS[rule.kind]
+        if certain or rule.kind in _OF_ONE_REQUEST:
+            kind = rule.kind or kind
+        if kind == USAGE_LIMIT:
+            wait_s = _until_access_s(rule, error, now)
+    callers = status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
+    if kind == CONTEXT_EXCEEDED or (rule is None and callers):
+        too_long = kind == CONTEXT_EXCEEDED
+        return CallerFault(
+            message,
+            kind=kind,
+            phase=phase,
+            status=status if status < 500 else 400,
+            excerpt=shown,
+            hint=hint,
+            code="" if too_long else error.code,
+            param=error.param,
+        )
+    if wait_s is None and _is_daily(payload):
+        hint, wait_s = _DAY_HINT, _DAY_S
+    if wait_s is None:
+        wait_s = _retry_after_s({name.lower(): value for name, value in headers.items()}, now)
     if wait_s is None:
         wait_s = _retry_delay_s(payload)
     return ProviderFault(
         message,
-        kind=KEY_REFUSED if refused else LARGER_THAN_LIMIT if larger else f"http_{status}",
+        kind=kind,
         phase=phase,
         status=status,
         excerpt=shown,
@@ -140,11 +304,38 @@ def fault_from_response(
     )
 
 
-def not_the_callers(fault: CallerFault, hint: str) -> ProviderFault:
-    """Return `fault` as one of our account, for which another target may serve the request."""
-    return ProviderFault(
-        fault.message, kind=fault.kind, phase=fault.phase, status=fault.status, excerpt=fault.excerpt, hint=hint
-    )
+def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
+    """Return the fault of an `error` inside a stream, or in the place of an answer. `data`: as it arrived.
+
+    Before the first token an error means the same as with a status of its own. Later it breaks the answer.
+    """
+    words = error.message or ", ".join(error.codes) or "no message"
+    message, shown = f"the provider put an error inside a 200: {words}", excerpt(data)
+    rule, certain = _rule_of(IN_BAND, error) if phase == "first token" else (None, False)
+    if rule is None or not (rule.kind and (certain or rule.kind in _OF_ONE_REQUEST)):
+        return ProviderFault(message, kind="in_band_error", phase=phase, status=IN_BAND, excerpt=shown)
+    kind, hint = rule.kind, _RULE_HINTS[rule.kind]
+    if kind == CONTEXT_EXCEEDED:
+        return CallerFault(message, kind=kind, phase=phase, excerpt=shown, hint=hint, param=error.param)
+    return ProviderFault(message, kind=kind, phase=phase, status=IN_BAND, excerpt=shown, hint=hint)
+
+
+def _rule_of(status: int, error: ProviderError) -> tuple[Rule | None, bool]:
+    """Return the rule for an error, and whether it is certain."""
+    rule = next((each for each in RULES if each.matches(status, error)), None)
+    if rule is not None:
+        return rule, True
+    return next((each for each in RULES if each.resembles(status, error)), None), False
+
+
+def _until_access_s(rule: Rule, error: ProviderError, now: datetime | None) -> float | None:
+    """Return the seconds until the moment that the message names; None if it names none."""
+    match = rule.sentence.fullmatch(error.message) if rule.sentence else None
+    try:
+        until = match and datetime.fromisoformat(f"{match['date']}T{match['time']}+00:00")
+    except ValueError:
+        return None
+    return (until - (now or clock.wall_time())).total_seconds() if until else None
 
 
 def with_hints(hints: Mapping[int, str]) -> Callable[..., Fault]:
@@ -188,6 +379,9 @@ def _find_error(payload: Any) -> ProviderError:
         case {"message": str(message)} if message:
             details = payload.get("details")  # Anthropic's code of the problem is in here
             code = _word(payload, "code") or (_word(details, "error_code") if isinstance(details, dict) else "")
+            match payload.get("metadata"):
+                case {"raw": str(raw)} if raw:  # OpenRouter quotes what its own provider said
+                    message = f"{message}: {parse_error(raw.encode(errors='replace')).message}"
             return ProviderError(excerpt(message), _codes(payload), code, _word(payload, "param"))
         case {"base_resp": {"status_msg": str(message), **rest}}:
             return ProviderError(excerpt(message), tuple(excerpt(str(value)) for value in rest.values()))
@@ -202,7 +396,10 @@ def _find_error(payload: Any) -> ProviderError:
 def _codes(payload: Any) -> tuple[str, ...]:
     if not isinstance(payload, dict):
         return ()
-    values = (payload.get(name) for name in ("code", "type", "status"))
+    values = [payload.get(name) for name in ("code", "type", "status")]
+    details = payload.get("details")
+    if isinstance(details, list):  # the reasons of Google's ErrorInfo
+        values += [each.get("reason") for each in details if isinstance(each, dict)]
     return tuple(excerpt(str(value)) for value in values if isinstance(value, str | int))
 
 
@@ -246,14 +443,17 @@ def _retry_delay_s(payload: Any) -> float | None:
     return None
 
 
-def _reasons(payload: Any) -> list[str]:
-    """Return the reasons in Google's ErrorInfo (``"reason": "API_KEY_INVALID"``)."""
-    return [detail["reason"] for detail in _details(payload) if isinstance(detail.get("reason"), str)]
+def _is_daily(payload: Any) -> bool:
+    """Return whether Google's QuotaFailure says that a quota for the day is used up.
 
-
-def error_details(body: bytes) -> list[dict[str, Any]]:
-    """Return the details of an error in Google's form; empty if it has none."""
-    return _details(_json(body))
+    The wait of some seconds beside it is useless, and the response does not give the end of Google's day.
+    """
+    for detail in _details(payload):
+        match detail:
+            case {"violations": [*violations]}:
+                if any(isinstance(each, dict) and "PerDay" in str(each.get("quotaId")) for each in violations):
+                    return True
+    return False
 
 
 def _details(payload: Any) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from msgspec import Meta, Raw
 from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
 from splitsecond.core.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, parse_error
+from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, in_band_fault, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
 
 T = TypeVar("T")
@@ -128,14 +128,18 @@ class AnswerDecoder:
 
     def _report_error(self, at: int, out: list[Event], error: ProviderError, data: bytes) -> None:
         """Break the answer with an error that the provider sent in its place."""
-        message = error.message or ", ".join(error.codes) or "no message"
-        self._break(at, out, "in_band_error", f"the provider put an error inside a 200: {message}", data)
+        self._ended = True
+        out.append(Broken(at, in_band_fault(error, data, phase=self._phase)))
+
+    @property
+    def _phase(self) -> Phase:
+        """How far the answer has come."""
+        return "between tokens" if self._tokens else "first token"
 
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
         self._ended = True
-        phase: Phase = "between tokens" if self._tokens else "first token"
         hint = self.html_hint if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=phase, status=200, excerpt=excerpt(data), hint=hint)
+        fault = ProviderFault(message, kind=kind, phase=self._phase, status=200, excerpt=excerpt(data), hint=hint)
         out.append(Broken(at, fault))
 
 

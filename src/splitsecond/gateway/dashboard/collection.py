@@ -6,7 +6,7 @@ that ended less than about a second before that reading may be missing, as the l
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -87,7 +87,7 @@ class DashboardData:
         self._cached_ns = 0
         self._previews: dict[str, tuple[int, list[PreviewedChoice]]] = {}
         self._day = -1
-        self._used: list[Mapping[str, SpentTokens]] = []
+        self._used: list[list[SpentTokens]] = []
         self._counted_usd = 0.0  # the counters' value when `_used` was read
 
     def use(self, settings: GatewaySettings, limits: KeyLimits, directory: TargetDirectory) -> None:

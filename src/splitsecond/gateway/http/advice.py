@@ -12,7 +12,7 @@ from pathlib import Path
 
 from splitsecond.core.catalog.prices import replacement_hint
 from splitsecond.core.catalog.provider import split_target
-from splitsecond.core.errors import AllFailed, CallerFault, Fault, Overloaded
+from splitsecond.core.errors import MODEL_NOT_SERVED, AllFailed, CallerFault, Fault, Overloaded
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.timing.timeline import record_fault
 from splitsecond.core.wording import listed
@@ -71,9 +71,10 @@ class Advice:
 
 
 def _of_the_model(fault: Fault) -> bool:
-    if isinstance(fault, CallerFault):
-        return fault.kind == "http_400" and "model" in fault.message.lower()
-    return fault.kind == "http_404"
+    """Return whether a provider may have rejected the model's name."""
+    return fault.kind in ("http_404", MODEL_NOT_SERVED) or (
+        fault.kind == "http_400" and "model" in fault.message.lower()
+    )
 
 
 def _how(fault: FaultRecord) -> str:

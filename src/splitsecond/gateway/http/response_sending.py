@@ -123,6 +123,7 @@ def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: 
         known.reasoning_tokens,
         known.cached_tokens,
         known.cache_write_tokens,
+        known.cache_write_1h_tokens,
     )
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])

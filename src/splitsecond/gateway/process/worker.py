@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -241,8 +241,9 @@ class GatewayWorker:
         if self._access_log is not None:
             self._access_log.close()
 
-    async def _learn_prices(self, used: "dict[str, Mapping[str, SpentTokens]]") -> None:
-        used_targets = [target for each in used.values() for target in each]
+    async def _learn_prices(self, used: "dict[str, list[SpentTokens]]") -> None:
+        """Learn the prices of routes and of targets that were used, and charge what was `used` today and since."""
+        used_targets = {tokens.target for each in used.values() for tokens in each}
         unpriced = [attempt.target for _, attempt in self._unpriced]
         awaited = [*self._awaited]
         self._awaited.clear()
@@ -253,7 +254,9 @@ class GatewayWorker:
         for _ in range(len(self._unpriced)):
             self._limits.charge(*self._unpriced.popleft())
 
-    async def _used_today(self) -> "dict[str, Mapping[str, SpentTokens]] | None":
+    async def _used_today(self) -> "dict[str, list[SpentTokens]] | None":
+        """Return what clients with a spending limit used today before the gateway started, by target; None if the log
+        cannot be read. Only the first worker reads it."""
         log = self.router.log
         if log is None or self._slot.number or self._ceilings is not None:  # a fleet's database knows
             return {}

@@ -29,7 +29,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.wording import counted_as
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings
 from splitsecond.gateway.records.journal import Journal, Reservation
-from splitsecond.gateway.records.reservation import Cost, ReservedTokens, reserved
+from splitsecond.gateway.records.reservation import Cost, ReservedTokens, estimated, reserved
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.routing.construction.expression import Expression, targets
 from splitsecond.routing.requests.error_response import QUOTA, Headers, LimitReached
@@ -59,7 +59,9 @@ class TargetFacts(Protocol):
 
     def price_state(self, target: str) -> PriceState: ...
 
-    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None: ...
+    def dearest_usd(
+        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool
+    ) -> float | None: ...
 
 
 class KeyLimits:
@@ -138,10 +140,12 @@ class KeyLimits:
         """
         self._check_money(call.client, self._limits[call.client])
         any_tier = "service_tier" in call.body or "speed" in call.body
+        estimate = call.notes.estimate = call.notes.estimate or estimated(call)
 
         def cost(usage: ReservedTokens) -> float:
-            usd = self._facts.dearest_usd(usage.target, usage.input_tokens, usage.output_tokens, any_tier=any_tier)
-            return usd or 0.0
+            tokens = usage.input_tokens, usage.output_tokens
+            for_an_hour = estimate.for_an_hour
+            return self._facts.dearest_usd(usage.target, *tokens, any_tier=any_tier, for_an_hour=for_an_hour) or 0.0
 
         usages = reserved(call, expression, cost, self._facts.output_tokens, self._facts.context_tokens)
         usd = min(sum(map(cost, usages)), MAX_RESERVED_USD)

@@ -34,19 +34,26 @@ Cost = Callable[[ReservedTokens], float]
 """Returns what these tokens cost, in US dollars; 0 if that is not known."""
 
 
+_ONE_HOUR = b'"1h"'
+"""The ``ttl`` of Anthropic's ``cache_control``."""
+
+
 class CallEstimate(Struct, frozen=True):
     """What a call may use at any target: the size of its prompt, the number of answers, and the largest output limit of
-    one, None without a limit."""
+    one, None without a limit. `for_an_hour`: it may write its prompt to the provider's cache for an hour."""
 
     prompt: PromptSize
     answers: int
     output_limit: int | None
+    for_an_hour: bool = False
 
 
 def estimated(call: Call) -> CallEstimate:
     """Return the estimate of `call`. Takes up to a second for a body of 30 MB."""
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
-    return CallEstimate(prompt_size(call), answers, output_limit(call.body))
+    return CallEstimate(
+        prompt_size(call), answers, output_limit(call.body), _ONE_HOUR in msgspec.json.encode(call.body)
+    )
 
 
 def reserved(

@@ -234,7 +234,7 @@ class SpendingLedger:
         estimated = paid & ~counted & (prompt != UNKNOWN)
         known = (by_token & columns.unbilled) | (paid & counted) | estimated
         rates = table.rates_of(place, np.where(counted, columns.input_tokens, prompt))
-        plain = (prompt * rates[0] + seen * rates[3]) / MILLION * factor
+        plain = (prompt * rates[0] + seen * rates[4]) / MILLION * factor
         exact = table.costs_usd(place, columns) * factor
         low = np.where(paid & counted, exact, np.where(estimated, plain, 0.0))
         # What is billed for output that had not arrived when we closed the request: see `closed_early.cost_range`.
@@ -242,8 +242,9 @@ class SpendingLedger:
         whole = np.where(whole == UNKNOWN, longest, whole)
         most = np.where(stops == _STOPS, seen, np.maximum(np.maximum(whole, longest), seen))
         billed = np.where(stops == _BILLS_ON, np.maximum(np.minimum(whole, most), seen), seen)
-        per_token = np.where(early, rates[3] / MILLION * factor, 0.0)
-        saved = np.where(paid & counted, plain - exact, 0.0)
+        per_token = np.where(early, rates[4] / MILLION * factor, 0.0)
+        used_cache = columns.cached_tokens + columns.cache_write_tokens > 0
+        saved = np.where(paid & counted & used_cache, plain - exact, 0.0)
         return _Costs(low, low + (billed - seen) * per_token, low + (most - seen) * per_token, saved, known, estimated)
 
     def _target(self, name: str) -> "_Target":

@@ -219,10 +219,10 @@ class ProductionTraffic:
             return np.bincount(kind, tokens, len(kinds)).astype(np.float64)
 
         attempts = np.bincount(kind, minlength=len(kinds))
-        cached, filled = columns.cached_tokens, columns.cache_write_tokens
+        cached, filled, hour = columns.cached_tokens, columns.cache_write_tokens, columns.cache_write_1h_tokens
         plain = np.maximum(read - cached - filled, 0)
         read_sum, written_sum = summed(np.maximum(read, 0)), summed(np.maximum(written, 0))
-        billed = np.stack([summed(plain), summed(cached), summed(filled), written_sum], 1)
+        billed = np.stack([summed(plain), summed(cached), summed(filled - hour), summed(hour), written_sum], 1)
 
         flags, kinds = kinds & FLAGS, kinds >> FLAG_BITS
         was_counted, was_answered, kinds = (kinds & 1) > 0, (kinds & 2) > 0, kinds >> 2

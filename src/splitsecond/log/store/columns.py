@@ -42,7 +42,8 @@ _TIMES = (
     "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",
 )  # fmt: skip
 _TOKENS = (
-    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "token_source",
+    "input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens",
+    "reasoning_tokens", "token_source",
 )  # fmt: skip
 _OTHERS = ("came_us", "call", "outcome", "role", "streamed", "fault_type", "status", "unstreamed_tokens")
 Part = TypeVar("Part")

@@ -7,8 +7,10 @@ LiteLLM writes the table LiteLLM_SpendLogs (docs.litellm.ai, spend tracking), an
 callbacks. OpenRouter's file is the CSV of single generations; `generation_time_ms` is the whole time of a request from
 `created_at`, the wait included: in public files, the next call of an agent begins right after it.
 
+Langfuse's observations come from its API, or as an export of its web pages. Only generations are calls.
+
 A column is named as in the file. `a.b` is the field `b` of a JSON object in the column `a`, `a|b` the first of two
-columns that has a value.
+columns that has a value, `a+b` their sum if `a` has one.
 """
 
 import csv
@@ -18,12 +20,14 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
 from msgspec import Struct
 
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.compressed_file import open_bytes
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.core.json_array import ArrayElements, ArrayError, check_encodable
 from splitsecond.core.observation import FaultRecord, Observation, Outcome
@@ -46,6 +50,8 @@ FIELDS = {
     "output_tokens": "tokens of the answer",
     "reasoning_tokens": "tokens of the answer that were reasoning",
     "cached_tokens": "tokens of the prompt from the provider's cache",
+    "cache_write_tokens": "tokens of the prompt written to it",
+    "cache_write_1h_tokens": "of these, tokens written for an hour",
     "status": "success, failure or an HTTP status",
     "error_status": "HTTP status of a failure",
     "streamed": "whether the answer was a stream",
@@ -53,17 +59,40 @@ FIELDS = {
     "cache_hit": "whether it was answered without a provider",
 }
 """What a column can be, for `--map`."""
+
+
+def _usage(*paths: str) -> str:
+    """Return the columns of a field of LiteLLM's usage: newer rows have it in one object, older ones in another."""
+    objects = ("metadata.usage_object", "metadata.additional_usage_values")
+    return "|".join(f"{each}.{path}" for each in objects for path in paths)
+
+
 LITELLM = {
     "id": "request_id|id", "time": "startTime", "end_time": "endTime", "first_token_time": "completionStartTime",
     "model": "model", "provider": "custom_llm_provider",
     "client": "metadata.user_api_key_alias|user|metadata.user_api_key_user_id", "input_tokens": "prompt_tokens",
     "output_tokens": "completion_tokens",
-    "reasoning_tokens": "metadata.usage_object.completion_tokens_details.reasoning_tokens"
-    "|metadata.additional_usage_values.completion_tokens_details.reasoning_tokens",
-    "cached_tokens": "metadata.usage_object.prompt_tokens_details.cached_tokens"
-    "|metadata.additional_usage_values.prompt_tokens_details.cached_tokens",
+    "reasoning_tokens": _usage("completion_tokens_details.reasoning_tokens"),
+    "cached_tokens": _usage("prompt_tokens_details.cached_tokens", "cache_read_input_tokens"),
+    "cache_write_tokens": _usage("prompt_tokens_details.cache_creation_tokens", "cache_creation_input_tokens"),
+    "cache_write_1h_tokens": _usage(
+        "prompt_tokens_details.cache_creation_token_details.ephemeral_1h_input_tokens",
+        "cache_creation.ephemeral_1h_input_tokens",
+    ),
     "status": "status", "error_status": "metadata.error_information.error_code|error_information.error_code",
     "streamed": "stream", "cache_hit": "cache_hit", "call_type": "call_type",
+}  # fmt: skip
+LANGFUSE = {
+    "id": "id", "time": "startTime", "end_time": "endTime", "first_token_time": "completionStartTime",
+    "ttft_s": "timeToFirstToken", "model": "model|providedModelName", "client": "userId",
+    # `usageDetails.input` is what is left when the other kinds of input are taken away.
+    "input_tokens": "usageDetails.input+usageDetails.input_cached_tokens+usageDetails.cache_read_input_tokens"
+    "+usageDetails.cache_creation_input_tokens|usage.input|promptTokens|inputTokens",
+    "output_tokens": "usageDetails.output+usageDetails.output_reasoning_tokens"
+    "|usage.output|completionTokens|outputTokens",
+    "reasoning_tokens": "usageDetails.output_reasoning_tokens",
+    "cached_tokens": "usageDetails.input_cached_tokens|usageDetails.cache_read_input_tokens",
+    "cache_write_tokens": "usageDetails.cache_creation_input_tokens", "status": "level", "call_type": "type",
 }  # fmt: skip
 OPENROUTER = {
     "id": "generation_id", "time": "created_at", "duration_ms": "generation_time_ms",
@@ -74,6 +103,7 @@ OPENROUTER = {
 }  # fmt: skip
 KNOWN: tuple[tuple[str, dict[str, str], set[str], dict[str, str]], ...] = (
     ("LiteLLM's spend log", LITELLM, {"startTime", "endTime", "completion_tokens"}, {}),
+    ("Langfuse's observations", LANGFUSE, {"traceId", "startTime", "endTime"}, {}),
     (
         "OpenRouter's activity",
         OPENROUTER,
@@ -92,9 +122,9 @@ SUMMARIES = (
 """Files without single calls: the columns by which they are recognised, why they cannot be imported, and a hint."""
 WRITES_TEXT = re.compile(
     "|a?(text_)?completion|a?responses|_aresponses_websocket|a?anthropic_messages|a?generate_content(_stream)?"
-    "|a?llm_passthrough_route|pass_through_endpoint"
+    "|a?llm_passthrough_route|pass_through_endpoint|GENERATION"
 )
-"""LiteLLM's types of calls in which a model writes an answer."""
+"""LiteLLM's types of calls in which a model writes an answer, and Langfuse's type of such an observation."""
 PROVIDERS = {
     "vertex-ai": "vertex", "google-vertex": "vertex", "google-ai-studio": "gemini", "fireworks-ai": "fireworks",
     "together-ai": "together", "azure-ai": "azure", "amazon-bedrock": "bedrock", "hosted-vllm": "vllm",
@@ -109,7 +139,10 @@ _YEARS = (datetime(2015, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzi
 _LONGEST_S = 7 * 86_400
 _UNITS = (1, 1_000, 1_000_000, 1_000_000_000)
 _YES, _NO = {"true", "1", "yes", "t"}, {"false", "0", "no", "f", "none", "null", ""}
-_GOOD, _BAD = {"", "success", "ok", "succeeded", "completed", "stop", "length"}, {"failure", "failed", "error"}
+_GOOD, _BAD = (
+    {"", "success", "ok", "succeeded", "completed", "stop", "length", "default", "debug", "warning"},
+    {"failure", "failed", "error"},
+)
 _LEFT = {"cancelled", "canceled", "aborted"}
 
 NumberedLine = tuple[int, Mapping[str, Any] | str]
@@ -169,7 +202,7 @@ def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
 
 def _heads(column: str) -> set[str]:
     """Return the columns of a file that `column` can be read from."""
-    return {column, *(each.partition(".")[0] for each in column.split("|"))}
+    return {column, *(each.partition(".")[0] for each in re.split(r"[|+]", column))}
 
 
 def _value(values: Mapping[str, Any], column: str) -> Any:
@@ -177,22 +210,27 @@ def _value(values: Mapping[str, Any], column: str) -> Any:
     if column in values:
         return values[column]
     for path in column.split("|"):
-        found: Any = values
-        for name in path.split("."):
-            found = _object(found) if isinstance(found, str) else found
-            found = found.get(name) if isinstance(found, Mapping) else None
+        found, *more = (_field(values, each) for each in path.split("+"))
         if found is not None and found != "":
-            return found
+            return (_number(found) or 0) + sum(_number(each) or 0 for each in more) if more else found
     return None
 
 
+def _field(values: Mapping[str, Any], path: str) -> Any:
+    found: Any = values
+    for name in path.split("."):
+        found = _object(found) if isinstance(found, str) else found
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
 def lines_of(path: Path) -> Iterator[NumberedLine]:
-    """Yield the lines of a CSV file, of a file of JSON lines, the objects of a JSON list, or the rows of a Parquet
-    file, each with its number.
+    """Yield the lines of a CSV file, of a file of JSON lines, the objects of a JSON list or of pages of an API
+    (``{"data": […]}``), or the rows of a Parquet file, each with its number. The file may be compressed by gzip.
 
     Raises `CallerFault` for a CSV file whose first line cannot be read, because it names the columns.
     """
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+    with TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="replace", newline="") as file:
         begin = file.read(_BLOCK).lstrip()[:4]
         file.seek(0)
         if begin == "PAR1":
@@ -234,8 +272,27 @@ def _json_lines(file: TextIO) -> Iterator[NumberedLine]:
     number = 0
     while text := file.readline(MAX_CHARACTERS):
         number += 1
-        if text.strip():
-            yield number, _object(text)
+        if not text.strip():
+            continue
+        found = _object(text)
+        if isinstance(found, str) and number == 1:  # one object over several lines, or no JSON at all
+            rest = file.read(MAX_CHARACTERS - len(text))
+            whole = _object(text + rest)
+            if isinstance(whole, str):
+                file.seek(0)
+                file.readline(MAX_CHARACTERS)
+            else:
+                found = whole
+        if not isinstance(found, str) and isinstance(found.get("data"), list | dict):
+            yield from _page(found["data"])
+        else:
+            yield number, found
+
+
+def _page(data: Any) -> Iterator[NumberedLine]:
+    """Yield the objects of a page of an API, each with its number in the page."""
+    for number, found in enumerate(data if isinstance(data, list) else [data], 1):
+        yield number, found if isinstance(found, dict) else "it is no object"
 
 
 def _json_list(file: TextIO) -> Iterator[NumberedLine]:
@@ -290,6 +347,8 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
         token_source="usage" if output_tokens else "",
         input_tokens=_count(read, "input_tokens"), output_tokens=output_tokens,
         reasoning_tokens=reasoning_tokens, cached_tokens=_count(read, "cached_tokens"),
+        cache_write_tokens=_count(read, "cache_write_tokens"),
+        cache_write_1h_tokens=_count(read, "cache_write_1h_tokens"),
     )  # fmt: skip
     return CallRecord(
         call=call, start_ns=0, wall_us=came_us, end_ns=took_ns, first_token_ns=first_ns, route=_text(read, "model"),

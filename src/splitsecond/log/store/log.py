@@ -8,7 +8,7 @@ in a log of a year as in a log of a day.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,6 +40,8 @@ __all__ = ["CallRecord", "Log", "Past", "SpentTokens", "check_url"]
 KEEP_DAYS = 30
 PARQUET = "parquet:"
 """How the URL of a log in Parquet files begins."""
+PROMPT_STEP = 1000
+"""Tokens. Prices that depend on the length of the prompt change at multiples of it."""
 TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 _PAGE = 500
 _CLOCK_SHIFT_US = 10_000_000
@@ -49,12 +51,20 @@ _US = timedelta(microseconds=1)
 
 
 class SpentTokens(Struct, frozen=True, kw_only=True):
-    """Sums over attempts, losers included, because they are billed too."""
+    """Sums over attempts at `target`, losers included, because they are billed too.
 
+    `tier`: the speed tier that served them. `longest_prompt`: input tokens of the longest of these attempts, which
+    all have the same rates.
+    """
+
+    target: str
+    tier: str = ""
+    longest_prompt: int = 0
     attempts: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     output_tokens: int = 0
 
 
@@ -132,19 +142,32 @@ class Past:
         aged.sort(key=lambda one: one[1] + one[0].end_ns // 1000)
         return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
 
-    def spent_tokens(self, client: str, since: datetime, until: datetime | None = None) -> Mapping[str, SpentTokens]:
+    def spent_tokens(self, client: str, since: datetime, until: datetime | None = None) -> list[SpentTokens]:
+        """Return what `client` has used of each target by calls that came in from `since` until before `until`.
+
+        From all processes that write this log. `until`: None: now.
+        """
         a = ATTEMPTS.c
-        names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+        names = ("input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens")
+        length = (a.input_tokens - (a.input_tokens - 1) % PROMPT_STEP).label("length")
         # In floating point: a sum of integers that a provider made up can be too large for the database.
         sums = [func.coalesce(func.sum(cast(a[name], Double)), 0) for name in names]
         where = a.client == client, a.came_us >= _us(since), a.came_us < _us(until or clock.wall_time())
         with self._connection() as connection:
-            return {
-                target: SpentTokens(attempts=attempts, **dict(zip(names, map(int, counts), strict=True)))
-                for target, attempts, *counts in connection.execute(
-                    select(a.target, func.count(), *sums).where(*where).group_by(a.target)
+            return [
+                SpentTokens(
+                    target=target,
+                    tier=tier or "",
+                    longest_prompt=longest or 0,
+                    attempts=attempts,
+                    **dict(zip(names, map(int, counts), strict=True)),
                 )
-            }
+                for target, tier, _, longest, attempts, *counts in connection.execute(
+                    select(a.target, a.tier, length, func.max(a.input_tokens), func.count(), *sums)
+                    .where(*where)
+                    .group_by(a.target, a.tier, "length")
+                )
+            ]
 
     def periods(self, since: datetime, period: timedelta) -> list[LoggedPeriod]:
         c, length_us = CALLS.c, period // _US

@@ -51,7 +51,8 @@ _EPOCH = date(1970, 1, 1)
 _COLUMNS = (
     "label, came_us, call_hash AS call, call_attempts AS attempts, flags, wait_ns, end_ns AS took_ns, decode_ns, "
     "decoded, coalesce(input_tokens, -1) AS input_tokens, coalesce(output_tokens, -1) AS output_tokens, "
-    "coalesce(cached_tokens, 0) AS cached_tokens, coalesce(cache_write_tokens, 0) AS cache_write_tokens"
+    "coalesce(cached_tokens, 0) AS cached_tokens, coalesce(cache_write_tokens, 0) AS cache_write_tokens, "
+    "coalesce(cache_write_1h_tokens, 0) AS cache_write_1h_tokens"
 )
 
 

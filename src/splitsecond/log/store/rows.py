@@ -27,7 +27,7 @@ NAME_LENGTH = 200
 """Longest name in characters. Clients can put any text into `model`."""
 LONGEST_REASON = 1000
 """Longest finish reason that is examined, in characters."""
-_NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, "")
+_NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, None, "")
 _NO_FAULT = ("", "", "", "", 0)
 _SERVER_TIMES = {
     "queue_time": 0,
@@ -64,6 +64,7 @@ def rows(record: CallRecord) -> Rows:
             o.input_tokens,
             o.cached_tokens,
             o.cache_write_tokens,
+            o.cache_write_1h_tokens,
             o.output_tokens,
             o.reasoning_tokens,
             o.token_source,

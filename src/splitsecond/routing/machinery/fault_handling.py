@@ -6,7 +6,19 @@ The same fault leads to different actions in different policies, so this module 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from splitsecond.core.errors import AllFailed, CallerFault, Fault, Overloaded, ProviderFault, TimedOut
+from splitsecond.core.errors import (
+    CONTEXT_EXCEEDED,
+    LARGER_THAN_LIMIT,
+    MODEL_NOT_SERVED,
+    NO_CREDIT,
+    USAGE_LIMIT,
+    AllFailed,
+    CallerFault,
+    Fault,
+    Overloaded,
+    ProviderFault,
+    TimedOut,
+)
 from splitsecond.core.service import Call, Reply, Service
 
 Remedy = Literal["change", "again", "later", "elsewhere"]
@@ -16,20 +28,19 @@ later: ask the same target after a while, or another one now: rate limits, overl
 elsewhere: ask another target; this one is silent or down, does not accept this key, model or length, or its API format
 cannot express the request. Our own refusal "ejected" (its circuit breaker is open) belongs here too."""
 
-TOO_LONG = "context_length_exceeded"
-"""The kind of fault for a prompt that is longer than the target accepts."""
 TOO_LONG_ANSWER = "too_long"
 """The kind of fault for an answer that is longer than we accept, as that of any other target would be."""
-LARGER_THAN_LIMIT = "larger_than_limit"
-"""The kind of fault for a request that alone exceeds the account's limit of tokens per minute."""
 NOT_TRANSLATABLE = "not_translatable"
 """The kind of fault for a target whose API format cannot express the request. Nothing was sent."""
 BAD_KEY = "bad_key"
 """The kind of fault for a target without a usable key of ours: its credentials file is missing or gives no token."""
 
 _BY_KIND: Mapping[str, Remedy] = {
-    TOO_LONG: "elsewhere",
+    CONTEXT_EXCEEDED: "elsewhere",
     LARGER_THAN_LIMIT: "elsewhere",
+    NO_CREDIT: "elsewhere",
+    USAGE_LIMIT: "elsewhere",
+    MODEL_NOT_SERVED: "elsewhere",
     "ejected": "elsewhere",
     BAD_KEY: "elsewhere",
     NOT_TRANSLATABLE: "elsewhere",

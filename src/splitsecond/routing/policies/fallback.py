@@ -4,13 +4,12 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Literal
 
 from splitsecond.core import clock
-from splitsecond.core.errors import Fault
+from splitsecond.core.errors import CONTEXT_EXCEEDED, Fault
 from splitsecond.core.service import Call, RateFloor, Reply, Service
 from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
 from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import (
-    TOO_LONG,
     TOO_LONG_ANSWER,
     all_failed,
     answered,
@@ -116,7 +115,8 @@ class _InTurn(PolicyService):
         raise all_failed(causes) if len(causes) > 1 else causes[0]
 
     def _context_exceeded(self, fault: Fault, branch: Branch) -> int:
-        refusals = [each for each in causes(fault) if each.kind == TOO_LONG]
+        """Return the context length, in tokens, that the prompt exceeds; -1: none, or not known."""
+        refusals = [each for each in causes(fault) if each.kind == CONTEXT_EXCEEDED]
         names = [each.target or branch.names[0] for each in refusals]
         return max((self._states.info(name).context_tokens or -1 for name in names), default=-1)
 

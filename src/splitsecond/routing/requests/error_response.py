@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import (
+    KEY_REFUSED,
+    NO_CREDIT,
+    USAGE_LIMIT,
     AllFailed,
     CallerFault,
     Fault,
@@ -25,7 +28,6 @@ from splitsecond.core.errors import (
     TimedOut,
 )
 from splitsecond.core.wire.client_format import OPENAI_CHAT, ClientFormat
-from splitsecond.core.wire.provider_errors import KEY_REFUSED
 from splitsecond.routing.construction.user_policies import PolicyFailed
 from splitsecond.routing.machinery.fault_handling import BAD_KEY
 from splitsecond.routing.router.call_tracker import decisive
@@ -35,6 +37,7 @@ Headers = list[tuple[bytes, bytes]]
 BAD_GATEWAY = 502
 _PROVIDER_STATUS: Mapping[int, int] = {408: 504, 425: 503, 429: 429, 503: 503, 504: 504, 529: 503}
 """The status for the client, by the status of the provider; 502 for all others."""
+_OUR_ACCOUNT = frozenset({KEY_REFUSED, NO_CREDIT, USAGE_LIMIT})
 QUOTA = "insufficient_quota"
 """OpenAI's type and code of an error for an account without credit."""
 _TYPES: Mapping[int, str] = {
@@ -115,7 +118,7 @@ def _is_down(cause: Fault) -> bool:
         return False
     match cause:
         case ProviderFault():
-            return cause.kind != KEY_REFUSED and (cause.status in (408, 429) or cause.status >= 500)
+            return cause.kind not in _OUR_ACCOUNT and (cause.status in (408, 429) or cause.status >= 500)
         case Overloaded():
             return cause.status in _WAITED_FOR
         case _:
@@ -154,7 +157,7 @@ def _status(fault: Fault) -> int:
         case CallerFault():
             return fault.status if 400 <= fault.status < 500 else 400
         case ProviderFault():
-            return _PROVIDER_STATUS.get(fault.status, BAD_GATEWAY)
+            return BAD_GATEWAY if fault.kind in _OUR_ACCOUNT else _PROVIDER_STATUS.get(fault.status, BAD_GATEWAY)
         case Overloaded():
             return fault.status
         case TimedOut():

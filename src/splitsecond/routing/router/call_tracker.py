@@ -117,13 +117,14 @@ class CallTracker:
         if open_call.recorded and open_call.has_all_attempts:
             return
         call = open_call.call
-        if attempt.token_source == "estimate":
-            # so that the log, the metrics and the charge agree
+        charged = open_call.charged and self._charge is not None
+        if charged or attempt.token_source == "estimate":
+            # so that the log, the metrics and the charge agree: after a restart the log says what was charged
             attempt = with_estimated_tokens(attempt, call, self._context)
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
             with contained("observer"):
-                self._charge(call.client, with_estimated_tokens(attempt, call, self._context))
+                self._charge(call.client, attempt)
         if open_call.recorded:
             if open_call.has_all_attempts:
                 call.notes.observer = None  # see `_record`
@@ -172,7 +173,7 @@ def with_estimated_tokens(
     made = attempt.output_tokens or 0
     if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
         made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)
-    return msgspec.structs.replace(attempt, input_tokens=given, output_tokens=made)
+    return msgspec.structs.replace(attempt, input_tokens=given, output_tokens=made, token_source="estimate")
 
 
 def call_cost(

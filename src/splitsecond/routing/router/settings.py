@@ -40,6 +40,10 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Usd | None, Meta(description="Per million input tokens from the provider's prompt cache.")
     ] = None
     cache_write_usd: Annotated[Usd | None, Meta(description="Per million input tokens written to that cache.")] = None
+    cache_write_1h_usd: Annotated[
+        Usd | None,
+        Meta(description="Per million input tokens written to it for an hour; without it, twice the price of input."),
+    ] = None
     per_hour_usd: Annotated[Usd | None, Meta(description="Per hour of a machine of your own.")] = None
 
     def scaled(self, factor: float) -> "PriceConfig":

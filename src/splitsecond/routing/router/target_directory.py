@@ -126,11 +126,16 @@ class TargetDirectory:
     def cost_usd(self, attempt: Observation) -> float | None:
         return cost_usd(attempt, self.price(attempt.target))
 
-    def dearest_usd(self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool) -> float | None:
+    def dearest_usd(
+        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool
+    ) -> float | None:
+        """Return the most that so many tokens of `target` can cost: see `Price.dearest_usd`. None: not known."""
         price = self.price(target)
         if price is None or not price.by_token:
             return None
-        return price.dearest_usd(input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier)
+        return price.dearest_usd(
+            input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier, for_an_hour=for_an_hour
+        )
 
     def closing_stops_billing(self, target: str) -> bool | None:
         entry = self._entry(self._about(target).like)

@@ -1,7 +1,7 @@
 """Observations from before this process started: from the gateway's own log and from runs of the bench."""
 
 import glob
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,14 +58,18 @@ def of_run(folder: Path) -> list[Aged]:
     return [(each, round(age_s * clock.NS_PER_S)) for each, age_s in seeds(folder) if "(" not in each.target]
 
 
-def spent_usd(used: "Mapping[str, SpentTokens]", price: Callable[[str], Price | None]) -> float:
+def spent_usd(used: "Iterable[SpentTokens]", price: Callable[[str], Price | None]) -> float:
+    """Return what the tokens cost in US dollars; targets without a price count as free."""
     total = 0.0
-    for target, tokens in used.items():
-        if (found := price(target)) is not None:
+    for tokens in used:
+        if (found := price(tokens.target)) is not None and found.by_token:
             total += found.cost_usd(
                 input_tokens=tokens.input_tokens,
                 output_tokens=tokens.output_tokens,
                 cached_tokens=tokens.cached_tokens,
                 cache_write_tokens=tokens.cache_write_tokens,
+                cache_write_1h_tokens=tokens.cache_write_1h_tokens,
+                tier=tokens.tier,
+                longest_prompt=tokens.longest_prompt,
             )
     return total

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import KEY_REFUSED
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call, Reply
 from splitsecond.routing.targets.circuit_breaker import PROBE_PROGRESS_NS, CircuitBreaker
@@ -19,7 +20,7 @@ from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.headroom import RateLimitHeadroom
 from splitsecond.routing.targets.silence_detector import SilenceDetector
 from splitsecond.routing.targets.target_info import TargetInfo
-from splitsecond.routing.targets.verdict import KEY_REFUSED, AttemptVerdict, verdict
+from splitsecond.routing.targets.verdict import AttemptVerdict, verdict
 from splitsecond.routing.targets.whole_answers import PATIENCE, WholeAnswers
 
 NEVER_NS = 1 << 62

@@ -25,17 +25,18 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from splitsecond.core import clock
-from splitsecond.core.errors import Fault, Overloaded, ProviderFault, TimedOut
+from splitsecond.core.errors import Fault, Overloaded, TimedOut
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import LOST, Call, Notes, Reply, Service
 from splitsecond.core.timers import EARLY_NS
+from splitsecond.core.timing.timeline import record_fault
 from splitsecond.routing.targets.escalations import EscalationRate
 from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_state import NEVER_NS, AccountKey, TargetState, TargetStatus
+from splitsecond.routing.targets.verdict import of_fault
 
-PAYMENT_REQUIRED = 402
 MAX_STATES = 2048
 """Clients may name targets themselves, so the number of states is bounded."""
 
@@ -276,7 +277,7 @@ class GuardedTarget:
         if self._name in call.notes.excluded:
             return "it could not answer this call to its end"
         if state.lacks_credit(call, now_ns):
-            return "its account has too little credit for a request of this size (http_402)"
+            return "its account has too little credit for a request of this size"
         client = call.client
         until_ns = state.unavailable_until_ns(now_ns, client)
         if not until_ns:
@@ -328,7 +329,7 @@ def _record_end_without_reply(error: BaseException, call: Call, state: TargetSta
             state.record_timeout(clock.now_ns(), began_ns, call.client)
         elif error.args == (LOST,):
             state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), began_ns, call.client)
-    elif isinstance(error, ProviderFault) and error.status == PAYMENT_REQUIRED:
+    elif isinstance(error, Fault) and of_fault(record_fault(error)) == "unpaid":
         state.record_unpaid(call, clock.now_ns())
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import KEY_REFUSED, LARGER_THAN_LIMIT, MODEL_NOT_SERVED, NO_CREDIT, USAGE_LIMIT
 from splitsecond.core.observation import FaultRecord, Observation
 
 AttemptVerdict = Literal["healthy", "failing", "limited", "unserved", "unpaid", "locked", "nothing"]
@@ -17,13 +18,24 @@ AttemptVerdict = Literal["healthy", "failing", "limited", "unserved", "unpaid", 
 unserved: it does not serve this model to us. unpaid: our account has too little credit. locked: it refuses our key.
 nothing: the attempt tells nothing about the target."""
 
-_BY_STATUS: Mapping[int, AttemptVerdict] = {401: "locked", 402: "unpaid", 403: "unserved", 404: "unserved"}
+_BY_STATUS: Mapping[int, AttemptVerdict] = {
+    401: "locked",
+    402: "unpaid",
+    403: "unserved",
+    404: "unserved",
+    410: "unserved",
+}
 """For faults of the provider. Messages are never examined here, because they may quote the client's request."""
 _OF_THE_REQUEST = frozenset({400, 413, 422})
 """Statuses of refusals that may concern this request only, although another target may serve it."""
-KEY_REFUSED = "key_refused"
-"""The kind of fault in which an error code of the provider, with any status, refuses our key."""
-_OURS = frozenset({"too_long", "empty_answer", "larger_than_limit"})
+_BY_KIND: Mapping[str, AttemptVerdict] = {
+    KEY_REFUSED: "locked",
+    NO_CREDIT: "unpaid",
+    USAGE_LIMIT: "limited",
+    MODEL_NOT_SERVED: "unserved",
+}
+"""For faults of the provider that its error code names, with any status."""
+_OURS = frozenset({"too_long", "empty_answer", LARGER_THAN_LIMIT})
 """Kinds that the request causes more often than the target: an answer longer than we accept, or without any text; a
 request that alone exceeds a limit."""
 MIN_SILENCE_NS = 2 * NS_PER_S
@@ -56,8 +68,8 @@ def of_fault(fault: FaultRecord) -> AttemptVerdict:
             return "nothing"
         case "ProviderFault" if fault.kind in _OURS:
             return "nothing"
-        case "ProviderFault" if fault.kind == KEY_REFUSED:
-            return "locked"
+        case "ProviderFault" if fault.kind in _BY_KIND:
+            return _BY_KIND[fault.kind]
         case "ProviderFault" if fault.status in _OF_THE_REQUEST:
             return "nothing"
         case "ProviderFault" if fault.status == 429 or (fault.retry_after_ns and fault.status not in _BY_STATUS):

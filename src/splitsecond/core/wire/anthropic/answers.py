@@ -194,6 +194,9 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
         "output_tokens": usage.output_tokens or 0,
     }
     fields |= known(cache_read_input_tokens=usage.cached_tokens, cache_creation_input_tokens=usage.cache_write_tokens)
+    if hour := usage.cache_write_1h_tokens:
+        short = (usage.cache_write_tokens or 0) - hour
+        fields["cache_creation"] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
     if usage.reasoning_tokens is not None:
         fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return fields

@@ -19,17 +19,13 @@ event, ``message_start``, has all of the input, but its ``output_tokens`` is a p
 ignored.
 """
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.errors import CallerFault, Fault, Phase
 from splitsecond.core.events import Event, Finish, Quiet, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire import provider_errors
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.core.wire.tool_calls import ToolCalls
@@ -41,11 +37,18 @@ class OutputDetails(Struct, gc=False):
     thinking_tokens: Count | None = None
 
 
+class CacheCreation(Struct, gc=False):
+    """``cache_creation``: the tokens of `cache_creation_input_tokens` by how long they are kept."""
+
+    ephemeral_1h_input_tokens: Count | None = None
+
+
 class UsageShape(Struct, gc=False):
     """``usage``. `input_tokens` excludes tokens read from the cache or written to it."""
 
     input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
+    cache_creation: CacheCreation | None = None
     cache_read_input_tokens: Count | None = None
     output_tokens: Count | None = None
     output_tokens_details: OutputDetails | None = None
@@ -205,7 +208,7 @@ class Counts:
     """Sum of the usage reports of one answer."""
 
     def __init__(self) -> None:
-        self._counts: tuple[int | None, ...] = (None,) * 5
+        self._counts: tuple[int | None, ...] = (None,) * 6
 
     def take(self, shape: UsageShape, at: int, *, opening: bool = False) -> Usage | None:
         """Add `shape` and return the usage so far, None if nothing is known. `opening`: it came with
@@ -214,31 +217,18 @@ class Counts:
         reported = (
             shape.input_tokens,
             shape.cache_creation_input_tokens,
+            shape.cache_creation.ephemeral_1h_input_tokens if shape.cache_creation else None,
             shape.cache_read_input_tokens,
             None if opening else shape.output_tokens,
             details.thinking_tokens if details else None,
         )
-        self._counts = fresh, written, read, output, thinking = tuple(map(_later, self._counts, reported))
+        self._counts = fresh, written, hour, read, output, thinking = tuple(map(_later, self._counts, reported))
         input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
         if input_tokens is None and output is None:
             return None
-        return Usage(at, input_tokens, output, thinking, read, written)
+        hour = min(hour or 0, written or 0) or None
+        return Usage(at, input_tokens, output, thinking, read, written, hour)
 
 
 def _later(before: int | None, now: int | None) -> int | None:
     return now if now or before is None else before
-
-
-_ACCOUNT = re.compile(r"credit balance|API usage limits|organization has been disabled", re.IGNORECASE)
-_ACCOUNT_HINT = "Anthropic does not serve this account now: check its billing and its limits."
-"""An account without credit, over its own limit or disabled gets a 400, which is not the caller's fault: another target
-may serve the request. Only the message shows it, and a message may quote the request; so it decides for one request
-only, and does not lock the key."""
-
-
-def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
-    """Return the fault of an error response."""
-    fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
-    if isinstance(fault, CallerFault) and _ACCOUNT.search(fault.message):
-        return provider_errors.not_the_callers(fault, _ACCOUNT_HINT)
-    return fault

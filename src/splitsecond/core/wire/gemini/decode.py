@@ -14,18 +14,14 @@ arguments value by value: they are tokens too, but not JSON, so such a call cann
 reasoning follows the token of the same part.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.clock import NS_PER_S
-from splitsecond.core.errors import CallerFault, Fault, Phase, ProviderFault
 from splitsecond.core.events import Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire import provider_errors
-from splitsecond.core.wire.provider_errors import error_details, error_of, parse_error
+from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.core.wire.tool_calls import ToolCalls
 
@@ -272,38 +268,5 @@ def _usage(shape: UsageMetadata, at: int) -> Usage | None:
     return Usage(at, input_tokens, output, reasoning, shape.cached_content_token_count)
 
 
-_DAY_NS = 24 * 3600 * NS_PER_S
-_HINTS = {
-    404: "Check the model's name, and the base URL (it usually ends in /v1beta).",
-    400: "Google does not serve this account in this region: check its region and billing.",
-}
-_DAY_HINT = "The daily quota is used up; Google resets it at midnight Pacific time."
-
-
-def fault_from_response(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
-    """Return the fault of a response with this `status` (not 200).
-
-    Google states a wait in the body (``RetryInfo``), not in a header. A quota for the day has that in its id
-    (``QuotaFailure``); the wait of some seconds beside it is then useless, and the fault's wait is a day, as the
-    response does not give the end of Google's day. A region that is not served, or an account without billing, is
-    a 400 with the status FAILED_PRECONDITION. That is not the caller's fault, as another target may serve the
-    request; but it does not lock the key, as a request with a file that is still being processed gets it too.
-    """
-    fault = provider_errors.fault_from_response(status, headers, body, phase=phase)
-    if isinstance(fault, CallerFault) and "FAILED_PRECONDITION" in parse_error(body).codes:
-        return provider_errors.not_the_callers(fault, _HINTS[400])
-    if isinstance(fault, ProviderFault) and status == 429 and _is_daily(body):
-        fault.hint, fault.retry_after_ns = _DAY_HINT, _DAY_NS
-    elif status == 404:
-        fault.hint = _HINTS[404]
-    return fault
-
-
-def _is_daily(body: bytes) -> bool:
-    """Return whether a quota for the day is used up."""
-    for detail in error_details(body):
-        match detail:
-            case {"violations": [*violations]}:
-                if any(isinstance(each, dict) and "PerDay" in str(each.get("quotaId")) for each in violations):
-                    return True
-    return False
+fault_from_response = with_hints({404: "Check the model's name, and the base URL (it usually ends in /v1beta)."})
+"""Return the fault of a response with a status other than 200."""
