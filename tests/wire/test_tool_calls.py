@@ -9,7 +9,6 @@ import pytest
 from splitsecond.core.events import Event, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
-from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.tool_calls import ToolCalls
 
 API_FORMATS = (anthropic, cohere, gemini, ollama, openai, responses)
@@ -77,25 +76,3 @@ def test_each_choice_has_its_own_numbers() -> None:
     assert [calls.part(0, "a", "f", index).number for index in (0, 1)] == [0, 0]
     assert calls.begun(0) == ToolPart(0)
     assert calls.begun(1) is None
-
-
-@pytest.mark.parametrize(
-    ("reason", "called", "expected"),
-    [
-        ("stop", False, "stop"),
-        ("stop", True, "tool_calls"),
-        ("length", True, "length"),
-        ("end_turn", False, "stop"),
-        ("tool_use", True, "tool_calls"),
-        ("refusal", False, "content_filter"),
-        ("STOP", True, "tool_calls"),
-        ("MAX_TOKENS", False, "length"),
-        ("SAFETY", False, "content_filter"),
-        ("COMPLETE", False, "stop"),
-        ("TOOL_CALL", True, "tool_calls"),
-        ("max_output_tokens", False, "length"),
-        ("something_new", False, "something_new"),
-    ],
-)
-def test_reasons_in_openais_words(reason: str, called: bool, expected: str) -> None:
-    assert openai_reason(reason, called=called) == expected

@@ -122,13 +122,14 @@ class Decoder(Protocol):
     `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the reader of the events
     only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
     `tier`: the provider's word for the speed tier that served the request, "" until it says so. `counted`: the
-    largest counts that were reported since the reader of the events set this to None.
+    largest counts that were reported since the reader of the events set this to None. `odd_fields`: see `Observation`.
     """
 
     server_timings: dict[str, float]
     tier: str
     in_runs: bool
     counted: Usage | None
+    odd_fields: Sequence[str]
 
     def feed(self, data: bytes, at: int) -> list[Event]:
         """Return the events that `data` completes, with the time `at`; none after the end."""

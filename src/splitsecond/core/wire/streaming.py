@@ -23,7 +23,8 @@ import msgspec
 from msgspec import Meta, Raw
 
 from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
-from splitsecond.core.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
+from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
+from splitsecond.core.finish_reasons import FAILURE, meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
@@ -41,8 +42,8 @@ NOTHING = (ABSENT, Raw(b"null"))
 
 MAX_DIGITS = 300
 """Digits of an integer in JSON that is repaired."""
-LONGEST_TIER = 40
-"""Longest word for a speed tier, in characters: a provider can send any text there."""
+LONGEST_TIER, LONGEST_REASON = 40, 100
+"""Longest words for a speed tier and for a finish reason, in characters: a provider can send any text there."""
 
 
 class AnswerDecoder:
@@ -51,6 +52,7 @@ class AnswerDecoder:
     whole_form: msgspec.json.Decoder[Any]
     json_ends: tuple[bytes, ...] = (b"}",)
     html_hint = HTML_HINT
+    odd_fields: Sequence[str] = ()
 
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
@@ -98,6 +100,7 @@ class AnswerDecoder:
             return decode(data)
         except (ValueError, RecursionError):
             self._miscounted = True
+            self._note_odd("usage")
             self._add_usage(out, Usage(at))
             return None
 
@@ -110,6 +113,23 @@ class AnswerDecoder:
             usage = Usage(usage.at, implausible=True)
         self.counted = usage if self.counted is None else _largest(self.counted, usage)
         out.append(usage)
+
+    def _add_finish(self, at: int, out: list[Event], reason: str, data: bytes, index: int = 0) -> None:
+        """Add the reason why choice `index` ended. A failure breaks the answer, and so does an unknown reason of an
+        answer without content."""
+        word = meaning(reason)
+        if word == FAILURE or not (word or self._tokens):
+            error = ProviderError(f"finish_reason is {provider_word(reason, LONGEST_REASON)}")
+            self._report_error(at, out, error, data)
+            return
+        if not word:
+            self._note_odd("finish_reason")
+        out.append(Finish(at, reason, index))
+
+    def _note_odd(self, name: str) -> None:
+        """Note that a field was not as its format says, and did not matter for the answer."""
+        if name not in self.odd_fields:
+            self.odd_fields = (*self.odd_fields, name)
 
     def _note_tier(self, word: object) -> None:
         """Note the provider's word for the speed tier that served the request. It can be any JSON value."""

@@ -17,9 +17,9 @@ from typing import Protocol
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Event, Finish, Token, Usage
+from splitsecond.core.finish_reasons import openai_reason
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire.api_format import AnswerWriter
-from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.sse import malformed
 
 MAX_CHARACTERS = 64 << 20

@@ -9,10 +9,10 @@ import msgspec
 
 from splitsecond.core import clock
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.core.finish_reasons import openai_reason
 from splitsecond.core.service import Call
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
-from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.openai.client_side import AnswerHead, ChunkAssembly, decode_head
 from splitsecond.core.wire.openai.decode import OpenAIDecoder
 from splitsecond.core.wire.relay import StreamRelay, whole_events

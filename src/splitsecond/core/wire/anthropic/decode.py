@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.errors import CallerFault, Fault, Phase
-from splitsecond.core.events import Event, Finish, Quiet, Usage
+from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire import provider_errors
 from splitsecond.core.wire.provider_errors import error_of
@@ -136,16 +136,18 @@ class AnthropicDecoder(StreamDecoder):
         elif kind == "message_stop":
             self._end(at, out, marker=True)
         else:
-            self._take_other(kind, parsed, at, out)
+            self._take_other(kind, parsed, data, at, out)
 
-    def _take_other(self, kind: str, parsed: MessageEvent, at: int, out: list[Event]) -> None:
+    def _take_other(self, kind: str, parsed: MessageEvent, data: bytes, at: int, out: list[Event]) -> None:
         before = len(out)
         if parsed.content_block is not None:
             self._take_block(parsed.content_block, _number(parsed.index), at, out)
         if parsed.message is not None:
             self._count(parsed.message.usage, at, out, opening=True)
         if parsed.delta is not None:
-            self._take_reason(parsed.delta.stop_reason, at, out)
+            self._take_reason(parsed.delta.stop_reason, data, at, out)
+        if self._ended:
+            return
         self._count(parsed.usage, at, out)
         if len(out) == before or kind == "message_start":
             out.insert(before, Quiet(at, kind or "empty"))
@@ -168,10 +170,10 @@ class AnthropicDecoder(StreamDecoder):
             if (arguments := bytes(block.input)) not in _NO_INPUT:
                 self._add_token(at, out, arguments.decode("utf-8", "replace"), "tool", self._calls.begun(number))
 
-    def _take_reason(self, reason: str | None, at: int, out: list[Event]) -> None:
+    def _take_reason(self, reason: str | None, data: bytes, at: int, out: list[Event]) -> None:
         if reason and reason != self._finished:
             self._finished = reason
-            out.append(Finish(at, reason))
+            self._add_finish(at, out, reason, data)
 
     def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
         shape = self._read_counts(data, _decode_usage, at, out)
@@ -188,9 +190,10 @@ class AnthropicDecoder(StreamDecoder):
             return
         for number, block in enumerate(parsed.content):
             self._take_block(block, number, self._json_at, out)
-        self._take_reason(parsed.stop_reason, self._json_at, out)
-        self._count(parsed.usage, self._json_at, out)
-        self._complete(at, out, marker=False)
+        self._take_reason(parsed.stop_reason, body, self._json_at, out)
+        if not self._ended:
+            self._count(parsed.usage, self._json_at, out)
+            self._complete(at, out, marker=False)
 
     def _is_whole(self, marker: bool) -> bool:
         return bool(self._finished)

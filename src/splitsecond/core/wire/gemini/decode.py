@@ -174,7 +174,9 @@ class GeminiDecoder(StreamDecoder):
             reason = candidate.finish_reason
             if reason is not None and reason not in _NO_REASON and self._finished.get(index) != reason:
                 self._finished[index] = reason
-                out.append(Finish(at, reason, index))
+                self._add_finish(at, out, reason, data, index)
+                if self._ended:
+                    return
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = True
             out.append(Finish(at, chunk.prompt_feedback.block_reason))

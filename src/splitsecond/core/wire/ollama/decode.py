@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.core.events import Broken, Done, Event, Quiet, Token, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import error_of, with_hints
@@ -176,7 +176,9 @@ class OllamaDecoder(AnswerDecoder):
             if (value := getattr(durations, name)) is not None:
                 self.server_timings[name] = float(value)
         if line.done_reason:
-            out.append(Finish(at, line.done_reason))
+            self._add_finish(at, out, line.done_reason, data)
+            if self._ended:
+                return
         counts = self._read_counts(data, _decode_counts, at, out) or Counts()
         if counts.prompt_eval_count is not None or counts.eval_count is not None:
             self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))

@@ -74,6 +74,7 @@ MAX_CHOICES = 4_096
 
 _Piece = tuple[TokenKind, str, ToolPart | None]
 
+_PLAIN_REASONS = ("stop", "length")
 _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 
@@ -218,7 +219,7 @@ class OpenAIDecoder(StreamDecoder):
             return False
         (choice,), arrived = answer.choices, self._json_at
         reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
-        if reason == "error" or usage is None or contradictory(usage):
+        if reason not in _PLAIN_REASONS or usage is None or contradictory(usage):
             return False
         self.counted = usage
         if answer.service_tier is not None:
@@ -268,12 +269,11 @@ class OpenAIDecoder(StreamDecoder):
                 self._tokens += len(pieces)
                 self._closed_by_usage = False
             reason = choice.finish_reason
-            if reason == "error":
-                self._report_error(at, out, ProviderError("finish_reason is error"), data)
-                return
             if reason and self._finished.get(index) != reason:
                 self._finished[index] = reason
-                out.append(Finish(at, reason, index))
+                self._add_finish(at, out, reason, data, index)
+                if self._ended:
+                    return
         if counted is not None:
             self._closed_by_usage = not choices and (counted.output_tokens or 0) >= max(self._tokens, 1)
             self._add_usage(out, counted)

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Event, Finish, Quiet, TokenKind, Usage
+from splitsecond.core.events import Event, Quiet, TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
-from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
+from splitsecond.core.wire.provider_errors import error_of, parse_error
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.core.wire.tool_calls import ToolCalls
 
@@ -160,16 +160,17 @@ class ResponsesDecoder(StreamDecoder):
 
     def _take_end(self, response: Response, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
         """Take the end of an answer; if there were no deltas, all of its content."""
-        if response.error or response.status in ("failed", "cancelled"):
-            error = error_of(response.error) if response.error else ProviderError(f"status is {response.status}")
-            self._report_error(at, out, error, data)
+        if response.error:
+            self._report_error(at, out, error_of(response.error), data)
             return
         if not self._tokens:
             for number, item in enumerate(response.output or ()):
                 self._take_item(item, number, at, out, whole=True)
         self._note_tier(response.service_tier)
         incomplete = response.incomplete_details
-        out.append(Finish(at, (incomplete and incomplete.reason) or response.status or "completed"))
+        self._add_finish(at, out, (incomplete and incomplete.reason) or response.status or "completed", data)
+        if self._ended:
+            return
         if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:
             self._add_usage(out, _usage(shape, at))
         self._complete(at, out, marker=marker)
