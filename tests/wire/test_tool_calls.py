@@ -63,8 +63,22 @@ def test_calls_read_back_streamed_and_whole(api_format: ModuleType) -> None:
         ([(0, "a", "f"), (0, "z", ""), (0, "y", "")], [(0, "a", "f"), (0,), (0,)]),
         ([(None, "", "f"), (None, "", ""), (None, "", "f")], [(0, "", "f"), (0,), (1, "", "f")]),
         ([(None, "", "")], [(0,)]),
+        ([(0, "a", "f"), (7, "", ""), (7, "", ""), (1, "b", "g")], [(0, "a", "f"), (0,), (0,), (1, "b", "g")]),
+        ([(0, "", "f"), (0, "", ""), (0, "", "g"), (0, "", "")], [(0, "", "f"), (0,), (1, "", "g"), (1,)]),
+        ([(None, "a", "f"), (None, "z", ""), (None, "b", "f")], [(0, "a", "f"), (0,), (1, "b", "f")]),
     ],
-    ids=["numbered", "name later", "name again", "all numbered 0", "ids made up", "not numbered", "nothing said"],
+    ids=[
+        "numbered",
+        "name later",
+        "name again",
+        "all numbered 0",
+        "ids made up",
+        "not numbered",
+        "nothing said",
+        "stray number",
+        "one number and no ids",
+        "not numbered, with ids",
+    ],
 )
 def test_numbering(fragments: list[tuple[int | None, str, str]], parts: list[tuple[int, str, str]]) -> None:
     calls = ToolCalls()

@@ -15,6 +15,7 @@ large for the request and the answer are found in `core/upstream/usage_check`, b
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
@@ -70,11 +71,21 @@ class AnswerDecoder:
             return self.whole_form.decode(body)
         except (ValueError, RecursionError) as error:
             try:
-                return self.whole_form.decode(repair_json(body))
+                return self._decode_oddly(body, self.whole_form)
             except (ValueError, RecursionError):
                 kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
                 self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
                 return None
+
+    def _decode_oddly(self, data: bytes, form: msgspec.json.Decoder[T]) -> T:
+        """Return JSON that `form` refuses, decoded after a repair, without what does not fit and is not needed.
+
+        Raises `ValueError` or `RecursionError`.
+        """
+        value, odd = fitted(repair_json(data), form)
+        for name in odd:
+            self._note_odd(name)
+        return value
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
         """Return nothing: a format without a fast path takes all events in one way."""
@@ -276,7 +287,7 @@ class StreamDecoder(AnswerDecoder, ABC):
             out.append(Quiet(at, name or "empty"))
         else:
             try:
-                return self.event_form.decode(repair_json(data))
+                return self._decode_oddly(data, self.event_form)
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"an event is not the JSON of an answer: {error}", data)
         return None
@@ -323,6 +334,43 @@ def repair_json(data: bytes) -> bytes:
     text = data.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+NEEDED = frozenset((
+    "error", "choices", "delta", "message", "content", "text", "tool_calls", "function_call", "function", "custom",
+    "name", "content_block", "partial_json", "output", "item", "candidates", "parts", "functionCall", "inlineData",
+    "audio", "images", "image_url", "url", "status", "status_code", "done",
+))  # fmt: skip
+"""Fields that hold the answer, or an error in its place: none of them is left out because its value is odd."""
+MAX_ODD = 32
+"""The most values of one event, or of one whole answer, that are left out."""
+_PLACE = re.compile(r" - at `\$([^`]+)`$")
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+
+
+def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
+    """Return JSON decoded by `form` without the values that do not fit, and the names of their fields.
+
+    Raises `ValueError` for a value of a field that is `NEEDED`, and for data that is no JSON.
+    """
+    odd: list[str] = []
+    while True:
+        try:
+            return form.decode(data), odd
+        except msgspec.ValidationError as error:
+            found = _PLACE.search(str(error))
+            steps = [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
+            name = next((step for step in reversed(steps) if isinstance(step, str)), "")
+            value: Any = json.loads(data)
+            holder = value
+            for step in steps[:-1]:
+                holder = holder[step]
+            is_null = bool(steps) and holder[steps[-1]] is None
+            if not steps or len(odd) == MAX_ODD or (name in NEEDED and not is_null):
+                raise
+            del holder[steps[-1]]
+            odd.append(name)
+            data = msgspec.json.encode(value)
 
 
 def _integer(text: str) -> int | None:

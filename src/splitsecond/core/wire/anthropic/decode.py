@@ -32,7 +32,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire import provider_errors
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
 
 
 class OutputDetails(Struct, gc=False):
@@ -99,7 +99,6 @@ class MessageEvent(Struct, gc=False):
 
 
 _decode_usage = msgspec.json.Decoder(UsageShape).decode
-_NO_INPUT = (b"", b"{}", b"null")
 
 
 class AnthropicDecoder(StreamDecoder):
@@ -115,6 +114,7 @@ class AnthropicDecoder(StreamDecoder):
         self._finished = ""
         self._counts = Counts()
         self._calls = ToolCalls()
+        self._blocks = PartNumbers()
 
     def _take_event(self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
@@ -126,7 +126,8 @@ class AnthropicDecoder(StreamDecoder):
             elif delta.thinking:
                 self._add_token(at, out, delta.thinking, "reasoning")
             elif delta.partial_json:
-                self._add_token(at, out, delta.partial_json, "tool", self._calls.begun(_number(parsed.index)))
+                part = self._calls.begun(self._blocks.of(parsed.index))
+                self._add_token(at, out, delta.partial_json, "tool", part)
             elif delta.signature:
                 out.append(Quiet(at, "signature", delta.signature))
             else:
@@ -141,7 +142,7 @@ class AnthropicDecoder(StreamDecoder):
     def _take_other(self, kind: str, parsed: MessageEvent, data: bytes, at: int, out: list[Event]) -> None:
         before = len(out)
         if parsed.content_block is not None:
-            self._take_block(parsed.content_block, _number(parsed.index), at, out)
+            self._take_block(parsed.content_block, self._blocks.begin(parsed.index), at, out)
         if parsed.message is not None:
             self._count(parsed.message.usage, at, out, opening=True)
         if parsed.delta is not None:
@@ -167,8 +168,8 @@ class AnthropicDecoder(StreamDecoder):
             if block.name:
                 part = self._calls.part(number, block.id or "", block.name) if answerable else None
                 self._add_token(at, out, block.name, "tool", part)
-            if (arguments := bytes(block.input)) not in _NO_INPUT:
-                self._add_token(at, out, arguments.decode("utf-8", "replace"), "tool", self._calls.begun(number))
+            if bytes(block.input) != b"{}":  # the empty start of streamed arguments
+                self._add_token(at, out, arguments_text(block.input), "tool", self._calls.begun(number))
 
     def _take_reason(self, reason: str | None, data: bytes, at: int, out: list[Event]) -> None:
         if reason and reason != self._finished:
@@ -197,11 +198,6 @@ class AnthropicDecoder(StreamDecoder):
 
     def _is_whole(self, marker: bool) -> bool:
         return bool(self._finished)
-
-
-def _number(index: Any) -> int:
-    """Return the number of a block. Servers that omit it have one block at a time."""
-    return index if isinstance(index, int) else 0
 
 
 class Counts:

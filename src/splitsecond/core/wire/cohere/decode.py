@@ -22,7 +22,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import ToolCall
 from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
 from splitsecond.core.wire.streaming import ABSENT, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 Count = Annotated[float, Meta(ge=0, lt=1 << 53)]
 """Cohere's schema declares its counts as numbers, not integers."""
@@ -153,7 +153,7 @@ class CohereDecoder(StreamDecoder):
         for call in [calls] if isinstance(calls, ToolCall) else calls or ():
             if call.function is not None:
                 tool = self._calls.part(key, str(call.id or ""), call.function.name or "")
-                self._add_token(at, out, tool.name + (call.function.arguments or ""), "tool", tool)
+                self._add_token(at, out, tool.name + arguments_text(call.function.arguments), "tool", tool)
 
     def _take_end(self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
         if end.error:

@@ -27,7 +27,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire import provider_errors
 from splitsecond.core.wire.provider_errors import error_details, error_of, parse_error
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class PartialArg(Struct, gc=False, rename="camel"):
@@ -247,8 +247,7 @@ def _media(part: Part) -> tuple[TokenKind, str]:
 
 
 def _call_text(call: FunctionCall) -> str:
-    args = bytes(call.args)
-    pieces = [call.name or "", "" if args == b"null" else args.decode("utf-8", "replace")]
+    pieces = [call.name or "", arguments_text(call.args)]
     for arg in call.partial_args or ():
         value = arg.string_value if arg.string_value is not None else arg.number_value
         pieces.append(str(arg.bool_value if value is None else value))

@@ -20,7 +20,7 @@ from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import error_of, with_hints
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 from splitsecond.core.wire.streaming import AnswerDecoder, Count, is_json, repair_json
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class Function(Struct, gc=False):
@@ -70,7 +70,8 @@ class Durations(Struct, gc=False):
     eval_duration: Count | None = None
 
 
-_decode_line = msgspec.json.Decoder(ResponseLine).decode
+_LINE = msgspec.json.Decoder(ResponseLine)
+_decode_line = _LINE.decode
 _decode_counts = msgspec.json.Decoder(Counts).decode
 _decode_durations = msgspec.json.Decoder(Durations).decode
 
@@ -139,7 +140,7 @@ class OllamaDecoder(AnswerDecoder):
                 return
             try:
                 data = repair_json(data)
-                line = _decode_line(data)
+                line = self._decode_oddly(data, _LINE)
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"a line is not the JSON of a chat: {error}", data)
                 return
@@ -166,8 +167,7 @@ class OllamaDecoder(AnswerDecoder):
         for call in message.tool_calls or ():
             if call.function is not None and call.function.name:
                 part = self._calls.part(None, call.id or "", call.function.name)
-                arguments = bytes(call.function.arguments).decode("utf-8", "replace")
-                out.append(Token(at, part.name + arguments, "tool", tool=part))
+                out.append(Token(at, part.name + arguments_text(call.function.arguments), "tool", tool=part))
         self._tokens += len(out) - before
 
     def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:

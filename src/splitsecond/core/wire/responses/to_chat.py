@@ -20,6 +20,7 @@ from splitsecond.core.wire import reasoning
 from splitsecond.core.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
 from splitsecond.core.wire.responses.tools import INPUT, function_name, functions
 from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
     leave_out,
     leave_out_unknown,
@@ -181,9 +182,14 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
                 chat.assistant().texts.append(text)
         case {"type": "reasoning"}:
             _think(item, chat)
-        case {"type": "function_call", "call_id": str(identity), "name": str(name), "arguments": str(arguments)}:
+        case {
+            "type": "function_call",
+            "call_id": str(identity),
+            "name": str(name),
+            "arguments": str() | dict() as given,
+        }:
             called = function_name(name, item.get("namespace"))
-            chat.assistant().calls.append(function_call(identity, called, arguments))
+            chat.assistant().calls.append(function_call(identity, called, arguments_text(given)))
         case {"type": "custom_tool_call", "call_id": str(identity), "name": str(name), "input": str(text)}:
             called = function_name(name, item.get("namespace"))
             chat.assistant().calls.append(function_call(identity, called, msgspec.json.encode({INPUT: text}).decode()))
