@@ -80,6 +80,7 @@ def thinking(text: str) -> list[dict[str, Any]]:
 
 
 HI = Meaning("Hi there")
+SMILE, HALVES = Meaning("Hi \U0001f600!"), ("Hi ", "\ud83d", "\ude00!")
 WORDS = ({"content": "Hi "}, {"content": "there"})
 CHATS = [
     called(
@@ -148,6 +149,7 @@ CHATS = [
         {"content": thinking("Two and ")}, {"content": thinking("two.")},
         {"content": [{"type": "text", "text": "The "}]}, {"content": "answer"}, {"content": " is 4."},
     ),
+    chat("a pair of surrogates in two chunks", SMILE, *({"content": half} for half in HALVES)),
     chat("a reason for tool calls without a call", HI, *WORDS, reason="tool_calls"),
     chat("usage as a list", HI, *WORDS, usage=[]),
     chat("counts as text", HI, *WORDS, usage={"prompt_tokens": "11", "completion_tokens": "7"}),
@@ -251,6 +253,9 @@ MESSAGES = [
         block_start(tool_block("a", "weather", {"city": "Oslo"}), index=0), {"type": "content_block_stop", "index": 0},
         block_start(tool_block("b", "clock", '{"zone":"UTC"}'), index=1), {"type": "content_block_stop", "index": 1},
     ),
+    message("a pair of surrogates in two events", SMILE, TEXT[0], *(
+        block_delta("text_delta", "text", half, index=0) for half in HALVES
+    ), TEXT[-1]),
     message("counts as text", HI, *TEXT, usage={"input_tokens": "1", "output_tokens": "7"}),
     message("usage as a list", HI, *TEXT, usage=[]),
     message("usage as a list at the start", HI, *TEXT, head_usage=[], usage={"output_tokens": 7}),
@@ -316,6 +321,9 @@ RESPONSES = [
         "calls as whole items without index", ALL,
         *items_of({}, {}, {})[:4], *(item("done", value) for value in ITEMS[1:]),
     ),
+    response("a pair of surrogates in two events", SMILE, *(
+        {"type": "response.output_text.delta", "delta": half, "output_index": 0} for half in HALVES
+    ), item("done", said("Hi \U0001f600!"), output_index=0)),
     response("usage as a list", HI, output=ITEMS[:1], usage=[]),
     response("counts as text", HI, output=ITEMS[:1], usage={"input_tokens": "1", "output_tokens": "7"}),
     response("incomplete_details of another type", HI, output=ITEMS[:1], incomplete_details="none"),
@@ -349,6 +357,7 @@ GEMINI = [
     gemini("args as text", BOTH, *(
         candidate({"name": name, "args": json.dumps(args)}) for name, args in (OSLO, UTC)
     )),
+    gemini("a pair of surrogates in two chunks", SMILE, *map(candidate, HALVES)),
     gemini("counts as text", HI, candidate("Hi "), candidate("there"), usageMetadata={"promptTokenCount": "11"}),
     gemini("usage as a list", HI, candidate("Hi "), candidate("there"), usageMetadata=[]),
     gemini("index null", HI, candidate("Hi ", index=None), candidate("there", index=None)),
@@ -381,6 +390,7 @@ OLLAMA = [
     lines("arguments as text", BOTH, line(tool_calls=[ollama_call(n, json.dumps(a)) for n, a in (OSLO, UTC)])),
     lines("calls in two lines", BOTH, *(line(tool_calls=[ollama_call(*call)]) for call in (OSLO, UTC))),
     lines("an id of another type", BOTH, line(tool_calls=[ollama_call(*call, id=5) for call in (OSLO, UTC)])),
+    lines("a pair of surrogates in two lines", SMILE, *map(line, HALVES)),
     lines("counts as text", HI, line("Hi "), line("there"), prompt_eval_count="11", eval_count="7"),
     lines("negative counts", HI, line("Hi "), line("there"), prompt_eval_count=-1, eval_count=7),
     lines("thinking of another type", HI, line("Hi ", thinking=False), line("there", thinking={})),
@@ -421,6 +431,7 @@ COHERE = [
     cohere("arguments as objects", BOTH, *(
         cohere_call("start", fragment(args, name, name), index=n) for n, (name, args) in enumerate((OSLO, UTC))
     )),
+    cohere("a pair of surrogates in two events", SMILE, *map(cohere_text, HALVES)),
     cohere("counts as text", HI, cohere_text("Hi "), cohere_text("there"), usage={"tokens": {"input_tokens": "5"}}),
     cohere("usage as a list", HI, cohere_text("Hi "), cohere_text("there"), usage=[]),
     cohere("index as text", HI, cohere_text("Hi ", index="0"), cohere_text("there", index="0")),

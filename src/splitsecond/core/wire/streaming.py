@@ -59,6 +59,7 @@ class AnswerDecoder:
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
         self.counted: Usage | None = None
+        self._halves: dict[tuple[Any, ...], str] = {}
         self._miscounted = False  # a report of token counts cannot be true, so none is trusted
         self.tier = ""
         self._ended = False
@@ -82,7 +83,7 @@ class AnswerDecoder:
 
         Raises `ValueError` or `RecursionError`.
         """
-        value, odd = fitted(repair_json(data), form)
+        value, odd = fitted(repair_json(data, self._halves), form)
         for name in odd:
             self._note_odd(name)
         return value
@@ -325,15 +326,29 @@ class StreamDecoder(AnswerDecoder, ABC):
         return b"" if self._json is not None else self._sse.junk
 
 
-def repair_json(data: bytes) -> bytes:
+def repair_json(data: bytes, halves: dict[tuple[Any, ...], str] | None = None) -> bytes:
     """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair, null for NaN.
 
-    Also null for a number that is too large to be read. Raises `ValueError` or `RecursionError` if a lenient reader
-    refuses it too.
+    Also null for a number that is too large to be read. `halves`: of an event stream, the first halves of surrogate
+    pairs at the ends of texts, by the place of the text. They wait here for the next event. Raises `ValueError` or
+    `RecursionError` if a lenient reader refuses it too.
     """
     text = data.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    text = json.dumps(value if halves is None else _joined(value, halves, ()), ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass").encode("utf-8", "replace")
+
+
+def _joined(value: Any, halves: dict[tuple[Any, ...], str], place: tuple[Any, ...]) -> Any:
+    """Return `value` with the halves of surrogate pairs that wait for its texts, and without those at their ends."""
+    if isinstance(value, str):
+        value = halves.pop(place, "") + value
+        if value and "\ud800" <= value[-1] <= "\udbff" and len(halves) < MAX_ODD:
+            halves[place], value = value[-1], value[:-1]
+        return value
+    if isinstance(value, dict):
+        return {name: _joined(each, halves, (*place, name)) for name, each in value.items()}
+    return [_joined(each, halves, (*place, n)) for n, each in enumerate(value)] if isinstance(value, list) else value
 
 
 NEEDED = frozenset((

@@ -139,7 +139,7 @@ class OllamaDecoder(AnswerDecoder):
                 out.append(Quiet(at, "empty"))
                 return
             try:
-                data = repair_json(data)
+                data = repair_json(data, self._halves)
                 line = self._decode_oddly(data, _LINE)
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"a line is not the JSON of a chat: {error}", data)
