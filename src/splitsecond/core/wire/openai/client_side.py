@@ -131,7 +131,7 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
         if isinstance(message, dict):
             choice["delta"] = message
             for number, call in enumerate(_objects(message, "tool_calls")):
-                call.setdefault("index", number)
+                call["index"] = number
     try:
         yield msgspec.json.encode(fields)
         if usage and counts is not None:

@@ -369,8 +369,8 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
 
 def texts_of(parts: Sequence[Part]) -> tuple[str, str]:
     """Return the reasoning, and the text, of content that is a list."""
-    thoughts = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
-    return thoughts, "".join(part.text or "" for part in parts)
+    reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
+    return reasoning, "".join(part.text or "" for part in parts)
 
 
 def tool_fragments(delta: Delta, index: int, calls: ToolCalls, *, whole: bool) -> list[tuple[ToolPart, str]]:
