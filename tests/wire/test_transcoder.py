@@ -220,6 +220,13 @@ def test_more_held_fragments_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> 
         transcoder_for("responses").encode(INTERLEAVED)
 
 
+def test_an_unknown_reason_inside_a_call_is_a_failure() -> None:
+    call = Token(1, 'f{"a":', "tool", tool=ToolPart(0, "a", "f"))
+    transcoder_for("anthropic").encode([call, Finish(1, "length"), Done(1, True)])
+    with pytest.raises(ProviderFault, match="inside a tool call, for the unknown reason 'odd'"):
+        transcoder_for("anthropic").encode([call, Finish(1, "odd"), Done(1, True)])
+
+
 def test_a_call_without_a_name_is_an_error() -> None:
     with pytest.raises(ProviderFault, match="tool call 1 has no name"):
         transcoder_for("anthropic").encode([Token(1, "{}", "tool", tool=ToolPart(0))])

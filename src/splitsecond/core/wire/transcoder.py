@@ -18,7 +18,7 @@ from typing import Protocol
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Event, Finish, Token, ToolPart, Usage
-from splitsecond.core.finish_reasons import openai_reason
+from splitsecond.core.finish_reasons import meaning, openai_reason
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire.api_format import AnswerWriter
 from splitsecond.core.wire.sse import malformed
@@ -152,6 +152,8 @@ class Transcoder:
     def _end(self, out: list[bytes]) -> None:
         self._choice(0, out)
         for index, choice in sorted(self._choices.items()):
+            if choice.arguments and not meaning(choice.reason) and _incomplete(choice.arguments):
+                raise malformed(f"the answer ended inside a tool call, for the unknown reason {choice.reason!r:.100}")
             self._end_calls(choice, index, out)
             out.append(self._writer.finish(openai_reason(choice.reason, called=choice.calls > 0), index))
         if self._usage is not None:

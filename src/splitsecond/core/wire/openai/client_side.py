@@ -166,9 +166,9 @@ class ChunkAssembly(Assembly):
     def merge(self, chunk: dict[str, Any]) -> None:
         """Merge one chunk into the answer."""
         for choice in _objects(chunk, "choices"):
-            delta = choice.get("delta")
+            choice["index"], delta = _index(choice), choice.get("delta")
             if isinstance(delta, dict) and (delta.get("tool_calls") or isinstance(delta.get("content"), list)):
-                _read_delta(delta, _index(choice), self._calls)
+                _read_delta(delta, choice["index"], self._calls)
         _merge(self.merged, chunk)
 
     def added_text(self, chunk: dict[str, Any]) -> str | None:
@@ -260,7 +260,7 @@ def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
 
 def _index(choice: dict[str, Any]) -> int:
     index = choice.get("index")
-    return index if isinstance(index, int) else 0
+    return index if isinstance(index, int) and index >= 0 else 0
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:
