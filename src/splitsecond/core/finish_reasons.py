@@ -10,6 +10,8 @@ reason of another answer is "stop", and is counted (`Observation.odd_fields`).
 from collections.abc import Mapping
 
 FAILURE = "error"
+LONGEST_REASON = 100
+"""Longest finish reason in an observation, in characters: a provider can send any text there."""
 
 KNOWN: Mapping[str, Mapping[str, str]] = {
     "openai": {

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from splitsecond.core.errors import Fault, ProviderFault, provider_word
 from splitsecond.core.events import Broken, Done, Event, Finish, RateLimits, Token, TokenRun, Usage, WholeText
+from splitsecond.core.finish_reasons import LONGEST_REASON
 from splitsecond.core.observation import ArrivalClock, FaultRecord, Observation, Outcome, Role, TokenSource
 from splitsecond.core.service import RateFloor
 from splitsecond.core.timing.rate_floor import RateCheck
@@ -30,10 +31,6 @@ def record_fault(fault: Fault) -> FaultRecord:
         hint=fault.hint,
         retry_after_ns=getattr(fault, "retry_after_ns", None),
     )
-
-
-LONGEST_REASON = 100
-"""Longest finish reason in an observation, in characters: a provider can send any text there."""
 
 
 class Sending(Struct, frozen=True):

@@ -25,7 +25,7 @@ from msgspec import Meta, Raw
 
 from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
-from splitsecond.core.finish_reasons import FAILURE, meaning
+from splitsecond.core.finish_reasons import FAILURE, LONGEST_REASON, meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
@@ -43,8 +43,8 @@ NOTHING = (ABSENT, Raw(b"null"))
 
 MAX_DIGITS = 300
 """Digits of an integer in JSON that is repaired."""
-LONGEST_TIER, LONGEST_REASON = 40, 100
-"""Longest words for a speed tier and for a finish reason, in characters: a provider can send any text there."""
+LONGEST_TIER = 40
+"""Longest word for a speed tier, in characters: a provider can send any text there."""
 
 
 class AnswerDecoder:
@@ -59,7 +59,7 @@ class AnswerDecoder:
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
         self.counted: Usage | None = None
-        self._halves: dict[tuple[Any, ...], str] = {}
+        self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs: see `repair_json`
         self._miscounted = False  # a report of token counts cannot be true, so none is trusted
         self.tier = ""
         self._ended = False
@@ -72,18 +72,15 @@ class AnswerDecoder:
             return self.whole_form.decode(body)
         except (ValueError, RecursionError) as error:
             try:
-                return self._decode_oddly(body, self.whole_form)
+                return self._decode_oddly(repair_json(body), self.whole_form)
             except (ValueError, RecursionError):
                 kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
                 self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
                 return None
 
     def _decode_oddly(self, data: bytes, form: msgspec.json.Decoder[T]) -> T:
-        """Return JSON that `form` refuses, decoded after a repair, without what does not fit and is not needed.
-
-        Raises `ValueError` or `RecursionError`.
-        """
-        value, odd = fitted(repair_json(data, self._halves), form)
+        """Return JSON, decoded without what does not fit and is not needed. Raises `ValueError` or `RecursionError`."""
+        value, odd = fitted(data, form)
         for name in odd:
             self._note_odd(name)
         return value
@@ -288,7 +285,7 @@ class StreamDecoder(AnswerDecoder, ABC):
             out.append(Quiet(at, name or "empty"))
         else:
             try:
-                return self._decode_oddly(data, self.event_form)
+                return self._decode_oddly(repair_json(data, self._halves), self.event_form)
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"an event is not the JSON of an answer: {error}", data)
         return None
@@ -343,7 +340,7 @@ def _joined(value: Any, halves: dict[tuple[Any, ...], str], place: tuple[Any, ..
     """Return `value` with the halves of surrogate pairs that wait for its texts, and without those at their ends."""
     if isinstance(value, str):
         value = halves.pop(place, "") + value
-        if value and "\ud800" <= value[-1] <= "\udbff" and len(halves) < MAX_ODD:
+        if value and "\ud800" <= value[-1] <= "\udbff" and len(halves) < MAX_HALVES:
             halves[place], value = value[-1], value[:-1]
         return value
     if isinstance(value, dict):
@@ -357,8 +354,11 @@ NEEDED = frozenset((
     "audio", "images", "image_url", "url", "status", "status_code", "done",
 ))  # fmt: skip
 """Fields that hold the answer, or an error in its place: none of them is left out because its value is odd."""
-MAX_ODD = 32
-"""The most values of one event, or of one whole answer, that are left out."""
+MAX_ODD, MAX_READ_AGAIN = 32, 32 << 20
+"""The most values of one event, or of one whole answer, that are left out, and the most bytes that are therefore read
+again: each value costs a reading."""
+MAX_HALVES = 32
+"""The most texts in one event whose last character is half a surrogate pair that waits for the other half."""
 _PLACE = re.compile(r" - at `\$([^`]+)`$")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -369,6 +369,7 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
     Raises `ValueError` for a value of a field that is `NEEDED`, and for data that is no JSON.
     """
     odd: list[str] = []
+    value: Any = None
     while True:
         try:
             return form.decode(data), odd
@@ -376,12 +377,12 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
             found = _PLACE.search(str(error))
             steps = [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
             name = next((step for step in reversed(steps) if isinstance(step, str)), "")
-            value: Any = json.loads(data)
-            holder = value
+            value = holder = value if odd else json.loads(data)
             for step in steps[:-1]:
                 holder = holder[step]
             is_null = bool(steps) and holder[steps[-1]] is None
-            if not steps or len(odd) == MAX_ODD or (name in NEEDED and not is_null):
+            too_many = len(odd) == MAX_ODD or len(odd) * len(data) > MAX_READ_AGAIN
+            if not steps or too_many or (name in NEEDED and not is_null):
                 raise
             del holder[steps[-1]]
             odd.append(name)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.events import ToolPart
+from splitsecond.core.validation import read_json
 
 
 class _Call:
@@ -100,7 +101,11 @@ def arguments_text(value: Any) -> str:
     object."""
     if isinstance(value, Raw):
         data = bytes(value)
-        if not data.startswith(b'"'):
-            return "" if data == b"null" else data.decode("utf-8", "replace")
-        value = msgspec.json.decode(data)
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode() if value else ""
+        text = read_json(data) if data.startswith(b'"') else None
+        return text if isinstance(text, str) else "" if data == b"null" else data.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode() if value else ""
+    except RecursionError:
+        return "{"  # nested more deeply than it can be written: no JSON, so that nobody takes it for the arguments
