@@ -19,7 +19,8 @@ FORMATS: dict[str, Any] = {
     "ollama": ollama,
     "cohere": cohere,
 }
-CLIENTS: dict[str, ClientFormat] = {**CLIENT_FORMATS, "gemini": GEMINI, "ollama": OLLAMA_CHAT}
+CLIENTS: dict[str, ClientFormat] = {"gemini": GEMINI, "ollama": OLLAMA_CHAT}
+CLIENTS.update({str(name): form for name, form in CLIENT_FORMATS.items()})
 CALL = Call(id="req-1", body={}, stream=True)
 
 

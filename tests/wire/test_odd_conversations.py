@@ -31,7 +31,7 @@ def test_each_target_gets_the_arguments(target: Any, arguments: Any) -> None:
     assert '{"city":"Oslo"}' in body
 
 
-CLIENTS: dict[str, Any] = {
+CLIENTS: dict[str, tuple[Any, Any]] = {
     "anthropic": (anthropic.to_chat, lambda given: {"messages": [
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "weather", "input": given}]},
@@ -62,6 +62,6 @@ def test_each_client_may_send_the_arguments_in_both_forms(client: str, arguments
     body = {"max_tokens": 5} if client == "anthropic" else {}
     body |= request(arguments)
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()}
-    made = to_chat(Call(id="1", body=raw, api_format="openai" if client in ("gemini", "ollama") else client))
+    made = to_chat(Call(id="1", body=raw))
     (called,) = [message["tool_calls"] for message in made.body["messages"] if message.get("tool_calls")]
     assert json.loads(called[0]["function"]["arguments"]) == ARGUMENTS

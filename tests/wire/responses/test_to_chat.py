@@ -190,7 +190,7 @@ def test_tools_in_the_input_are_tools_of_the_request() -> None:
     wait = {"type": "function", "name": "wait", "parameters": {"type": "object", "properties": {}}}
     more = {"type": "additional_tools", "role": "developer", "tools": [wait, {"type": "custom", "name": "exec"}]}
     asked = call(input=[more, {"role": "user", "content": "hi"}], tools=[wait])
-    made = responses.to_chat(asked).body
+    made: dict[str, Any] = dict(responses.to_chat(asked).body)
     assert [tool["function"]["name"] for tool in made["tools"]] == ["wait", "exec"]
     assert made["messages"] == [{"role": "user", "content": "hi"}]
     assert asked.notes.dropped == []
