@@ -39,6 +39,9 @@ class ToolCalls(Struct, eq=False):
         `key` None: the provider gives none; then a name begins a call.
         """
         call = self._begun.get((index, key))
+        if call is not None and not name and call.id:  # nearly all fragments
+            self._latest[index] = call
+            return call.rest
         if call is None and not name and (key is None or not id):
             call = self._latest.get(index)
         if call is None or (name and ((id and call.id and id != call.id) or (call.name and name != call.name))):

@@ -222,7 +222,10 @@ class ChunkAssembly(Assembly):
 
 def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
     """Give the content of `delta` its usual form: one text, and numbered fragments of tool calls, each named once."""
-    read, _ = decoded(msgspec.json.encode(delta), _fitted_delta)
+    try:
+        read = msgspec.convert(delta, Delta)
+    except ValueError:
+        read, _ = decoded(msgspec.json.encode(delta), _fitted_delta)
     if isinstance(read.content, list):
         reasoning, delta["content"] = texts_of(read.content)
         if reasoning:
@@ -230,11 +233,15 @@ def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
     if read.tool_calls:
         fragments = tool_fragments(read, index, calls, whole=False)
         for call, (part, text) in zip(_objects(delta, "tool_calls"), fragments, strict=True):
-            call["index"] = part.number
-            call["id"], own = part.id or None, call.get("function") or call.get("custom")
-            if isinstance(own, dict):
-                own["input" if call.get("custom") else "arguments"] = text
-                own["name"] = part.name or None
+            call["index"], own = part.number, call.get("function") or call.get("custom")
+            if not isinstance(own, dict):
+                continue
+            own["input" if call.get("custom") else "arguments"] = text
+            if part.name:
+                call["id"], own["name"] = part.id or None, part.name
+            else:  # an id or a name that is repeated, or made up for this fragment
+                call.pop("id", None)
+                own.pop("name", None)
 
 
 def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:

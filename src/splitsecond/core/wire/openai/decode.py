@@ -357,8 +357,9 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
     if delta.refusal:
         pieces.append(("refusal", delta.refusal, None))
     if delta.tool_calls or delta.function_call:
-        fragments = tool_fragments(delta, choice.index, calls, whole=choice.delta is None)
-        pieces.extend(("tool", part.name + text, part) for part, text in fragments if part.name or text)
+        for part, text in tool_fragments(delta, choice.index, calls, whole=choice.delta is None):
+            if part.name or text:
+                pieces.append(("tool", part.name + text, part))
     if delta.audio and (sound := delta.audio.data or delta.audio.transcript):
         pieces.append(("audio", sound, None))
     if delta.images:
