@@ -70,19 +70,20 @@ def with_providers(folder: Path, provider: RunningProvider, guide: list[Block]) 
 
     All but the catalogue are links. Return the folder to import from.
     """
-    package, real = folder / "splitsecond", CATALOGUE.parents[1]
-    for made, source in ((package, real), (package / "catalog", CATALOGUE.parent)):
+    package = folder / "splitsecond"
+    real_folders = CATALOGUE.parents[2], CATALOGUE.parents[1], CATALOGUE.parent
+    for made, source in zip((package, package / "core", package / "core/catalog"), real_folders, strict=True):
         made.mkdir(parents=True)
         for path in source.iterdir():
-            if path not in (CATALOGUE, CATALOGUE.parent):
+            if path not in (CATALOGUE, *real_folders):
                 (made / path.name).symlink_to(path)
     texts = {path.name: path.read_text("utf-8") for path in CATALOGUE.glob("*.toml")}
     if guide:
         texts["example.toml"] = "\n".join(block.text for block in guide if block.kind == "toml")
-    (package / "catalog/providers").mkdir()
+    (package / "core/catalog/providers").mkdir()
     for name, text in texts.items():
         address = rf'"{provider.origin}\1"' if "\napi_format" in text else f'"{provider.base_url}"'
-        (package / "catalog/providers" / name).write_text(re.sub(r'"https://[^/"]+(/[^"]*)"', address, text))
+        (package / "core/catalog/providers" / name).write_text(re.sub(r'"https://[^/"]+(/[^"]*)"', address, text))
     return folder
 
 

@@ -66,6 +66,15 @@ def test_known_costs_of_attempts_are_summed_by_client_and_target() -> None:
     assert value(found, "cost_usd_total", client="web", target="b/x") is None
 
 
+def test_odd_fields_of_answers_are_counted_by_target() -> None:
+    metrics = Metrics()
+    metrics.took(record(attempt(odd_fields=["usage", "finish_reason"]), attempt("b/x")))
+    found = samples(exposed(metrics))
+    assert value(found, "odd_answers_total", target="a/x", field="usage") == 1
+    assert value(found, "odd_answers_total", target="a/x", field="finish_reason") == 1
+    assert value(found, "odd_answers_total", target="b/x", field="usage") is None
+
+
 def test_loser_without_usage_costs_the_winners_prompt() -> None:
     def cost(attempt: Observation) -> float | None:
         tokens_in, tokens_out = attempt.input_tokens, attempt.output_tokens

@@ -11,8 +11,8 @@ from tests.simulator.in_virtual_time import Client, Exchange
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.core.finish_reasons import openai_reason
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.simulator import app, profile
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.truth import TruthRecord

@@ -13,7 +13,7 @@ from tests.simulator.test_endpoints import PLAYED, STEADY, asked, events_of, tok
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Event, Finish, Usage
-from splitsecond.core.wire.finish_reasons import openai_reason
+from splitsecond.core.finish_reasons import openai_reason
 from splitsecond.simulator.content.replies import (
     MAX_ADDED,
     ReplyRule,

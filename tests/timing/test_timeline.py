@@ -2,8 +2,9 @@
 
 from splitsecond.core.errors import NetworkFault, ProviderFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage
+from splitsecond.core.finish_reasons import LONGEST_REASON
 from splitsecond.core.observation import Observation
-from splitsecond.core.timing.timeline import LONGEST_REASON, Sending, Timeline
+from splitsecond.core.timing.timeline import Sending, Timeline
 
 SENT = Sending(sent_ns=10, dns_ns=1, tcp_ns=2, tls_ns=3, rtt_ns=4)
 

@@ -177,9 +177,15 @@ def test_calls_of_one_choice_are_merged_by_their_index() -> None:
     for index in (1, 0, 1, 0):
         assembly.feed(
             event(
-                b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c","function":{"arguments":"a"}}]}}]}'
-                % index
+                b'{"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"name":"f","arguments":"a"}}]}}]}' % index
             )
         )
     calls = msgspec.json.decode(assembly.answer())["choices"][0]["message"]["tool_calls"]
     assert [call["function"]["arguments"] for call in calls] == ["aa", "aa"]
+
+
+def test_a_call_that_is_never_named_is_no_answer() -> None:
+    assembly = ChunkAssembly()
+    assembly.feed(event(b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"a"}}]}}]}'))
+    with pytest.raises(ProviderFault, match="has no name"):
+        assembly.answer()

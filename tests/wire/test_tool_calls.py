@@ -9,7 +9,6 @@ from tests.cases import each_case
 from splitsecond.core.events import Event, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
-from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.tool_calls import ToolCalls
 
 API_FORMATS = (anthropic, cohere, gemini, ollama, openai, responses)
@@ -64,8 +63,22 @@ def test_calls_read_back_streamed_and_whole(api_format: ModuleType) -> None:
         ([(0, "a", "f"), (0, "z", ""), (0, "y", "")], [(0, "a", "f"), (0,), (0,)]),
         ([(None, "", "f"), (None, "", ""), (None, "", "f")], [(0, "", "f"), (0,), (1, "", "f")]),
         ([(None, "", "")], [(0,)]),
+        ([(0, "a", "f"), (7, "", ""), (7, "", ""), (1, "b", "g")], [(0, "a", "f"), (0,), (0,), (1, "b", "g")]),
+        ([(0, "", "f"), (0, "", ""), (0, "", "g"), (0, "", "")], [(0, "", "f"), (0,), (1, "", "g"), (1,)]),
+        ([(None, "a", "f"), (None, "z", ""), (None, "b", "f")], [(0, "a", "f"), (0,), (1, "b", "f")]),
     ],
-    ids=["numbered", "name later", "name again", "all numbered 0", "ids made up", "not numbered", "nothing said"],
+    ids=[
+        "numbered",
+        "name later",
+        "name again",
+        "all numbered 0",
+        "ids made up",
+        "not numbered",
+        "nothing said",
+        "stray number",
+        "one number and no ids",
+        "not numbered, with ids",
+    ],
 )
 def test_tool_calls_are_numbered_in_any_form(
     fragments: list[tuple[int | None, str, str]], parts: list[tuple[int, str, str]]
@@ -79,25 +92,3 @@ def test_each_choice_has_its_own_numbers() -> None:
     assert [calls.part(0, "a", "f", index).number for index in (0, 1)] == [0, 0]
     assert calls.begun(0) == ToolPart(0)
     assert calls.begun(1) is None
-
-
-@each_case(
-    "reason, called, expected",
-    [
-        ("stop", False, "stop"),
-        ("stop", True, "tool_calls"),
-        ("length", True, "length"),
-        ("end_turn", False, "stop"),
-        ("tool_use", True, "tool_calls"),
-        ("refusal", False, "content_filter"),
-        ("STOP", True, "tool_calls"),
-        ("MAX_TOKENS", False, "length"),
-        ("SAFETY", False, "content_filter"),
-        ("COMPLETE", False, "stop"),
-        ("TOOL_CALL", True, "tool_calls"),
-        ("max_output_tokens", False, "length"),
-        ("something_new", False, "something_new"),
-    ],
-)
-def test_finish_reasons_are_translated_to_openais(reason: str, called: bool, expected: str) -> None:
-    assert openai_reason(reason, called=called) == expected

@@ -192,13 +192,45 @@ def test_images(client: str) -> None:
     assert runs(again) == [("image", url)]
 
 
-def test_interleaved_pieces_of_calls() -> None:
+INTERLEAVED: list[Event] = [
+    Token(1, 'f{"a":', "tool", tool=ToolPart(0, "a", "f")),
+    Token(1, "g", "tool", tool=ToolPart(1, "b", "g")),
+    Token(1, "1}", "tool", tool=ToolPart(0)),
+    Token(1, "h{}", "tool", tool=ToolPart(2, "c", "h")),
+    Token(1, '{"b":2}', "tool", tool=ToolPart(1)),
+]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_interleaved_calls_come_out_one_after_another(client: str) -> None:
+    data = transcoder_for(client).encode([*INTERLEAVED, Finish(1, "tool_calls"), Done(1, True)])
+    assert [run[2:] for run in runs(heard(client, data))] == [("f", '{"a":1}'), ("g", '{"b":2}'), ("h", "{}")]
+
+
+def test_a_call_after_a_complete_one_is_not_held_back() -> None:
     telling = transcoder_for("anthropic")
-    telling.encode(
-        [Token(1, "f", "tool", tool=ToolPart(0, "a", "f")), Token(1, "g", "tool", tool=ToolPart(1, "b", "g"))]
-    )
+    telling.encode([Token(1, "f{}", "tool", tool=ToolPart(0, "a", "f"))])
+    assert b'"g"' in telling.encode([Token(1, "g{}", "tool", tool=ToolPart(1, "b", "g"))])
     with pytest.raises(ProviderFault, match="tool call 1 came after"):
-        telling.encode([Token(1, "{}", "tool", tool=ToolPart(0))])
+        telling.encode([Token(1, " {}", "tool", tool=ToolPart(0))])
+
+
+def test_more_held_fragments_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_HELD", 1)
+    with pytest.raises(ProviderFault, match="more than 1 fragments"):
+        transcoder_for("responses").encode(INTERLEAVED)
+
+
+def test_an_unknown_reason_inside_a_call_is_a_failure() -> None:
+    call = Token(1, 'f{"a":', "tool", tool=ToolPart(0, "a", "f"))
+    transcoder_for("anthropic").encode([call, Finish(1, "length"), Done(1, True)])
+    with pytest.raises(ProviderFault, match="inside a tool call, for the unknown reason 'odd'"):
+        transcoder_for("anthropic").encode([call, Finish(1, "odd"), Done(1, True)])
+
+
+def test_a_call_without_a_name_is_an_error() -> None:
+    with pytest.raises(ProviderFault, match="tool call 1 has no name"):
+        transcoder_for("anthropic").encode([Token(1, "{}", "tool", tool=ToolPart(0))])
 
 
 def test_an_answer_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ import pytest
 from tests.wire.conformance import check_decoder, repeated_at_places
 
 from splitsecond.core.events import Done, Event, Finish, Token, Usage
+from splitsecond.core.finish_reasons import openai_reason
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.core.wire.api_format import CalledTool, Decoder, Quirks, ServerAnswer
-from splitsecond.core.wire.finish_reasons import openai_reason
 
 API_FORMATS = (anthropic, cohere, gemini, ollama, openai, responses)
 WHOLE = Quirks(stream_whole=False)

@@ -197,6 +197,9 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tier: str = ""
     """The speed tier that served the request, in the provider's word (OpenAI's `service_tier`, Anthropic's `speed`);
     empty if the answer does not say."""
+    odd_fields: list[str] = []
+    """What of the answer was not as its API format says, and did not matter: names of fields with unusual values, and
+    `finish_reason` if the reason is unknown."""
     limits: RateLimits | None = None
     """What the provider reports about its rate limits in the headers."""
 

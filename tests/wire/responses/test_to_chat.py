@@ -13,6 +13,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.reasoning import ReasoningRequest
+from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools
 
 URL = "data:image/png;base64,AA=="
 CALLED = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": '{"x":1}', "status": "x"}
@@ -178,6 +179,28 @@ def test_unknown_fields_of_items_parts_and_tools_are_named() -> None:
     responses.to_chat(asked)
     names = ["in_item", "in_part", "encrypted_content", "in_output", "in_tool", "in_function", "in_text"]
     assert asked.notes.dropped == names
+
+
+def test_items_of_unknown_types_are_left_out_and_named() -> None:
+    asked = call(input=[{"type": "odd_item", "id": "x", "data": {}}, {"role": "user", "content": "hi"}])
+    assert responses.to_chat(asked).body["messages"] == [{"role": "user", "content": "hi"}]
+    assert asked.notes.dropped == ["odd_item"]
+
+
+def test_tools_in_the_input_are_tools_of_the_request() -> None:
+    wait = {"type": "function", "name": "wait", "parameters": {"type": "object", "properties": {}}}
+    more = {"type": "additional_tools", "role": "developer", "tools": [wait, {"type": "custom", "name": "exec"}]}
+    asked = call(input=[more, {"role": "user", "content": "hi"}], tools=[wait])
+    made: dict[str, Any] = dict(responses.to_chat(asked).body)
+    assert [tool["function"]["name"] for tool in made["tools"]] == ["wait", "exec"]
+    assert made["messages"] == [{"role": "user", "content": "hi"}]
+    assert asked.notes.dropped == []
+    assert carried_tools(asked.body) == {"exec": CarriedTool("exec", custom=True)}
+
+
+def test_arguments_can_be_an_object() -> None:
+    (message,) = chat(input=[{**CALLED, "arguments": {"x": 1}}])["messages"]
+    assert message["tool_calls"][0]["function"]["arguments"] == '{"x":1}'
 
 
 @pytest.mark.parametrize("tools", [[7], [{"type": "namespace", "name": "n", "tools": 7}]])

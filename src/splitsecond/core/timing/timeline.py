@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from splitsecond.core.errors import Fault, ProviderFault, provider_word
 from splitsecond.core.events import Broken, Done, Event, Finish, RateLimits, Token, TokenRun, Usage, WholeText
+from splitsecond.core.finish_reasons import LONGEST_REASON
 from splitsecond.core.observation import ArrivalClock, FaultRecord, Observation, Outcome, Role, TokenSource
 from splitsecond.core.service import RateFloor
 from splitsecond.core.timing.rate_floor import RateCheck
@@ -28,10 +29,6 @@ def record_fault(fault: Fault) -> FaultRecord:
         hint=fault.hint,
         retry_after_ns=getattr(fault, "retry_after_ns", None),
     )
-
-
-LONGEST_REASON = 100
-"""Longest finish reason in an observation, in characters: a provider can send any text there."""
 
 
 class Sending(Struct, frozen=True):
@@ -218,12 +215,13 @@ class Timeline(Struct, kw_only=True):
         sending: Sending,
         server_timings: dict[str, float] | None = None,
         tier: str = "",
+        odd_fields: Sequence[str] = (),
     ) -> Observation:
         """Return the observation of this attempt, which ended at `end_ns`.
 
         It is "failed" if there is a `fault` or the stream reported one, or if the answer ended well without a token
         (kind "empty_answer"), because then it has no speed. Otherwise `cancelled` means that we closed it before its
-        end. `tier`: the speed tier that served it.
+        end. `tier`: the speed tier that served it; `odd_fields`: see `Observation`.
         """
         fault, token_at, usage = fault or self.broken, self._token_at, self._usage
         if fault is None and not cancelled and not token_at:
@@ -289,6 +287,8 @@ class Timeline(Struct, kw_only=True):
             limits=self.limits,
         )
         rare = self._rare(fault, sending, merged_ns, output_tokens)
+        if odd_fields:
+            rare["odd_fields"] = list(odd_fields)
         return replace(observation, **rare) if rare else observation
 
     def _date_back(self) -> int:

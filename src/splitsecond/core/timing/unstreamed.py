@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-NATURAL_ENDS = frozenset({"stop", "STOP", "end_turn", "stop_sequence", "completed", "COMPLETE", "eos", "eos_token"})
-"""Finish reasons of answers that the model ended itself, with a token that has no text."""
+from splitsecond.core.finish_reasons import meaning
+
 SUMMARY_RATIO = 2
 """Streamed reasoning is a summary if it has this many times fewer tokens than were billed."""
 
@@ -32,7 +32,7 @@ def unstreamed_tokens(
 
 
 def _end(streamed: int, events: int, finish_reason: str, counted: bool) -> int:
-    return int(streamed == events + 1 and not counted and finish_reason in NATURAL_ENDS)
+    return int(streamed == events + 1 and not counted and meaning(finish_reason) == "stop")
 
 
 def _left_out_by_summary(

@@ -376,6 +376,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             sending=self._first_request or (_sending(exchange) if exchange is not None else Sending()),
             server_timings=self._decoder.server_timings,
             tier=self._decoder.tier,
+            odd_fields=self._decoder.odd_fields,
         )
         if self._asked is not None and self.observation.ok:
             self._config.lengths.record(self._asked, len(self.observation.token_at))

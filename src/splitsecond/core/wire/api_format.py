@@ -131,7 +131,7 @@ class Decoder(Protocol):
     only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
     `as_tool`: see `Encoded`; formats without need ignore it. `tier`: the provider's word for the speed tier that served
     the request, "" until it says so. `counted`: the largest counts that were reported since the reader of the events
-    set this to None.
+    set this to None. `odd_fields`: see `Observation`.
     """
 
     server_timings: dict[str, float]
@@ -139,6 +139,7 @@ class Decoder(Protocol):
     in_runs: bool
     as_tool: str
     counted: Usage | None
+    odd_fields: Sequence[str]
 
     def feed(self, data: bytes, at: int) -> list[Event]:
         """Return the events that `data` completes, with the time `at`; none after the end."""

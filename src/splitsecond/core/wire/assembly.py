@@ -9,6 +9,7 @@ Everything here comes from a provider: any input takes linear time, and an answe
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,6 +51,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
+        self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`: see `HeldAnswer`."""
@@ -133,7 +135,7 @@ class Assembly:
 
     def take(self, data: bytes, name: str) -> None:
         """Take one event of the stream, as JSON. `name`: that of the event, "" if it has none."""
-        chunk = decoded(data, _decode)
+        chunk = decoded(data, _decode, self._halves)
         if not isinstance(chunk, dict):
             return
         self.merge(chunk)
@@ -172,9 +174,9 @@ def too_deep() -> ProviderFault:
     return malformed("the answer is nested too deeply")
 
 
-def decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
-    """Decode the JSON of an event, repaired if necessary. Raises `ProviderFault` if it is not JSON."""
-    for form in (bytes, repair_json):
+def decoded(data: bytes, decode: Callable[[bytes], T], halves: dict[tuple[Any, ...], str] | None = None) -> T:
+    """Decode the JSON of an event, repaired (with `halves`) if necessary. Raises `ProviderFault` if it is not JSON."""
+    for form in (bytes, partial(repair_json, halves=halves)):
         try:
             return decode(form(data))
         except (ValueError, RecursionError) as error:

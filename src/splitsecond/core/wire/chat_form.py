@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, structs
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire import tool_results
+from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
     MAX_TOOL_NAME,
     leave_out,
@@ -64,10 +65,10 @@ TRANSLATED = "translated"
 
 
 class Function(Struct, frozen=True):
-    """The function of a tool call; `arguments` is JSON."""
+    """The function of a tool call; `arguments` is JSON, or what some clients send: the object itself."""
 
     name: Annotated[str, Meta(max_length=MAX_TOOL_NAME)]
-    arguments: str = ""
+    arguments: str | dict[str, Any] | None = ""
 
 
 NO_SIGNATURE = "skip_thought_signature_validator"
@@ -83,10 +84,15 @@ class ToolCall(Struct):
     function: Function = Function("")
     extra_content: dict[str, Any] | None = None
 
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON."""
+        return arguments_text(self.function.arguments)
+
     def arguments(self, place: str) -> dict[str, Any]:
         """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`: of the call."""
         try:
-            return msgspec.json.decode(self.function.arguments or "{}", type=dict[str, Any])
+            return msgspec.json.decode(self.arguments_text or "{}", type=dict[str, Any])
         except (ValueError, RecursionError):
             raise CallerFault(f"{place}.function.arguments is not the JSON of an object") from None
 

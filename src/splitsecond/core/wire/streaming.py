@@ -15,6 +15,7 @@ large for the request and the answer are found in `core/upstream/usage_check`, b
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
@@ -23,7 +24,8 @@ import msgspec
 from msgspec import Meta, Raw
 
 from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
-from splitsecond.core.events import Broken, Done, Event, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
+from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
+from splitsecond.core.finish_reasons import FAILURE, LONGEST_REASON, meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, in_band_fault, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
@@ -51,12 +53,14 @@ class AnswerDecoder:
     whole_form: msgspec.json.Decoder[Any]
     json_ends: tuple[bytes, ...] = (b"}",)
     html_hint = HTML_HINT
+    odd_fields: Sequence[str] = ()
 
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
         self.in_runs = False
         self.as_tool = ""
         self.counted: Usage | None = None
+        self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs: see `repair_json`
         self._miscounted = False  # a report of token counts cannot be true, so none is trusted
         self.tier = ""
         self._ended = False
@@ -69,11 +73,18 @@ class AnswerDecoder:
             return self.whole_form.decode(body)
         except (ValueError, RecursionError) as error:
             try:
-                return self.whole_form.decode(repair_json(body))
+                return self._decode_oddly(repair_json(body), self.whole_form)
             except (ValueError, RecursionError):
                 kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
                 self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
                 return None
+
+    def _decode_oddly(self, data: bytes, form: msgspec.json.Decoder[T]) -> T:
+        """Return JSON, decoded without what does not fit and is not needed. Raises `ValueError` or `RecursionError`."""
+        value, odd = fitted(data, form)
+        for name in odd:
+            self._note_odd(name)
+        return value
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
         """Return nothing: a format without a fast path takes all events in one way."""
@@ -99,6 +110,7 @@ class AnswerDecoder:
             return decode(data)
         except (ValueError, RecursionError):
             self._miscounted = True
+            self._note_odd("usage")
             self._add_usage(out, Usage(at))
             return None
 
@@ -111,6 +123,23 @@ class AnswerDecoder:
             usage = Usage(usage.at, implausible=True)
         self.counted = usage if self.counted is None else _largest(self.counted, usage)
         out.append(usage)
+
+    def _add_finish(self, at: int, out: list[Event], reason: str, data: bytes, index: int = 0) -> None:
+        """Add the reason why choice `index` ended. A failure breaks the answer, and so does an unknown reason of an
+        answer without content."""
+        word = meaning(reason)
+        if word == FAILURE or not (word or self._tokens):
+            error = ProviderError(f"finish_reason is {provider_word(reason, LONGEST_REASON)}")
+            self._report_error(at, out, error, data)
+            return
+        if not word:
+            self._note_odd("finish_reason")
+        out.append(Finish(at, reason, index))
+
+    def _note_odd(self, name: str) -> None:
+        """Note that a field was not as its format says, and did not matter for the answer."""
+        if name not in self.odd_fields:
+            self.odd_fields = (*self.odd_fields, name)
 
     def _note_tier(self, word: object) -> None:
         """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
@@ -261,7 +290,7 @@ class StreamDecoder(AnswerDecoder, ABC):
             out.append(Quiet(at, name or "empty"))
         else:
             try:
-                return self.event_form.decode(repair_json(data))
+                return self._decode_oddly(repair_json(data, self._halves), self.event_form)
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"an event is not the JSON of an answer: {error}", data)
         return None
@@ -299,15 +328,70 @@ class StreamDecoder(AnswerDecoder, ABC):
         return b"" if self._json is not None else self._sse.junk
 
 
-def repair_json(data: bytes) -> bytes:
+def repair_json(data: bytes, halves: dict[tuple[Any, ...], str] | None = None) -> bytes:
     """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair, null for NaN.
 
-    Also null for a number that is too large to be read. Raises `ValueError` or `RecursionError` if a lenient reader
-    refuses it too.
+    Also null for a number that is too large to be read. `halves`: of an event stream, the first halves of surrogate
+    pairs at the ends of texts, by the place of the text. They wait here for the next event. Raises `ValueError` or
+    `RecursionError` if a lenient reader refuses it too.
     """
     text = data.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    text = json.dumps(value if halves is None else _joined(value, halves, ()), ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass").encode("utf-8", "replace")
+
+
+def _joined(value: Any, halves: dict[tuple[Any, ...], str], place: tuple[Any, ...]) -> Any:
+    """Return `value` with the halves of surrogate pairs that wait for its texts, and without those at their ends."""
+    if isinstance(value, str):
+        value = halves.pop(place, "") + value
+        if value and "\ud800" <= value[-1] <= "\udbff" and len(halves) < MAX_HALVES:
+            halves[place], value = value[-1], value[:-1]
+        return value
+    if isinstance(value, dict):
+        return {name: _joined(each, halves, (*place, name)) for name, each in value.items()}
+    return [_joined(each, halves, (*place, n)) for n, each in enumerate(value)] if isinstance(value, list) else value
+
+
+NEEDED = frozenset((
+    "error", "choices", "delta", "message", "content", "text", "tool_calls", "function_call", "function", "custom",
+    "name", "content_block", "partial_json", "output", "item", "candidates", "parts", "functionCall", "inlineData",
+    "audio", "images", "image_url", "url", "status", "status_code", "done",
+))  # fmt: skip
+"""Fields that hold the answer, or an error in its place: none of them is left out because its value is odd."""
+MAX_ODD, MAX_READ_AGAIN = 32, 32 << 20
+"""The most values of one event, or of one whole answer, that are left out, and the most bytes that are therefore read
+again: each value costs a reading."""
+MAX_HALVES = 32
+"""The most texts in one event whose last character is half a surrogate pair that waits for the other half."""
+_PLACE = re.compile(r" - at `\$([^`]+)`$")
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+
+
+def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
+    """Return JSON decoded by `form` without the values that do not fit, and the names of their fields.
+
+    Raises `ValueError` for a value of a field that is `NEEDED`, and for data that is no JSON.
+    """
+    odd: list[str] = []
+    value: Any = None
+    while True:
+        try:
+            return form.decode(data), odd
+        except msgspec.ValidationError as error:
+            found = _PLACE.search(str(error))
+            steps = [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
+            name = next((step for step in reversed(steps) if isinstance(step, str)), "")
+            value = holder = value if odd else json.loads(data)
+            for step in steps[:-1]:
+                holder = holder[step]
+            is_null = bool(steps) and holder[steps[-1]] is None
+            too_many = len(odd) == MAX_ODD or len(odd) * len(data) > MAX_READ_AGAIN
+            if not steps or too_many or (name in NEEDED and not is_null):
+                raise
+            del holder[steps[-1]]
+            odd.append(name)
+            data = msgspec.json.encode(value)
 
 
 def _integer(text: str) -> int | None:

@@ -1,25 +1,28 @@
-"""Numbering of streamed tool calls: the call to which a fragment belongs.
+"""Rules of all API formats for tool calls and parts: the call or part to which a fragment belongs, and arguments.
 
 OpenAI's format distinguishes calls by an index, which some servers omit and others set to 0 for every call; so another
-id together with a name begins a new call. An id alone does not: older versions of vLLM made up an id for each fragment.
-Some servers repeat the name with each fragment; it counts once.
+id together with a name begins a new call, and so does another name. An id alone does not: older versions of vLLM made
+up an id for each fragment. Some servers repeat the name with each fragment; it counts once. A fragment without id and
+name, with an index that no call has, belongs to the call that came before it.
 """
 
 from collections.abc import Hashable
+from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from splitsecond.core.events import ToolPart
+from splitsecond.core.validation import read_json
 
 
 class _Call:
     """A call that has begun. `rest` is the part of its later tokens."""
 
-    __slots__ = ("id", "named", "rest")
+    __slots__ = ("id", "name", "rest")
 
     def __init__(self, number: int) -> None:
-        self.id = ""
-        self.named = False
+        self.id = self.name = ""
         self.rest = ToolPart(number)
 
 
@@ -28,28 +31,84 @@ class ToolCalls(Struct, eq=False):
 
     _begun: dict[tuple[int, Hashable], _Call] = {}
     _counts: dict[int, int] = {}
-    _latest: dict[int, Hashable] = {}
+    _latest: dict[int, _Call] = {}
 
     def part(self, key: Hashable, id: str = "", name: str = "", index: int = 0) -> ToolPart:
         """Return the part for a fragment of the call with the provider's `key` in choice `index`.
 
         `key` None: the provider gives none; then a name begins a call.
         """
-        if key is None:
-            key = ("unnumbered", self._counts.get(index, 0)) if name else self._latest.get(index)
-        self._latest[index] = key
         call = self._begun.get((index, key))
-        if call is None or (name and id and call.id and id != call.id):
+        if call is not None and not name and call.id:  # nearly all fragments
+            self._latest[index] = call
+            return call.rest
+        if call is None and not name and (key is None or not id):
+            call = self._latest.get(index)
+        if call is None or (name and ((id and call.id and id != call.id) or (call.name and name != call.name))):
             number = self._counts.get(index, 0)
             self._counts[index] = number + 1
-            call = self._begun[index, key] = _Call(number)
+            call = _Call(number)
+        if key is not None:
+            self._begun[index, key] = call
+        self._latest[index] = call
         call.id = call.id or id
-        if not name or call.named:
+        if not name or call.name:
             return call.rest
-        call.named = True
+        call.name = name
         return ToolPart(call.rest.number, call.id, name)
 
     def begun(self, key: Hashable) -> ToolPart | None:
         """Return the part of the later tokens of that call; None if it has not begun."""
         call = self._begun.get((0, key))
         return None if call is None else call.rest
+
+
+class PartNumbers:
+    """Numbers of the blocks or items of one answer, in the order in which they begin.
+
+    Some servers give none of them an index, or all of them the same: then a part ends where the next begins.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[int | str | None, int] = {}
+        self._count = 0
+        self._open: set[int] = set()
+
+    def begin(self, index: Any) -> int:
+        """Return the number of a part that begins, with the provider's `index`, which can be any JSON value."""
+        number = self._numbers[_key(index)] = self._count
+        self._count += 1
+        self._open.add(number)
+        return number
+
+    def of(self, index: Any) -> int:
+        """Return the number of the part with this `index`; for an unknown one that of the latest part."""
+        number = self._numbers.get(_key(index), self._count - 1)
+        return self.begin(index) if number < 0 else number
+
+    def end(self, index: Any) -> int:
+        """Return the number of a part that ends, or comes whole."""
+        number = self.of(index)
+        if number not in self._open:
+            number = self.begin(index)
+        self._open.discard(number)
+        return number
+
+
+def _key(index: Any) -> int | str | None:
+    return index if isinstance(index, int | str) else None
+
+
+def arguments_text(value: Any) -> str:
+    """Return the arguments of a tool call as text. Some servers send a JSON object for a text, or a text for an
+    object."""
+    if isinstance(value, Raw):
+        data = bytes(value)
+        text = read_json(data) if data.startswith(b'"') else None
+        return text if isinstance(text, str) else "" if data == b"null" else data.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode() if value else ""
+    except RecursionError:
+        return "{"  # nested more deeply than it can be written: no JSON, so that nobody takes it for the arguments

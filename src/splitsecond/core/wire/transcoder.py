@@ -5,10 +5,11 @@ order that writers need: the opening of a choice before its first token, the nam
 and finish reason, usage and end mark only when the answer is known to be complete. Everything before that is written at
 once. Nothing is written for an answer that broke: the server ends it with an error.
 
-Formats with an order of parts send tool calls one after another, so a tool call ends where the next begins; a later
-fragment of an ended call is an error. Tool calls that the provider answers itself are left out, and so is reasoning
-that is hidden or signed, because only its provider can read it. A tool call without arguments gets an empty object,
-because clients parse the arguments as JSON.
+Formats with an order of parts send tool calls one after another, but fragments of parallel calls may alternate. If a
+call begins before the arguments of the one before it are complete, all later calls are held back until the calls end. A
+fragment of a call that has ended is an error. Tool calls that the provider answers itself are left out, and so is
+reasoning that is hidden or signed, because only its provider can read it. A tool call without arguments gets an empty
+object, because clients parse the arguments as JSON.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,17 @@ from typing import Protocol
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.events import Done, Event, Finish, Token, Usage
+from splitsecond.core.events import Done, Event, Finish, Token, ToolPart, Usage
+from splitsecond.core.finish_reasons import meaning, openai_reason
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire.api_format import AnswerWriter
-from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.sse import malformed
+from splitsecond.core.wire.streaming import is_json
 
 MAX_CHARACTERS = 64 << 20
 """Characters of one answer. Some formats repeat all of it at its end, so their writers keep it."""
+MAX_HELD = 100_000
+"""Fragments of later tool calls that wait for the end of an earlier one."""
 _ID_CHARACTERS = 32
 """Characters of the answer's id in the ids of its tool calls; OpenAI accepts ids of 40 in the next request."""
 
@@ -35,15 +39,17 @@ class WriterType(Protocol):
 
 
 class _Choice:
-    """The state of one choice. `call`: the number of the open tool call, or None; `calls`: how many have begun."""
+    """The state of one choice. `call`: the number of the open tool call, or None, and `arguments`: what has come of its
+    arguments; `calls`: how many have begun; `held`: the tokens of later calls."""
 
-    __slots__ = ("call", "calls", "has_arguments", "reason")
+    __slots__ = ("arguments", "call", "calls", "held", "reason")
 
     def __init__(self) -> None:
         self.reason = "stop"
         self.call: int | None = None
         self.calls = 0
-        self.has_arguments = False
+        self.arguments: list[str] = []
+        self.held: list[tuple[ToolPart, Token]] = []
 
 
 class Transcoder:
@@ -96,7 +102,7 @@ class Transcoder:
         if token.kind == "tool":
             self._take_call(choice, token, out)
             return
-        self._end_call(choice, token.index, out)
+        self._end_calls(choice, token.index, out)
         try:
             out.append(self._writer.token(token.text, token.kind, token.index))
         except KeyError:
@@ -107,30 +113,56 @@ class Transcoder:
         part = token.tool
         if part is None:
             return
+        open_call = choice.call
+        if part.number == open_call or open_call is None or not (choice.held or _incomplete(choice.arguments)):
+            self._write_call(choice, part, token, out)
+        elif len(choice.held) < MAX_HELD:
+            choice.held.append((part, token))
+        else:
+            raise malformed(f"more than {MAX_HELD:,} fragments of a tool call came before the end of an earlier one")
+
+    def _write_call(self, choice: _Choice, part: ToolPart, token: Token, out: list[bytes]) -> None:
         if part.number != choice.call:
             if part.number < choice.calls:
                 raise malformed(f"a fragment of tool call {part.number + 1} came after that call had ended")
+            if not part.name:
+                raise malformed(f"tool call {part.number + 1} has no name")
             self._end_call(choice, token.index, out)
             choice.call, choice.calls = part.number, part.number + 1
             identity = part.id or f"call_{self._identity}{part.number}"
             out.append(self._writer.tool_call(part.name, identity, token.index))
         if token.arguments:
-            choice.has_arguments = True
+            choice.arguments.append(token.arguments)
             out.append(self._writer.token(token.arguments, "tool", token.index))
 
     def _end_call(self, choice: _Choice, index: int, out: list[bytes]) -> None:
-        if choice.call is not None and not choice.has_arguments:
+        if choice.call is not None and not choice.arguments:
             out.append(self._writer.token("{}", "tool", index))
-        choice.call, choice.has_arguments = None, False
+        choice.call, choice.arguments = None, []
+
+    def _end_calls(self, choice: _Choice, index: int, out: list[bytes]) -> None:
+        """End the open call, and write those that were held back."""
+        if choice.call is None:
+            return
+        for part, token in sorted(choice.held, key=lambda held: held[0].number):
+            self._write_call(choice, part, token, out)
+        self._end_call(choice, index, out)
+        choice.held = []
 
     def _end(self, out: list[bytes]) -> None:
         self._choice(0, out)
         for index, choice in sorted(self._choices.items()):
-            self._end_call(choice, index, out)
+            if choice.arguments and not meaning(choice.reason) and _incomplete(choice.arguments):
+                raise malformed(f"the answer ended inside a tool call, for the unknown reason {choice.reason!r:.100}")
+            self._end_calls(choice, index, out)
             out.append(self._writer.finish(openai_reason(choice.reason, called=choice.calls > 0), index))
         if self._usage is not None:
             out.append(self._writer.usage(self._usage))
         out.append(self._writer.done())
+
+
+def _incomplete(arguments: Sequence[str]) -> bool:
+    return not is_json("".join(arguments).encode())
 
 
 def new_transcoder(writer: WriterType, prefix: str, call: Call, model: str, *, single: bool = True) -> Transcoder:

@@ -9,10 +9,10 @@ import msgspec
 
 from splitsecond.core import clock
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
+from splitsecond.core.finish_reasons import openai_reason
 from splitsecond.core.service import Call
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
-from splitsecond.core.wire.finish_reasons import openai_reason
 from splitsecond.core.wire.openai.client_side import AnswerHead, ChunkAssembly, decode_head
 from splitsecond.core.wire.openai.decode import OpenAIDecoder
 from splitsecond.core.wire.relay import StreamRelay, whole_events
@@ -77,10 +77,10 @@ class TranslatedAssembly(ChunkAssembly):
 
 
 class _Parts(msgspec.Struct):
-    """The content of one choice so far. `calls`: id, name and fragments of the arguments of each tool call."""
+    """The content of one choice so far. `calls`: by number, id, name and fragments of the arguments of a tool call."""
 
     texts: dict[str, list[str]] = {}
-    calls: list[tuple[str, str, list[str]]] = []
+    calls: dict[int, tuple[str, str, list[str]]] = {}
     finish: str = "stop"
 
 
@@ -94,8 +94,8 @@ def _collected(events: list[Event]) -> tuple[list[ServerAnswer], Usage]:
                 pass
             case Token(tool=part) if part is not None:
                 calls = choices.setdefault(event.index, _Parts()).calls
-                if part.number == len(calls):
-                    calls.append((part.id or f"call_{part.number}", part.name, []))
+                if part.number not in calls:
+                    calls[part.number] = (part.id or f"call_{part.number}", part.name, [])
                 calls[part.number][2].append(event.arguments)
             case Token():
                 choices.setdefault(event.index, _Parts()).texts.setdefault(event.kind, []).append(event.text)
@@ -108,5 +108,7 @@ def _collected(events: list[Event]) -> tuple[list[ServerAnswer], Usage]:
 
 def _answer(parts: _Parts) -> ServerAnswer:
     texts = {kind: "".join(parts.texts.get(kind, ())) for kind in ("text", "reasoning", "refusal")}
-    calls = tuple(CalledTool(identity, name, "".join(pieces) or "{}") for identity, name, pieces in parts.calls)
+    calls = tuple(
+        CalledTool(identity, name, "".join(pieces) or "{}") for identity, name, pieces in parts.calls.values()
+    )
     return ServerAnswer(**texts, calls=calls, finish=openai_reason(parts.finish, called=bool(calls)))

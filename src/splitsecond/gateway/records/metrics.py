@@ -235,6 +235,15 @@ class MetricCounts(Struct):
             "cost_usd", "Cost of all attempts by the token, in US dollars, if prices are known.", "client", "target"
         ),
     ] = _numbers()
+    odd_fields: Annotated[
+        dict[tuple[str, str], int],
+        _counter(
+            "odd_answers",
+            "Answers with a field that was not as the API format says and did not matter, or an unknown finish reason.",
+            "target",
+            "field",
+        ),
+    ] = _numbers()
     internal_errors: Annotated[
         dict[str, int],
         _counter(
@@ -357,6 +366,8 @@ class Metrics:
             counts.tokens[target, "input"] += attempt.input_tokens
         if attempt.output_tokens:
             counts.tokens[target, "output"] += attempt.output_tokens
+        for name in attempt.odd_fields:
+            counts.odd_fields[target, name] += 1
         if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
             usd = self._lost(attempt, target, record)
         else:

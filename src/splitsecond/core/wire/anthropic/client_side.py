@@ -17,6 +17,7 @@ from splitsecond.core.wire.assembly import MAX_INDEXES, Assembly
 from splitsecond.core.wire.continuation import PartsEncoder, only_tools
 from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.core.wire.sse import malformed
+from splitsecond.core.wire.tool_calls import PartNumbers
 from splitsecond.core.wire.transcoder import new_transcoder
 
 _decode_input = msgspec.json.Decoder(dict[str, Any]).decode
@@ -38,6 +39,7 @@ class MessageAssembly(Assembly):
 
     def __init__(self) -> None:
         super().__init__()
+        self._numbers = PartNumbers()
         self._blocks: dict[int, dict[str, Any]] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
 
@@ -46,10 +48,10 @@ class MessageAssembly(Assembly):
         match chunk:
             case {"type": "message_start", "message": dict(message)}:
                 self.merged |= message
-            case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
-                self._block(index).update(block)
-            case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
-                self._extend(index, delta)
+            case {"type": "content_block_start", "content_block": dict(block)}:
+                self._block(self._numbers.begin(chunk.get("index"))).update(block)
+            case {"type": "content_block_delta", "delta": dict(delta)}:
+                self._extend(self._numbers.of(chunk.get("index")), delta)
             case {"type": "message_delta", **rest}:
                 delta, usage = rest.pop("delta", None), rest.pop("usage", None)
                 self.merged |= {str(name): value for name, value in rest.items()}
@@ -64,7 +66,7 @@ class MessageAssembly(Assembly):
     def added_text(self, chunk: dict[str, Any]) -> str | None:
         """Return the text of the only field of a delta that is joined, if nothing else of the event is added."""
         match chunk:
-            case {"type": "content_block_delta", "index": int(), "delta": dict(delta)} if "citation" not in delta:
+            case {"type": "content_block_delta", "delta": dict(delta)} if "citation" not in delta:
                 names = _text_names(delta)
                 return delta[names[0]] if len(names) == 1 else None
         return None
@@ -72,7 +74,7 @@ class MessageAssembly(Assembly):
     def pieces(self, chunk: dict[str, Any]) -> list[str]:
         """Return where `merge` has put the text that `chunk` adds."""
         (name,) = _text_names(chunk["delta"])
-        return self._texts[chunk["index"], name]
+        return self._texts[self._numbers.of(chunk.get("index")), name]
 
     def fields(self) -> dict[str, Any]:
         """Return the message with its blocks."""

@@ -24,11 +24,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Event, Finish, Quiet, Usage
+from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
 
 
 class OutputDetails(Struct, gc=False):
@@ -102,7 +102,6 @@ class MessageEvent(Struct, gc=False):
 
 
 _decode_usage = msgspec.json.Decoder(UsageShape).decode
-_NO_INPUT = (b"", b"{}", b"null")
 
 
 class AnthropicDecoder(StreamDecoder):
@@ -118,6 +117,7 @@ class AnthropicDecoder(StreamDecoder):
         self._finished = ""
         self._counts = Counts()
         self._calls = ToolCalls()
+        self._blocks = PartNumbers()
 
     def _take_event(self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
@@ -129,7 +129,8 @@ class AnthropicDecoder(StreamDecoder):
             elif delta.thinking:
                 self._add_token(at, out, delta.thinking, "reasoning")
             elif delta.partial_json:
-                self._add_token(at, out, delta.partial_json, "tool", self._calls.begun(_number(parsed.index)))
+                part = self._calls.begun(self._blocks.of(parsed.index))
+                self._add_token(at, out, delta.partial_json, "tool", part)
             elif delta.signature:
                 out.append(Quiet(at, "signature", delta.signature))
             else:
@@ -139,16 +140,18 @@ class AnthropicDecoder(StreamDecoder):
         elif kind == "message_stop":
             self._end(at, out, marker=True)
         else:
-            self._take_other(kind, parsed, at, out)
+            self._take_other(kind, parsed, data, at, out)
 
-    def _take_other(self, kind: str, parsed: MessageEvent, at: int, out: list[Event]) -> None:
+    def _take_other(self, kind: str, parsed: MessageEvent, data: bytes, at: int, out: list[Event]) -> None:
         before = len(out)
         if parsed.content_block is not None:
-            self._take_block(parsed.content_block, _number(parsed.index), at, out)
+            self._take_block(parsed.content_block, self._blocks.begin(parsed.index), at, out)
         if parsed.message is not None:
             self._count(parsed.message.usage, at, out, opening=True)
         if parsed.delta is not None:
-            self._take_reason(parsed.delta.stop_reason, at, out)
+            self._take_reason(parsed.delta.stop_reason, data, at, out)
+        if self._ended:
+            return
         self._count(parsed.usage, at, out)
         if len(out) == before or kind == "message_start":
             out.insert(before, Quiet(at, kind or "empty"))
@@ -168,13 +171,13 @@ class AnthropicDecoder(StreamDecoder):
             if block.name:
                 part = self._calls.part(number, block.id or "", block.name) if answerable else None
                 self._add_token(at, out, block.name, "tool", part)
-            if (arguments := bytes(block.input)) not in _NO_INPUT:
-                self._add_token(at, out, arguments.decode("utf-8", "replace"), "tool", self._calls.begun(number))
+            if bytes(block.input) != b"{}":  # the empty start of streamed arguments
+                self._add_token(at, out, arguments_text(block.input), "tool", self._calls.begun(number))
 
-    def _take_reason(self, reason: str | None, at: int, out: list[Event]) -> None:
+    def _take_reason(self, reason: str | None, data: bytes, at: int, out: list[Event]) -> None:
         if reason and reason != self._finished:
             self._finished = reason
-            out.append(Finish(at, reason))
+            self._add_finish(at, out, reason, data)
 
     def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
         shape = self._read_counts(data, _decode_usage, at, out)
@@ -191,17 +194,13 @@ class AnthropicDecoder(StreamDecoder):
             return
         for number, block in enumerate(parsed.content):
             self._take_block(block, number, self._json_at, out)
-        self._take_reason(parsed.stop_reason, self._json_at, out)
-        self._count(parsed.usage, self._json_at, out)
-        self._complete(at, out, marker=False)
+        self._take_reason(parsed.stop_reason, body, self._json_at, out)
+        if not self._ended:
+            self._count(parsed.usage, self._json_at, out)
+            self._complete(at, out, marker=False)
 
     def _is_whole(self, marker: bool) -> bool:
         return bool(self._finished)
-
-
-def _number(index: Any) -> int:
-    """Return the number of a block. Servers that omit it have one block at a time."""
-    return index if isinstance(index, int) else 0
 
 
 class Counts:

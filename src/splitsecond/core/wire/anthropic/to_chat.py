@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw, structs
 
 from splitsecond.core.errors import CallerFault
@@ -22,6 +21,7 @@ from splitsecond.core.service import Call, Notes
 from splitsecond.core.wire import reasoning
 from splitsecond.core.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
 from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.tool_results import FAILED
 from splitsecond.core.wire.translation import (
     leave_out,
@@ -182,8 +182,8 @@ def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields
                 reasoning_texts.append(reasoning_text)
             case {"type": "redacted_thinking"}:
                 notice({"redacted_thinking": True})
-            case {"type": "tool_use", "id": str(identity), "name": str(name), "input": dict(given)}:
-                calls.append(function_call(identity, name, msgspec.json.encode(given).decode()))
+            case {"type": "tool_use", "id": str(identity), "name": str(name), "input": dict() | str() as given}:
+                calls.append(function_call(identity, name, arguments_text(given) or "{}"))
             case _:
                 raise _unknown(block, f"{where}[{number}]", ("text", "thinking", "tool_use"))
         notice(block)

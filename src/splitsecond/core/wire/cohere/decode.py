@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from splitsecond.core.events import Event, Finish, Quiet, Token, Usage
+from splitsecond.core.events import Event, Quiet, Token, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import ToolCall
-from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error, with_hints
+from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
 from splitsecond.core.wire.streaming import ABSENT, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 Count = Annotated[float, Meta(ge=0, lt=1 << 53)]
 """Cohere's schema declares its counts as numbers, not integers."""
@@ -87,7 +87,6 @@ _CHUNK = msgspec.json.Decoder(Chunk)
 _decode_chunk = _CHUNK.decode
 
 _CONTENT_DELTA = b"event: content-delta\ndata: "
-_FAILURES = ("ERROR", "TIMEOUT")
 _HTML_HINT = "The response is a web page, not an API: check the base URL (it usually ends in /v2)."
 
 
@@ -154,16 +153,15 @@ class CohereDecoder(StreamDecoder):
         for call in [calls] if isinstance(calls, ToolCall) else calls or ():
             if call.function is not None:
                 tool = self._calls.part(key, str(call.id or ""), call.function.name or "")
-                self._add_token(at, out, tool.name + (call.function.arguments or ""), "tool", tool)
+                self._add_token(at, out, tool.name + arguments_text(call.function.arguments), "tool", tool)
 
     def _take_end(self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
-        reason = end.finish_reason or ""
-        if end.error or reason.startswith(_FAILURES):
-            error = error_of(end.error) if end.error else ProviderError(f"finish_reason is {reason}")
-            self._report_error(at, out, error, data)
+        if end.error:
+            self._report_error(at, out, error_of(end.error), data)
+        elif end.finish_reason:
+            self._add_finish(at, out, end.finish_reason, data)
+        if self._ended:
             return
-        if reason:
-            out.append(Finish(at, reason))
         self._add_usage(out, self._read_counts(end.usage, partial(_read_usage, at), at, out))
         self._complete(at, out, marker=marker)
 

@@ -76,7 +76,7 @@ def _message(message: chat_form.Message, where: str) -> dict[str, Any]:
         content = [{"type": "thinking", "thinking": message.reasoning_text}, *blocks]
     if message.tool_calls:
         fields["tool_calls"] = [
-            function_call(call.id, call.function.name, call.function.arguments or "{}") for call in message.tool_calls
+            function_call(call.id, call.function.name, call.arguments_text or "{}") for call in message.tool_calls
         ]
         if message.reasoning_text:
             fields["tool_plan"] = message.reasoning_text

@@ -23,7 +23,7 @@ from splitsecond.core.events import Event, Finish, Quiet, Token, TokenKind, Tool
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class PartialArg(Struct, gc=False, rename="camel"):
@@ -170,7 +170,9 @@ class GeminiDecoder(StreamDecoder):
             reason = candidate.finish_reason
             if reason is not None and reason not in _NO_REASON and self._finished.get(index) != reason:
                 self._finished[index] = reason
-                out.append(Finish(at, reason, index))
+                self._add_finish(at, out, reason, data, index)
+                if self._ended:
+                    return
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = True
             out.append(Finish(at, chunk.prompt_feedback.block_reason))
@@ -241,8 +243,7 @@ def _media(part: Part) -> tuple[TokenKind, str]:
 
 
 def _call_text(call: FunctionCall) -> str:
-    args = bytes(call.args)
-    pieces = [call.name or "", "" if args == b"null" else args.decode("utf-8", "replace")]
+    pieces = [call.name or "", arguments_text(call.args)]
     for arg in call.partial_args or ():
         value = arg.string_value if arg.string_value is not None else arg.number_value
         pieces.append(str(arg.bool_value if value is None else value))

@@ -23,6 +23,7 @@ from splitsecond.core.wire.chat_form import (
 )
 from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest
 from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
     left_out,
     not_translatable,
@@ -140,8 +141,7 @@ class _Conversation:
                     identity = called.get("id") or f"call_{self._count}"
                     self._count += 1
                     self._open.append((identity, name))
-                    given = object_field(f"{where}[{number}].functionCall.args", called.get("args") or {})
-                    calls.append(function_call(identity, name, msgspec.json.encode(given).decode()))
+                    calls.append(function_call(identity, name, arguments_text(called.get("args")) or "{}"))
                 case _:
                     raise _unknown(part, f"{where}[{number}]")
         self.messages.append(assistant_message(texts, reasoning, calls))

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, Usage
+from splitsecond.core.events import Broken, Done, Event, Quiet, Token, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import error_of, with_hints
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 from splitsecond.core.wire.streaming import AnswerDecoder, Count, is_json, repair_json
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class Function(Struct, gc=False):
@@ -70,7 +70,8 @@ class Durations(Struct, gc=False):
     eval_duration: Count | None = None
 
 
-_decode_line = msgspec.json.Decoder(ResponseLine).decode
+_LINE = msgspec.json.Decoder(ResponseLine)
+_decode_line = _LINE.decode
 _decode_counts = msgspec.json.Decoder(Counts).decode
 _decode_durations = msgspec.json.Decoder(Durations).decode
 
@@ -138,8 +139,8 @@ class OllamaDecoder(AnswerDecoder):
                 out.append(Quiet(at, "empty"))
                 return
             try:
-                data = repair_json(data)
-                line = _decode_line(data)
+                data = repair_json(data, self._halves)
+                line = self._decode_oddly(data, _LINE)
             except (ValueError, RecursionError):
                 self._break(at, out, "malformed", f"a line is not the JSON of a chat: {error}", data)
                 return
@@ -169,8 +170,7 @@ class OllamaDecoder(AnswerDecoder):
         for call in message.tool_calls or ():
             if call.function is not None and call.function.name:
                 part = self._calls.part(None, call.id or "", call.function.name)
-                arguments = bytes(call.function.arguments).decode("utf-8", "replace")
-                out.append(Token(at, part.name + arguments, "tool", tool=part))
+                out.append(Token(at, part.name + arguments_text(call.function.arguments), "tool", tool=part))
         self._tokens += len(out) - before
 
     def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:
@@ -179,7 +179,9 @@ class OllamaDecoder(AnswerDecoder):
             if (value := getattr(durations, name)) is not None:
                 self.server_timings[name] = float(value)
         if line.done_reason:
-            out.append(Finish(at, line.done_reason))
+            self._add_finish(at, out, line.done_reason, data)
+            if self._ended:
+                return
         counts = self._read_counts(data, _decode_counts, at, out) or Counts()
         if counts.prompt_eval_count is not None or counts.eval_count is not None:
             self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))

@@ -7,13 +7,13 @@ result, or to the first of all. Options that only Ollama's own models have are l
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import structs
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire.chat_form import TRANSLATED, assistant_message, schema_format
 from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import left_out, object_field, plain_fields, refuse, short, take_tools
 
 Fields = dict[str, Any]
@@ -128,9 +128,7 @@ def _calls(message: Fields) -> list[Any]:
 def _call(call: Any, identity: str, where: str) -> Fields:
     match call:
         case {"function": {"name": str(name)} as function}:
-            given = object_field(f"{where}.tool_calls", function.get("arguments") or {})
-            known = call.get("id")
-            text = msgspec.json.encode(given).decode()
+            known, text = call.get("id"), arguments_text(function.get("arguments")) or "{}"
             return function_call(known if isinstance(known, str) and known else identity, name, text)
     raise CallerFault(f"{where}.tool_calls must hold functions with names, got {short(call)}")
 

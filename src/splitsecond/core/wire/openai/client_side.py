@@ -22,12 +22,16 @@ from splitsecond.core.events import Event, Usage
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.assembly import MAX_INDEXES, Assembly, decoded, too_deep
+from splitsecond.core.wire.chat_form import REASONING_FIELD
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
-from splitsecond.core.wire.openai.decode import decoder
+from splitsecond.core.wire.openai.decode import decoder, texts_of, tool_fragments
 from splitsecond.core.wire.openai.plain_stream import LAST_FIELDS, plain_answer
+from splitsecond.core.wire.openai.shapes import Delta
 from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.core.wire.sse import SseDecoder, encode_event, events_in, malformed
+from splitsecond.core.wire.streaming import fitted
+from splitsecond.core.wire.tool_calls import ToolCalls
 from splitsecond.core.wire.transcoder import new_transcoder
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
@@ -50,6 +54,7 @@ class _Chunk(msgspec.Struct):
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_fitted_delta = partial(fitted, form=msgspec.json.Decoder(Delta))
 
 
 class ChunkRelay(StreamRelay):
@@ -126,7 +131,7 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
         if isinstance(message, dict):
             choice["delta"] = message
             for number, call in enumerate(_objects(message, "tool_calls")):
-                call.setdefault("index", number)
+                call["index"] = number
     try:
         yield msgspec.json.encode(fields)
         if usage and counts is not None:
@@ -148,7 +153,11 @@ class _Items(list[Any]):
 
 
 class ChunkAssembly(Assembly):
-    """Assembly of a chat or a completion."""
+    """Assembly of a chat or a completion. What has several forms in a stream is read by the decoder's rules first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = ToolCalls()
 
     def plain_answer(self, stream: bytes) -> bytes | None:
         """Return the whole answer of a plain stream."""
@@ -156,6 +165,10 @@ class ChunkAssembly(Assembly):
 
     def merge(self, chunk: dict[str, Any]) -> None:
         """Merge one chunk into the answer."""
+        for choice in _objects(chunk, "choices"):
+            choice["index"], delta = _index(choice), choice.get("delta")
+            if isinstance(delta, dict) and (delta.get("tool_calls") or isinstance(delta.get("content"), list)):
+                _read_delta(delta, choice["index"], self._calls)
         _merge(self.merged, chunk)
 
     def added_text(self, chunk: dict[str, Any]) -> str | None:
@@ -207,6 +220,30 @@ class ChunkAssembly(Assembly):
             return body
 
 
+def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
+    """Give the content of `delta` its usual form: one text, and numbered fragments of tool calls, each named once."""
+    try:
+        read = msgspec.convert(delta, Delta)
+    except ValueError:
+        read, _ = decoded(msgspec.json.encode(delta), _fitted_delta)
+    if isinstance(read.content, list):
+        reasoning, delta["content"] = texts_of(read.content)
+        if reasoning:
+            delta[REASONING_FIELD] = reasoning
+    if read.tool_calls:
+        fragments = tool_fragments(read, index, calls, whole=False)
+        for call, (part, text) in zip(_objects(delta, "tool_calls"), fragments, strict=True):
+            call["index"], own = part.number, call.get("function") or call.get("custom")
+            if not isinstance(own, dict):
+                continue
+            own["input" if call.get("custom") else "arguments"] = text
+            if part.name:
+                call["id"], own["name"] = part.id or None, part.name
+            else:  # an id or a name that is repeated, or made up for this fragment
+                call.pop("id", None)
+                own.pop("name", None)
+
+
 def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
     """Return a choice as in an answer that was not streamed: with explicit nulls, and without numbers of tool calls."""
     delta = choice.pop("delta", None)
@@ -216,6 +253,9 @@ def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
     message = {"role": "assistant", "content": None, **_object("message", known or {}), **_object("delta", delta)}
     for call in _objects(message, "tool_calls"):
         call.pop("index", None)
+        own = call.get("function") or call.get("custom")
+        if isinstance(own, dict) and not own.get("name"):
+            raise malformed("a tool call of the answer has no name")
     if message.get("tool_calls") and not message["content"]:
         message["content"] = None
     if "refusal" in message:  # providers that send it also send the annotations
@@ -227,7 +267,7 @@ def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
 
 def _index(choice: dict[str, Any]) -> int:
     index = choice.get("index")
-    return index if isinstance(index, int) else 0
+    return index if isinstance(index, int) and index >= 0 else 0
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from splitsecond.core.wire.openai.shapes import (
     Chunk,
     Delta,
     Function,
+    Part,
     PlainAnswer,
     PlainChunk,
     ToolCall,
@@ -44,7 +45,7 @@ from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse
 from splitsecond.core.wire.sse import SseEvent
 from splitsecond.core.wire.streaming import ABSENT, END_MARK, NOTHING, StreamDecoder, contradictory
 from splitsecond.core.wire.text_events import TextEvents
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class _TokenLogprob(Struct, gc=False):
@@ -74,6 +75,7 @@ MAX_CHOICES = 4_096
 
 _Piece = tuple[TokenKind, str, ToolPart | None]
 
+_PLAIN_REASONS = ("stop", "length")
 _HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 
@@ -218,7 +220,7 @@ class OpenAIDecoder(StreamDecoder):
             return False
         (choice,), arrived = answer.choices, self._json_at
         reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
-        if reason == "error" or usage is None or contradictory(usage):
+        if reason not in _PLAIN_REASONS or usage is None or contradictory(usage):
             return False
         self.counted = usage
         if answer.service_tier is not None:
@@ -268,12 +270,11 @@ class OpenAIDecoder(StreamDecoder):
                 self._tokens += len(pieces)
                 self._closed_by_usage = False
             reason = choice.finish_reason
-            if reason == "error":
-                self._report_error(at, out, ProviderError("finish_reason is error"), data)
-                return
             if reason and self._finished.get(index) != reason:
                 self._finished[index] = reason
-                out.append(Finish(at, reason, index))
+                self._add_finish(at, out, reason, data, index)
+                if self._ended:
+                    return
         if counted is not None:
             self._closed_by_usage = not choices and (counted.output_tokens or 0) >= max(self._tokens, 1)
             self._add_usage(out, counted)
@@ -350,14 +351,15 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
         if isinstance(content, str):
             pieces.append(("text", content, None))
         else:
-            inner_text = "".join(inner.text or "" for part in content for inner in part.thinking or ())
-            text = "".join(part.text or "" for part in content)
+            inner_text, text = texts_of(content)
             pieces += [("reasoning", inner_text, None)] if inner_text else []
             pieces += [("text", text, None)] if text else []
     if delta.refusal:
         pieces.append(("refusal", delta.refusal, None))
     if delta.tool_calls or delta.function_call:
-        pieces.extend(_tool_pieces(delta, choice.index, calls))
+        for part, text in tool_fragments(delta, choice.index, calls, whole=choice.delta is None):
+            if part.name or text:
+                pieces.append(("tool", part.name + text, part))
     if delta.audio and (sound := delta.audio.data or delta.audio.transcript):
         pieces.append(("audio", sound, None))
     if delta.images:
@@ -366,17 +368,26 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
     return pieces
 
 
-def _tool_pieces(delta: Delta, index: int, calls: ToolCalls) -> list[_Piece]:
-    pieces: list[_Piece] = []
-    made: list[ToolCall] = list(delta.tool_calls or ())
-    if delta.function_call is not None:
-        made.append(ToolCall("function_call", "", delta.function_call))
-    for call in made:
+def texts_of(parts: Sequence[Part]) -> tuple[str, str]:
+    """Return the reasoning, and the text, of content that is a list."""
+    reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
+    return reasoning, "".join(part.text or "" for part in parts)
+
+
+def tool_fragments(delta: Delta, index: int, calls: ToolCalls, *, whole: bool) -> list[tuple[ToolPart, str]]:
+    """Return the tool calls in the `delta` of choice `index`, each with the text of its arguments.
+
+    `whole`: it is a message, with one entry for each call. The older `function_call` counts only without `tool_calls`:
+    llama-cpp-python sends the same call under both names.
+    """
+    fragments = []
+    made = delta.tool_calls or [ToolCall("function_call", "", delta.function_call)]
+    for place, call in enumerate(made):
         function = call.function or call.custom or Function()
-        part = calls.part(call.index, str(call.id or ""), function.name or "", index)
-        if text := part.name + (function.arguments or function.input or ""):
-            pieces.append(("tool", text, part))
-    return pieces
+        key = ("whole", place) if whole else call.index
+        part = calls.part(key, str(call.id or ""), function.name or "", index)
+        fragments.append((part, arguments_text(function.arguments or function.input)))
+    return fragments
 
 
 def _reported(chunk: Chunk) -> ProviderError | None:

@@ -45,8 +45,8 @@ class Function(Struct, gc=False):
     """The function of a tool call (`arguments`), or a custom tool (`input`)."""
 
     name: str | None = None
-    arguments: str | None = None
-    input: str | None = None
+    arguments: Any = None
+    input: Any = None
 
 
 class ToolCall(Struct, gc=False):

@@ -109,15 +109,17 @@ class ReplicateDecoder(StreamDecoder):
         elif prediction.status is None:
             self._break(at, out, "malformed", "the body is JSON, but not a prediction", body)
         else:
-            self._take_prediction(prediction, self._json_at, out)
+            self._take_prediction(prediction, body, self._json_at, out)
 
-    def _take_prediction(self, prediction: Prediction, at: int, out: list[Event]) -> None:
+    def _take_prediction(self, prediction: Prediction, body: bytes, at: int, out: list[Event]) -> None:
         output = prediction.output
         text = "".join(each for each in output if isinstance(each, str)) if isinstance(output, list) else output
         if text and isinstance(text, str):
             self._tokens += 1
             out.append(Token(at, text))
-        out.append(Finish(at, prediction.status or "succeeded"))
+        self._add_finish(at, out, prediction.status or "succeeded", body)
+        if self._ended:
+            return
         counts = self._read_counts(prediction.metrics, _decode_counts, at, out) or _Counts()
         if counts.input_token_count is not None or counts.output_token_count is not None:
             self._add_usage(out, Usage(at, counts.input_token_count, counts.output_token_count))

@@ -60,23 +60,31 @@ class ResponseRelay(StreamRelay):
 
 class _EndEvent(msgspec.Struct):
     type: str = ""
-    response: msgspec.Raw = msgspec.Raw()
+    response: Raw = Raw()
+    item: Raw = Raw()
 
 
 _decode_end = msgspec.json.Decoder(_EndEvent).decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ResponseAssembly(Assembly):
-    """Assembly of a response: the event that ends it holds all of it, and its bytes are the answer."""
+    """Assembly of a response: the event that ends it holds all of it, and its bytes are the answer.
+
+    Some servers leave the output out of that event; then it is the items that ended before.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._response = b""
+        self._items: list[Raw] = []
 
     def take(self, data: bytes, name: str) -> None:
         """Take one event of the stream, as JSON."""
         event = decoded(data, _decode_end)
-        if event.type in _ANSWER_ENDS and event.response:
+        if event.type == "response.output_item.done" and event.item:
+            self._items.append(event.item.copy())
+        elif event.type in _ANSWER_ENDS and event.response:
             self._response = bytes(event.response)
             self._ended = True
 
@@ -84,7 +92,10 @@ class ResponseAssembly(Assembly):
         """Return the response of the last event."""
         if not self._response:
             raise malformed("the stream holds no event with the whole response")
-        return self._response
+        fields = read_json(self._response, _decode_fields) if self._items else None
+        if fields is None or bytes(fields.get("output", b"")) not in (b"", b"[]", b"null"):
+            return self._response
+        return msgspec.json.encode({**fields, "output": self._items})
 
 
 _DELTAS = {f"{grows.deltas}.delta": (kind, grows) for kind, grows in GROWTHS}

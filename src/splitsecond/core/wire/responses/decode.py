@@ -6,7 +6,8 @@ that are used; every one may be absent or null.
 
 Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name at the start of a
 tool call, and an image, which comes whole. Content that only the end of an item holds (a server sends no deltas, or
-none of a kind) counts then. Encrypted reasoning becomes data of `Quiet`.
+none of a kind) counts then, and so does a tool call that only the end of the answer holds. Encrypted reasoning becomes
+data of `Quiet`.
 
 An answer is complete with one of the events that end it, ``response.completed`` or ``response.incomplete``. Before that
 it may fail although the status was 200, by ``response.failed`` or ``error``. Items are parts of the one answer, so all
@@ -19,12 +20,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Event, Finish, Quiet, TokenKind, Usage
+from splitsecond.core.events import Event, Quiet, TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
-from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
+from splitsecond.core.wire.provider_errors import error_of, parse_error
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls
+from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
 
 
 class UsageShape(Struct, gc=False):
@@ -53,7 +54,7 @@ class Item(Struct, gc=False):
     encrypted_content: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: Any = None
     input: Any = None
     result: Any = None
     output_format: str | None = None
@@ -116,14 +117,16 @@ class ResponsesDecoder(StreamDecoder):
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
         self._calls = ToolCalls()
+        self._items = PartNumbers()
+        self._called: set[str] = set()
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
 
     def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
         kind = parsed.type or name
-        number = parsed.output_index if isinstance(parsed.output_index, int) else 0
         content = _DELTAS.get(kind)
         if content is not None and isinstance(parsed.delta, str) and parsed.delta:
+            number = self._items.of(parsed.output_index)
             self._with_deltas.add(number)
             tool = self._calls.begun(number) if content == "tool" else None
             self._add_token(at, out, parsed.delta, content, tool)
@@ -134,13 +137,16 @@ class ResponsesDecoder(StreamDecoder):
         else:
             before = len(out)
             if parsed.item is not None:
-                self._take_item(parsed.item, number, at, out, whole=kind == "response.output_item.done")
+                whole = kind == "response.output_item.done"
+                number = self._items.end(parsed.output_index) if whole else self._items.begin(parsed.output_index)
+                self._take_item(parsed.item, number, at, out, whole=whole)
             if len(out) == before:
                 out.append(Quiet(at, kind or "empty"))
 
     def _take_item(self, item: Item, number: int, at: int, out: list[Event], *, whole: bool) -> None:
         """Take item `number` at its start or (`whole`) at its end: the content that no delta held."""
         if item.type in _CALLS:
+            self._called.add(item.call_id or "")
             tool = self._calls.part(number, item.call_id or "", item.name or "")
             self._add_token(at, out, tool.name, "tool", tool)
         if not whole:
@@ -151,8 +157,9 @@ class ResponsesDecoder(StreamDecoder):
                 self._add_token(at, out, part.text or "", kind)
                 self._add_token(at, out, part.refusal or "", "refusal")
             if item.type in _CALLS:
-                given = item.arguments or (item.input if isinstance(item.input, str) else "")
-                self._add_token(at, out, given, "tool", self._calls.begun(number))
+                self._add_token(
+                    at, out, arguments_text(item.arguments or item.input), "tool", self._calls.begun(number)
+                )
         if item.type == "image_generation_call" and isinstance(item.result, str) and item.result:
             self._add_token(at, out, f"data:image/{item.output_format or 'png'};base64,{item.result}", "image")
         if item.encrypted_content:
@@ -160,16 +167,18 @@ class ResponsesDecoder(StreamDecoder):
 
     def _take_end(self, response: Response, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
         """Take the end of an answer; if there were no deltas, all of its content."""
-        if response.error or response.status in ("failed", "cancelled"):
-            error = error_of(response.error) if response.error else ProviderError(f"status is {response.status}")
-            self._report_error(at, out, error, data)
+        if response.error:
+            self._report_error(at, out, error_of(response.error), data)
             return
-        if not self._tokens:
-            for number, item in enumerate(response.output or ()):
-                self._take_item(item, number, at, out, whole=True)
+        had_tokens = self._tokens > 0
+        for item in response.output or ():
+            if not had_tokens or (item.type in _CALLS and item.call_id and item.call_id not in self._called):
+                self._take_item(item, self._items.end(None), at, out, whole=True)
         self._note_tier(response.service_tier)
         incomplete = response.incomplete_details
-        out.append(Finish(at, (incomplete and incomplete.reason) or response.status or "completed"))
+        self._add_finish(at, out, (incomplete and incomplete.reason) or response.status or "completed", data)
+        if self._ended:
+            return
         if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:
             self._add_usage(out, _usage(shape, at))
         self._complete(at, out, marker=marker)

@@ -157,7 +157,7 @@ def _items(messages: Sequence[chat_form.Message]) -> list[dict[str, Any]]:
         if content:
             items.append({"role": message.role, "content": content, **message.native})
         for call in message.tool_calls or ():
-            given = {"name": call.function.name, "arguments": call.function.arguments or "{}"}
+            given = {"name": call.function.name, "arguments": call.arguments_text or "{}"}
             items.append({"type": "function_call", "call_id": call.id, **given})
     return items
 

@@ -6,7 +6,8 @@ become functions (`tools`).
 
 Requests for what a provider would have to remember or run itself are refused by name: earlier answers by id, its own
 tools, files that it holds. The request to store the answer (the default) is left out, because nothing here stores
-answers. Other fields that are left out do not change the answer, or are unknown here; the call's notes name them.
+answers. Other fields and items that are left out do not change the answer, or are unknown here; the call's notes name
+them.
 """
 
 from collections.abc import Mapping
@@ -18,11 +19,13 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Notes
 from splitsecond.core.wire import reasoning
 from splitsecond.core.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
-from splitsecond.core.wire.responses.tools import INPUT, function_name, functions
+from splitsecond.core.wire.responses.tools import ADDITIONAL_TOOLS, INPUT, all_tools, function_name, functions
 from splitsecond.core.wire.server_answer import function_call
+from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
     leave_out,
     leave_out_unknown,
+    left_out,
     not_translatable,
     object_field,
     plain_fields,
@@ -49,6 +52,12 @@ _SHARED = (
 _OURS = ("model", "stream", "stream_options")
 _CONTINUES = "previous_response_id"
 _ITEMS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_HOLDS_CONTENT = (
+    "item_reference", "compaction", "compaction_summary", "computer_call", "computer_call_output", "local_shell_call",
+    "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
+)  # fmt: skip
+"""Types of items that hold a part of the conversation in a form that only the provider can read, or that no chat has.
+They are refused; items of other unknown types are left out."""
 _OF_ITEMS = frozenset((
     "type", "id", "status", "role", "content", "summary", "call_id", "name", "namespace", "arguments", "input",
     "output",
@@ -75,6 +84,7 @@ def to_chat(call: Call) -> Call:
         leave_out(call, fields, name, usual)
     _refuse_continuation(fields.pop(_CONTINUES, None))
     refuse(fields, dict.fromkeys(_REFUSED, ("", 0, [], {})))
+    fields["tools"] = all_tools(take_tools(fields), fields.get("input"))
     body: Fields = {"messages": _chat(call, fields.pop("instructions", None), fields.pop("input", None)).messages}
     if (limit := fields.pop("max_output_tokens", None)) is not None:
         body["max_completion_tokens"] = limit
@@ -166,7 +176,8 @@ def _chat(call: Call, instructions: Any, given: Any) -> _Chat:
 
 def _item(item: Any, where: str, chat: _Chat) -> None:
     if _is_object(item):
-        leave_out_unknown(chat.call, item, _OF_ITEMS)
+        if item.get("type", "message") in (*_ITEMS, "reasoning"):
+            leave_out_unknown(chat.call, item, _OF_ITEMS)
         for parts in (item.get("content"), item.get("output")):
             for part in filter(_is_object, parts if isinstance(parts, list) else ()):
                 leave_out_unknown(chat.call, part, _OF_PARTS)
@@ -181,9 +192,14 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
                 chat.assistant().texts.append(text)
         case {"type": "reasoning"}:
             _think(item, chat)
-        case {"type": "function_call", "call_id": str(identity), "name": str(name), "arguments": str(arguments)}:
+        case {
+            "type": "function_call",
+            "call_id": str(identity),
+            "name": str(name),
+            "arguments": str() | dict() as given,
+        }:
             called = function_name(name, item.get("namespace"))
-            chat.assistant().calls.append(function_call(identity, called, arguments))
+            chat.assistant().calls.append(function_call(identity, called, arguments_text(given)))
         case {"type": "custom_tool_call", "call_id": str(identity), "name": str(name), "input": str(text)}:
             called = function_name(name, item.get("namespace"))
             chat.assistant().calls.append(function_call(identity, called, msgspec.json.encode({INPUT: text}).decode()))
@@ -195,8 +211,11 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
             chat.add(tool_message(identity, _parts(output, f"{where}.output")))
         case {"type": str(kind)} if kind in _ITEMS:
             raise CallerFault(f"{where} is not an item of type {kind!r} as the Responses API defines it")
-        case {"type": str(kind)}:
+        case {"type": str(kind)} if kind in _HOLDS_CONTENT:
             raise not_translatable(f"{where} of type {kind!r}")
+        case {"type": str(kind)}:
+            if kind != ADDITIONAL_TOOLS:
+                left_out(chat.call, kind)
         case _:
             raise CallerFault(f"{where} must be an object with a type, or a role and content, got {short(item)}")
 
@@ -253,9 +272,8 @@ def _tools(call: Call, fields: Fields) -> Fields:
         inner = tool.get("tools")
         for each in (tool, *filter(_is_object, inner if isinstance(inner, list) else ())):
             leave_out_unknown(call, each, _OF_TOOLS)
-    made: Fields = {
-        "tools": [each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")]
-    }
+    found = [each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")]
+    made: Fields = {"tools": list({each["function"]["name"]: each for each in found}.values())}
     if choice is not None:
         made["tool_choice"] = _tool_choice(choice)
     if not parallel:

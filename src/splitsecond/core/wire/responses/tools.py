@@ -22,6 +22,9 @@ _DIGEST = 8
 INPUT = "input"
 """The argument that holds the text of a custom tool."""
 
+ADDITIONAL_TOOLS = "additional_tools"
+"""The type of an item of ``input`` that holds tools, as Codex sends it."""
+
 Fields = dict[str, Any]
 
 
@@ -68,6 +71,15 @@ def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fiel
             raise CallerFault(f"{place} must be a function with a name, got {short(tool)}")
 
 
+def all_tools(tools: list[Any], items: Any) -> list[Any]:
+    """Return the `tools` of a request with those in the `items` of its input."""
+    for item in items if isinstance(items, list) else ():
+        match item:
+            case {"type": kind, "tools": [*more]} if kind == ADDITIONAL_TOOLS:
+                tools = tools + more
+    return tools
+
+
 def _function(name: str, namespace: str, fields: Fields) -> Fields:
     return {"type": "function", "function": {"name": function_name(name, namespace), **fields}}
 
@@ -83,14 +95,16 @@ def _description(tool: Fields) -> str:
 
 def carried_tools(body: Mapping[str, Any]) -> dict[str, CarriedTool]:
     """Return the tools of a request that are carried in another form, by the names of their functions."""
-    given = body.get("tools")
+    given, items = body.get("tools"), body.get("input")
     if isinstance(given, Raw):
         data = bytes(given)
         if b'"custom"' not in data and b'"namespace"' not in data:  # as in nearly all requests
-            return {}
+            data = b"[]"
         given = msgspec.json.decode(data)
+    if isinstance(items, Raw):
+        items = msgspec.json.decode(items) if ADDITIONAL_TOOLS.encode() in bytes(items) else None
     found: dict[str, CarriedTool] = {}
-    for tool in given if isinstance(given, list) else ():
+    for tool in all_tools(given if isinstance(given, list) else [], items):
         with contextlib.suppress(CallerFault):  # the request was accepted: a target of this format has the tool
             found |= {each["function"]["name"]: carried for each, carried in functions(tool, "tools")}
     return {name: tool for name, tool in found.items() if tool.custom or tool.namespace}

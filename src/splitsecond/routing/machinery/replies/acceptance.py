@@ -15,6 +15,7 @@ import msgspec
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Event, Finish, Token
+from splitsecond.core.finish_reasons import meaning
 from splitsecond.routing.machinery.settings import short_text
 
 SEARCH_S = 0.02
@@ -22,11 +23,8 @@ SEARCH_S = 0.02
 LONGEST_SEARCHED = 200_000
 """Characters."""
 
-_OWN_END = frozenset({
-    "stop", "stop_sequence", "end_turn", "complete", "completed", "eos", "eos_token", "tool_calls", "tool_call",
-    "tool_use", "function_call",
-})  # fmt: skip
-"""Finish reasons of an answer that the model ended itself. "length", "content_filter" and unknown ones do not count."""
+_OWN_END = ("stop", "tool_calls")
+"""OpenAI's finish reasons of an answer that the model ended itself. Unknown ones do not count."""
 
 EXPECTED = '"finished", "json", "re:PATTERN" or "logprob>-0.5"'
 
@@ -81,7 +79,7 @@ def finished(answer: DraftAnswer) -> str:
         return "it refuses"
     if not answer.reasons:
         return "it does not say why it ended"
-    if ended := [reason for reason in answer.reasons if reason.lower() not in _OWN_END]:
+    if ended := [reason for reason in answer.reasons if meaning(reason) not in _OWN_END]:
         return f"it ended by {ended[0][:40]}"
     if not answer.text.strip() and not answer.calls:
         return "it says nothing"
