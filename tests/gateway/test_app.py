@@ -356,10 +356,10 @@ def test_ollamas_clients_learn_the_context_length_of_a_model() -> None:
     async def main() -> None:
         headers = {"authorization": f"Bearer {KEY}"}
         client = visitor(fake(), named("web", KEY))
-        told = (await client.asks({"model": "fast"}, path="/api/show", headers=headers)).json
-        assert "tools" in told["capabilities"]
-        architecture = told["model_info"]["general.architecture"]
-        assert told["model_info"][f"{architecture}.context_length"] == 32_000
+        fields = (await client.asks({"model": "fast"}, path="/api/show", headers=headers)).json
+        assert "tools" in fields["capabilities"]
+        architecture = fields["model_info"]["general.architecture"]
+        assert fields["model_info"][f"{architecture}.context_length"] == 32_000
         for body, given, status in (({"model": "no"}, headers, 404), ({"model": "fast"}, {}, 401)):
             asked = await visitor(fake(), named("web", KEY)).asks(body, path="/api/show", headers=given)
             assert asked.status == status

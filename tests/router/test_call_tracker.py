@@ -144,7 +144,7 @@ def test_estimates_are_the_same_in_the_record_and_the_charge() -> None:
         assert each.token_source == "estimate"
 
 
-def test_the_record_has_what_was_charged_for_a_prompt_that_nobody_counted() -> None:
+def test_record_has_the_charged_estimate_of_an_uncounted_prompt() -> None:
     kept = Kept()
     charged: list[Observation] = []
     tracker = CallTracker(kept.records.append, charge=lambda client, attempt: charged.append(attempt))

@@ -86,7 +86,7 @@ def test_a_required_call_at_ollama_is_a_call_for_the_client() -> None:
 
 
 @pytest.mark.parametrize("client", ["openai", "responses"])
-def test_the_catalogues_maximum_is_the_limit_of_a_chat_without_one(client: Spoken) -> None:
+def test_chat_without_a_limit_gets_the_catalogues_maximum(client: Spoken) -> None:
     spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", api_format="anthropic", output_tokens=64_000)
     call, scripted = Call(id="c", body=BODIES[client], api_format=client), ScriptedClient()
 

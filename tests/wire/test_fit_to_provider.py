@@ -98,8 +98,8 @@ PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator
 
 def signatures(client: Spoken, said: dict[str, Any], **quirks: Any) -> list[Any]:
     """The ``extra_content`` of each tool call that a target gets."""
-    told, _ = asked(client, said, **quirks)
-    return [call.get("extra_content") for message in told["messages"] for call in message.get("tool_calls", ())]
+    notes, _ = asked(client, said, **quirks)
+    return [call.get("extra_content") for message in notes["messages"] for call in message.get("tool_calls", ())]
 
 
 def test_tool_calls_get_the_signature_that_gemini_requires() -> None:

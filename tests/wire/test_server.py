@@ -223,7 +223,7 @@ def test_a_written_stream_may_be_split_anywhere(texts: list[str], cuts: list[int
     assert events[-1] == Done(1, True)
 
 
-def test_reasoning_stands_under_both_names_that_clients_read() -> None:
+def test_reasoning_has_both_names_that_clients_read() -> None:
     write = writer("chat")
     event = json.loads(write.token("Hm", "reasoning").removeprefix(b"data: "))
     assert event["choices"][0]["delta"] == {"reasoning_content": "Hm", "reasoning": "Hm"}
