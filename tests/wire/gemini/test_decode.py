@@ -278,7 +278,7 @@ def test_comments_blank_events_and_openais_end_mark_are_quiet() -> None:
 
 
 def test_lenient_json_is_read() -> None:
-    assert events_of([b'data: {"candidates":[{"content":{"parts":[{"text":"\\ud83d"}]},"avgLogprobs":NaN}]}\n\n'])[
+    assert events_of([b'data: {"candidates":[{"content":{"parts":[{"text":"\\ude00"}]},"avgLogprobs":NaN}]}\n\n'])[
         0
     ] == Token(0, "?")
     body = b'{"candidates":[{"content":{"parts":[{"text":"a\xff"}]},"finishReason":"STOP"}]}'
