@@ -8,10 +8,12 @@ from tests.cases import each_case
 from tests.cli.conftest import Split
 
 from splitsecond.benchmark.runs.targets import advised
+from splitsecond.cli import provider_list
 from splitsecond.core import clock
 from splitsecond.core.catalog.provider import names, provider
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.wire.api_format import Quirks
 
 
 @pytest.fixture
@@ -85,6 +87,14 @@ def test_all_of_one_provider(split: Split, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("no_keys")
+def test_every_provider_can_be_shown(split: Split) -> None:
+    assert [name for name in names() if split("providers", name).code] == []
+
+
+def test_every_quirk_has_words() -> None:
+    assert {*Quirks.__struct_fields__} == {*provider_list._QUIRKS, "thinking"}
+
+
 def test_the_table_fits_a_narrow_screen(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret")

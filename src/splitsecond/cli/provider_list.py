@@ -47,6 +47,12 @@ _QUIRKS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "takes_thoughts": ("earlier reasoning", {True: "accepted, as reasoning_content"}),
     "takes": ("rarely supported fields", {}),
     "drop_tools": ("tools left out", {}),
+    "default_max_tokens": ("limit on output by default", {}),
+    "thought_signatures": ("signature of reasoning", {True: "required before tool calls"}),
+    "extra_fields": ("fields of every chat", {}),
+    "betas": ("beta features", {}),
+    "stream_whole": ("responses that are not streamed", {False: "requested whole"}),
+    "stream_hosts": ("hosts of streams", {}),
     "threads": ("conversations", {True: "kept, continued by thread"}),
     "on_vertex": ("messages", {True: "in the form of Vertex AI"}),
 }
@@ -190,9 +196,9 @@ def show_one(entry: ProviderEntry) -> None:
 def _quirk(name: str, value: Any) -> tuple[str, str]:
     if name == "thinking":
         return "reasoning effort", "; ".join(map(_way, value)) or "unknown"
+    called, meanings = _QUIRKS[name]
     if isinstance(value, list):
-        return _QUIRKS[name][0], ", ".join(value) or "none"
-    called, meanings = _QUIRKS.get(name, (name, {}))
+        return called, ", ".join(value) or "none"
     return called, meanings.get(value, str(value))
 
 
