@@ -54,7 +54,7 @@ CONTENTS: dict[str, bytes] = {
     "bytes that are not UTF-8": b'{"a": "\xff\xfe"}\n',
     "zeros": bytes(5000),
     "half a surrogate": rb'[{"prompt": "\ud800", "time": "\ud800", "model": "\ud800"}]',
-    "compressed": gzip.compress(b"x" * 1000),
+    "compressed": gzip.compress(b"\xff" * 1000),
 }
 SPECIAL: dict[str, dict[str, bytes]] = {
     ".toml": {

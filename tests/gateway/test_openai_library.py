@@ -103,9 +103,8 @@ def test_each_status_raises_its_error_class(
     with pytest.raises(error) as caught:
         client.chat.completions.create(model=f"says-{status}/quick", messages=ASK, stream=stream)
     assert type(caught.value) is error
-    code = (
-        "simulated" if status in (400, 413, 422) else f"http_{status}"
-    )  # the provider's own, of what a client can mend
+    codes = {401: "key_refused"} | dict.fromkeys((400, 413, 422), "simulated")  # the provider's own, for the client
+    code = codes.get(status, f"http_{status}")
     assert caught.value.code == code or "not asked" in str(caught.value)
     assert caught.value.request_id
     assert KEY not in str(caught.value)

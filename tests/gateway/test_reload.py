@@ -296,7 +296,7 @@ def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.
 
     looks: list[int] = []
     looked = asyncio.Event()
-    source = Counting(file, {})
+    source = Counting(file, {"A": KEY, "B": KEY + "b"})
     running = source.load()
 
     async def take(found: GatewaySettings) -> None:
@@ -312,8 +312,8 @@ def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.
             watching = group.create_task(ConfigWatcher(source, running, take, NO_MANAGER).run())
             await look(20)
             assert len(read_at) == 2  # at the start, and at the first look
-            file.write_text("keys: []")  # the secret's file is watched no more
-            while looks[-1]:
+            file.write_text("keys: [{name: a, key: env:A}, {name: b, key: env:B}]")  # and no secret's file
+            while looks[-1] == 1:
                 await look(1)
             times = len(read_at)
             await look(20)
@@ -387,3 +387,10 @@ def test_a_change_of_any_file_is_seen(tmp_path: Path) -> None:
         change()
         seen.append(source.stamp(settings))
     assert all(seen.count(each) == 1 for each in seen)
+
+
+def test_reload_keeps_the_keys_when_the_file_lost_its_end() -> None:
+    with_keys = read("keys: [{name: a, key: env:KEY}]", {"KEY": "a-key-that-is-long-enough"})
+    with pytest.raises(CallerFault, match="no keys any more"):
+        reloadable(read("routes: {}", {}), with_keys)
+    assert reloadable(with_keys, read("routes: {}", {}))[0].keys

@@ -1,6 +1,7 @@
 """The configuration: what is taken, and for every kind of mistake where it is and what may be meant."""
 
 import contextlib
+import os
 import re
 from pathlib import Path
 
@@ -400,3 +401,15 @@ def test_a_providers_api_format_has_an_older_name() -> None:
     for field in ("api_format", "dialect"):
         spec = read(f"providers: {{own: {{base_url: 'http://x', {field}: ollama}}}}", {}).providers["own"]
         assert spec.api_format == "ollama"
+
+
+def test_pipes_devices_and_endless_files_are_refused(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(2**24 + 1)
+    for path in (pipe, Path("/dev/zero"), large):
+        with pytest.raises(CallerFault, match=r"regular file|more than 16,777,216 characters"):
+            load(path, {})
+        with pytest.raises(CallerFault, match=r"keys.*(regular file|more than 16,777,216 characters)"):
+            read(f"keys: [{{name: a, key: 'file:{path}'}}]", {})

@@ -104,3 +104,11 @@ def test_mistake_in_a_policy_raises_policy_failed(tmp_path: Path, body: str, wor
             await service(a_call())
 
     play(main, list(fakes.values()))
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
+def test_no_exception_of_a_file_ends_the_program(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(f"raise {kind}\n")
+    with pytest.raises(CallerFault, match=f"line 1: {kind}"):
+        PolicyFile.read(file)

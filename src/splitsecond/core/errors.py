@@ -8,10 +8,12 @@ key: what looks like a key is redacted, and bytes of a provider are only quoted 
 
 import csv
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Literal, Self
 
 from splitsecond.core.redaction import redacted
@@ -154,6 +156,21 @@ def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
     except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         why = isinstance(error, OSError) and error.strerror
         raise CallerFault(f"{words}: {why or error}", kind=kind, hint=hint) from None
+
+
+MAX_FILE_CHARACTERS = 2**24
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a file. Raises `OSError` if it is a pipe or a device, which may never end, or too large."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(f"{path} is not a regular file")
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MAX_FILE_CHARACTERS + 1)
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise OSError(f"{path} has more than {MAX_FILE_CHARACTERS:,} characters")
+    return text
 
 
 PARSER_ERRORS = (ValueError, RecursionError, OverflowError, csv.Error)

@@ -80,8 +80,14 @@ class ConfigSource(Struct, frozen=True):
 def reloadable(wanted: GatewaySettings, running: GatewaySettings) -> tuple[GatewaySettings, list[str]]:
     """Return `wanted` with the fields of `running` that only a restart can change, and the names of those that differ.
 
-    Raises `CallerFault` if the result would open the gateway to everyone.
+    Raises `CallerFault` if the result would open the gateway to everyone: a file that lost its end may lack its keys.
     """
+    if running.keys and not wanted.keys:
+        raise CallerFault(
+            "the configuration has no keys any more, so everyone could use the gateway",
+            kind="no_keys",
+            hint="Restart the gateway to serve without keys.",
+        )
     names = [name for name in RESTART_ONLY if getattr(wanted.listen, name) != getattr(running.listen, name)]
     listen = structs.replace(wanted.listen, **{name: getattr(running.listen, name) for name in names})
     waiting = [f"listen.{name}" for name in names]

@@ -11,7 +11,7 @@ from typing import Any
 from splitsecond.core.catalog.model_names import model_name
 from splitsecond.core.catalog.prices import provider_models
 from splitsecond.core.catalog.provider import Provider, names, provider
-from splitsecond.core.errors import CallerFault, file_faults
+from splitsecond.core.errors import CallerFault, file_faults, read_file
 from splitsecond.log.store.foreign import PROVIDERS
 from splitsecond.routing.configuration.error_messages import bad, shaped
 from splitsecond.routing.configuration.initial import InitialConfig, policy_text
@@ -39,7 +39,7 @@ def read_foreign(path: Path) -> InitialConfig:
     Raises `CallerFault` for a file that cannot be read, whose format is unknown, or without a usable target.
     """
     with file_faults(f"cannot read {path}", kind="bad_config"):
-        text = path.read_text("utf-8")
+        text = read_file(path)
     try:
         document = shaped("", _listed(parsed(text)), dict[str, Any])
         if "model_list" in document:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import structs
 
-from splitsecond.core.errors import CallerFault, file_faults
+from splitsecond.core.errors import CallerFault, file_faults, read_file
 from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.validation import nearest
 from splitsecond.routing.configuration import target_specs
@@ -78,7 +78,7 @@ def load(
     keys. `checks`: find more mistakes. They get settings without the parts of the file that are wrong.
     """
     with file_faults(f"cannot read {path}", kind="bad_config"):
-        text = path.read_text("utf-8")
+        text = read_file(path)
     try:
         settings = read(
             text,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from splitsecond.core.errors import read_file
 from splitsecond.core.upstream.spec import keys_like
 from splitsecond.routing.configuration.error_messages import bad
 
@@ -45,7 +46,7 @@ class Secrets:
     def _read(self, place: str, file: Path) -> str:
         self.files.append(file)
         try:
-            return file.read_text("utf-8").strip()
+            return read_file(file).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise bad(place, f"cannot read the secret: {error}") from None
 

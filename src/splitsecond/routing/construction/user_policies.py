@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from splitsecond.core.errors import CallerFault, Fault, file_faults
+from splitsecond.core.errors import CallerFault, Fault, file_faults, read_file
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.construction.catalogue_of_policies import POLICIES
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
@@ -83,7 +83,7 @@ class PolicyFile(Struct, frozen=True):
     @classmethod
     def read(cls, path: Path) -> "PolicyFile":
         with file_faults(f"cannot read {path}", kind="bad_policy_file"):
-            file = cls(str(path), path.read_text("utf-8"))
+            file = cls(str(path), read_file(path))
         file.policies()
         return file
 
@@ -103,7 +103,7 @@ def _run(file: PolicyFile) -> Mapping[str, Policy]:
     before = dict(REGISTERED)
     try:
         exec(compile(file.text, file.path, "exec"), vars(module))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # also its SystemExit and KeyboardInterrupt: a reload must not end the gateway
         raise _not_run(file.path, error) from None
     finally:
         REGISTERED.clear()
