@@ -156,7 +156,7 @@ SELECT target, count(DISTINCT call), count(*), sum(input_tokens), sum(output_tok
 
 
 def test_figures_equal_those_of_handwritten_sql(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls with one to three attempts, in blocks of a few rows, some of which have no packed numbers."""
+    """The log is read in blocks of seven rows. Some rows have no packed numbers."""
     monkeypatch.setattr(columns, "ROWS", 7)
     Path("splitsecond.yaml").write_text(CONFIGURATION.format(folder=tmp_path))
     with Log.open(f"sqlite:///{tmp_path}/gateway.db") as opened:

@@ -1,4 +1,4 @@
-"""A provider that is down is left alone: how often it is asked in 90 seconds, and in five minutes."""
+"""How many requests a provider that is down gets in 90 seconds, and in five minutes."""
 
 import asyncio
 from collections.abc import Iterator, Mapping

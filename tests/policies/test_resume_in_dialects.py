@@ -208,7 +208,7 @@ ANSWERS = st.lists(
 def test_resumed_response_is_whole_wherever_it_broke(
     api_format: Spoken, parts: list[Part], data: st.DataObject
 ) -> None:
-    """Cut at any byte and continued in any tokens by either of the next two targets, one of which may break too."""
+    """The stream is cut at any byte. One of two targets continues it, in any tokens; the other may break too."""
     newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
     first = stream(api_format, "a", tokens(parts, data)).replace(b"\n", newline)
     cut = data.draw(st.integers(begun(first, newline=newline), first.rindex(b"event: ")))

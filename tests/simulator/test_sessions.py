@@ -28,7 +28,7 @@ def cache(**changes: Any) -> PromptCacheSpec:
 
 
 def texts(turns: int, session: int = 0, tokens: int = 50) -> list[str]:
-    """The messages of a session, of which each, with the line feed before it, has `tokens`."""
+    """Return the messages of a session. Each has `tokens`, including the line feed before it."""
     return [f"{session} {turn} ".ljust(4 * tokens - 1, "x") for turn in range(turns)]
 
 

@@ -249,7 +249,7 @@ class RunOutputOptions(RunOptions):
 
 
 def config_file(named: Path | None) -> Path | None:
-    """Return `named`, or the default file if it exists; None: there is none."""
+    """Return `named`, otherwise the default file, or None if that does not exist."""
     return named or (CONFIG if CONFIG.exists() else None)
 
 

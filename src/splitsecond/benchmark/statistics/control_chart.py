@@ -250,7 +250,7 @@ def clipped(value: float, most: float) -> float:
 
 
 def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
-    """Return the mean of each hour (`hour`: since 1970), of shape (days with rounds, 24), NaN where there is none."""
+    """Return the mean of each hour as an array (days with rounds, 24); NaN: no value. `hour`: hours since 1970."""
     days, day = np.unique(hour // _HOURS, return_inverse=True)
     cells = day * _HOURS + hour % _HOURS
     counts = np.bincount(cells, minlength=len(days) * _HOURS)

@@ -102,8 +102,8 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
 
         `input_tokens` includes tokens read from and written to the cache, `cache_write_tokens` those that were written
         for an hour, and `output_tokens` reasoning. A kind of token without its own price costs as much as other input.
-        `tier`: the speed tier that served it, in the provider's word; "": not reported. `longest_prompt`: the tokens
-        are sums over requests with the same rates, of which this is the longest prompt.
+        `tier`: the speed tier that served it, in the provider's word; "": not reported. `longest_prompt`: if the
+        tokens are sums over several requests, the prompt that decides their rates.
         """
         if tier and (factor := self.by_tier.get(tier)) is not None:
             return factor * self.cost_usd(
