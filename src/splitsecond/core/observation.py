@@ -74,6 +74,25 @@ class FaultRecord(Struct, frozen=True, omit_defaults=True):
     """How long the provider asks us to wait."""
 
 
+class SessionTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The place of a request in a session of a bench, and how much of its prompt is new."""
+
+    session: str
+    """Identifies the session within its run."""
+    branch: str = ""
+    """The sub-agent of the session that sent the request; empty for the main conversation."""
+    turn: int = 1
+    """The number of the request within its branch, from 1."""
+    new_tokens: int = 0
+    """Planned input tokens that no earlier request contained."""
+    reusable_tokens: int = 0
+    """Planned input tokens that a prompt cache without limits would contain: the ideal."""
+    wait_ns: int = 0
+    """The planned tool time between the end of the answer before and this request."""
+    primes: bool = False
+    """Whether the request only fills the prompt cache, before the measured turns of its session."""
+
+
 class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt: one request to one target. A call may need several (race, retry).
 
@@ -96,6 +115,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     role: Role = field(default_factory=lambda: "measured")  # msgspec would leave a plain default out of the JSON
     """Why it was sent. `warmup` and `cooldown` requests keep the load complete around the measured ones; `winner` and
     `loser` are attempts of one call of a policy."""
+    turn: SessionTurn | None = None
+    """Where in a session it was sent; None outside sessions."""
     outcome: Outcome = "ok"
     """`cancelled`: we closed it before its end."""
     fault: FaultRecord | None = None
