@@ -12,7 +12,7 @@ from msgspec.structs import FieldInfo
 from sqlalchemy import Table
 
 from splitsecond.core.events import RateLimits
-from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.observation import FaultRecord, Observation, SessionTurn
 from splitsecond.log.store.tables import ATTEMPTS, CALLS, VERSION
 
 DOCS = Path(__file__).parents[2] / "docs/reference"
@@ -69,7 +69,8 @@ def struct_rows(struct: type[msgspec.Struct]) -> Iterator[str]:
 
 def observations_page() -> str:
     """Return docs/reference/observations.md."""
-    observation, fault, limits = ("\n".join(struct_rows(struct)) for struct in (Observation, FaultRecord, RateLimits))
+    structs = (Observation, FaultRecord, RateLimits, SessionTurn)
+    observation, fault, limits, turn = ("\n".join(struct_rows(struct)) for struct in structs)
     return f"""# observations.jsonl
 
 A run's folder contains `observations.jsonl`: one JSON object per line for each attempt, one request to one target, in
@@ -89,6 +90,10 @@ line, which readers ignore.
 ## RateLimits
 
 {limits}
+
+## SessionTurn
+
+{turn}
 """
 
 
