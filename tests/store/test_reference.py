@@ -144,4 +144,5 @@ def test_the_page_is_current(name: str, text: str, request: pytest.FixtureReques
 def test_an_observation_has_the_fields_of_the_page_and_no_others() -> None:
     always = Observation(id="c.1", call="c", target="t/m")
     assert set(msgspec.to_builtins(always)) == {"id", "call", "target", "role"}
-    assert observations_page().count("always there") == len(msgspec.to_builtins(always)) + 4  # a fault's own four
+    own = 4 + 1  # of a fault, and of a turn
+    assert observations_page().count("always there") == len(msgspec.to_builtins(always)) + own
