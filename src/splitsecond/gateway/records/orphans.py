@@ -25,15 +25,13 @@ from splitsecond.gateway.records.journal import Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.shared_memory import create_memory
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
 from splitsecond.log.store.database import sqlite_file, unwritten_stem
 from splitsecond.log.store.log import Log
 from splitsecond.log.store.remote_writer import encode
 from splitsecond.log.store.unwritten import save
 from splitsecond.routing.router.settings import LogSettings
 
-WORKER_DIED = "worker_died"
-"""The fault of a call whose worker died."""
 _SERVER_ERROR = 500
 _SUFFIX = ".in-flight-"
 

@@ -42,6 +42,8 @@ from splitsecond.log.store.writer import QUEUE, SAY_NS
 
 TICK_S = 0.1
 """How often senders learn what is settled."""
+RECOVERY_TICK_S = 0.01
+"""How often it is looked whether the next block of a file can be written."""
 IDLE_S = 1.0
 """How often workers without records learn whether the log is failing."""
 SAVE_S = 1.0
@@ -156,7 +158,8 @@ class LogProcess:
 
     def _turn(self) -> None:
         soon = self._unsettled or self._failing or self._saving or self._recovery.busy
-        for key, _ in self._selector.select(TICK_S if soon else IDLE_S):
+        quick = self._recovery.reading and not self._failing
+        for key, _ in self._selector.select(RECOVERY_TICK_S if quick else TICK_S if soon else IDLE_S):
             key.data()
         self._settle()
         self._save_late_ones()

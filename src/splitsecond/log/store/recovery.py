@@ -47,6 +47,11 @@ class Recovery:
         """Whether the log is being asked, or `next_block` would look for files."""
         return self._asking is not None or clock.now_ns() >= self._look_ns
 
+    @property
+    def reading(self) -> bool:
+        """Whether there are files that are being written to the log."""
+        return bool(self._files)
+
     def take(self, file: FoundFile) -> None:
         """Read this file too, from now on."""
         self._files.append(file)

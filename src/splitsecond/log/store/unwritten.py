@@ -30,8 +30,9 @@ from splitsecond.log.store.call_record import CallRecord
 
 MAGIC = b"splitsecond unwritten 1\n"
 LENGTH = struct.Struct(">I")
-MAX_BYTES = 256 << 20
-"""Limit on all files of a log together. Beyond it, records wait in memory as long as there is room."""
+MAX_BYTES = 16 << 30
+"""Limit on all files of a log together. They also leave as much space free as they take. Beyond either limit, records
+wait in memory as long as there is room."""
 LONGEST_RECORD = 64 << 20
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
@@ -47,6 +48,7 @@ class UnwrittenFile:
         self._lock = fcntl.LOCK_SH if only_writes else fcntl.LOCK_EX
         self._descriptor: int | None = None
         self._all_bytes = 0  # of all files of the log, when last looked, and those of this one since
+        self._max_bytes = 0
         self._look_ns = 0
         self._begin()
 
@@ -102,9 +104,11 @@ class UnwrittenFile:
         now_ns = clock.now_ns()
         if now_ns >= self._look_ns:
             self._all_bytes = sum(map(_size, _paths(self._stem)))
+            disk = os.statvfs(self._stem.parent)
+            self._max_bytes = min(MAX_BYTES, (self._all_bytes + disk.f_bavail * disk.f_frsize) // 2)
             self._look_ns = now_ns + clock.NS_PER_S
-        if self._all_bytes + size > MAX_BYTES:
-            raise OSError(f"the files {self._stem}* would have more than {MAX_BYTES >> 20:,} MiB")
+        if self._all_bytes + size > self._max_bytes:
+            raise OSError(f"the files {self._stem}* would have more than {self._max_bytes >> 20:,} MiB")
 
     def _opened(self) -> int:
         if self.records:
