@@ -38,7 +38,6 @@ from benchmarks.soak_accounts import GatewayCounts, gateway_counts
 from splitsecond.core import clock
 
 WORKERS = "listen: {{host: 127.0.0.1, port: {port}, workers: {workers}}}"
-CATCH_UP_S = 300.0
 BLOCK_AFTER_S = 2.0
 
 
@@ -49,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=max(cores // 2, 1), help="workers of the gateway")
     parser.add_argument("--seconds", type=int, default=10, help="seconds of load (default 10)")
     parser.add_argument("--blocked", type=float, default=0.0, help="seconds with a locked database (default 0)")
+    parser.add_argument("--catch-up", type=float, default=300.0, help="seconds for the log afterwards (default 300)")
     options = parser.parse_args(arguments)
     if missing := [tool for tool in ("nginx", "wrk") if shutil.which(tool) is None]:
         print(f"{' and '.join(missing)} must be installed. Run apt-get install {' '.join(missing)}.", file=sys.stderr)
@@ -90,7 +90,7 @@ def _measure(folder: Path, gateway: Proxy, options: argparse.Namespace, threads:
         f"p99 {load.p99_ms:.2f} ms, {cpu_us:.0f} µs of CPU each."
     )
     began_ns = clock.now_ns()
-    counts, logged, apart = _settled(gateway, database)
+    counts, logged, apart = _settled(gateway, database, options.catch_up)
     calls = counts.calls.total()
     print(
         f"{calls:,} calls counted, {logged:,} in the log, {counts.dropped:,} counted as lost; written "
@@ -112,9 +112,9 @@ def _block(database: Path, seconds: float) -> None:
     connection.close()
 
 
-def _settled(gateway: Proxy, database: Path) -> tuple[GatewayCounts, int, int]:
+def _settled(gateway: Proxy, database: Path, wait_s: float) -> tuple[GatewayCounts, int, int]:
     """Wait until the log has each counted call; return the counts, the calls in the log, and the different ones."""
-    give_up_ns = clock.now_ns() + round(CATCH_UP_S * clock.NS_PER_S)
+    give_up_ns = clock.now_ns() + round(wait_s * clock.NS_PER_S)
     while True:
         counts = _counts(gateway)
         connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)

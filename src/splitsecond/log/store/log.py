@@ -46,9 +46,9 @@ TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 _PAGE = 500
 _SHIFT_US = 100_000
 _ORPHAN_SHIFT_US = 10_000_000
-"""How far apart two records of one call may be dated, without both being written. Only that of an orphaned call is dated
-anew; the wall clock may have been set since. A short time keeps the search quick: at 40,000 calls/s ten seconds have
-400,000 rows."""
+"""How far apart two records of one call may be dated, without both being written. Only that of an orphaned call is
+dated anew; the wall clock may have been set since. A short time keeps the search quick: at 40,000 calls/s ten seconds
+have 400,000 rows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 
