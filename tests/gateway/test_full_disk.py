@@ -13,11 +13,14 @@ import openai
 import pytest
 from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
 from tests.gateway.test_log_away import metric
+from tests.gateway.test_log_process import MODULE, logged
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.noon import noon as noon  # a fixture
 from tests.noon import noon_of_processes as noon_of_processes  # a fixture
 from tests.waiting import WITHIN_S, until
+
+from splitsecond.log.store.log import Past
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("noon_of_processes")]
 SETTINGS = """
@@ -153,6 +156,31 @@ def test_a_gateway_starts_and_serves_with_a_read_only_log(
         said = ended(process)
     assert "records not written" in said
     assert "Traceback" not in said
+
+
+def test_calls_lost_with_worker_and_log_process_are_counted(
+    disk: Path, tmp_path: Path, served: ServedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    configure(tmp_path, served, disk)
+    with gateway(tmp_path, "--workers", "2") as process:
+        url = ready(process)
+        fill(disk)
+        for _ in range(5):
+            respond(url)
+        heard(process, "what waits cannot be saved")
+        for pid in workers(process):
+            os.kill(pid, signal.SIGKILL)
+            heard(process, "was ended by SIGKILL")
+        respond(url)
+        (pid,) = workers(process, MODULE)
+        os.kill(pid, signal.SIGKILL)
+        heard(process, "its last records for the log are lost")
+        respond(url)
+        (disk / "filling").unlink()
+        log = Past.open(f"sqlite:///{disk}/log.db")
+        until(lambda: len(logged(log)) + metric(url, "log_dropped_total") == 84, "calls are neither logged nor counted")
+        assert "Traceback" not in ended(process)
 
 
 def test_limits_hold_without_the_temporary_folder(tmp_path: Path, disk: Path, served: ServedGateway) -> None:

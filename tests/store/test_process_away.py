@@ -22,7 +22,7 @@ from splitsecond.log.store import recovery, remote_writer, unwritten
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Log
 from splitsecond.log.store.log_process import Sender
-from splitsecond.log.store.record_counts import DROPPED, PUT, RecordCounts, settle_all
+from splitsecond.log.store.record_counts import DROPPED, ROWS, SENT, WAITING, RecordCounts, settle_all
 from splitsecond.log.store.remote_writer import RemoteLogWriter
 from splitsecond.log.store.unwritten import UnwrittenFile
 
@@ -285,6 +285,49 @@ def test_next_worker_counts_the_records_lost_with_the_last(
     assert said == [f"worker 1 died: its last records for the log are lost: {lost} at most."]
 
 
+def test_sent_records_of_a_dead_worker_count_if_the_log_dies(url: str, tmp_path: Path) -> None:
+    """Of five records, the log process has settled two when it dies, after the worker. The next worker has another."""
+    said: list[str] = []
+
+    async def work() -> None:
+        with silent(tmp_path / "log") as listening:
+            log = Log.open(url, process=tmp_path / "log", worker=1)
+            for number in range(5):
+                log.put(answered(number))
+            await eventually(lambda: not writer(log)._timer, "it is not counted")
+            sender, received = Sender(listening.accept()[0]), list[CallRecord]()
+            while len(received) < 5:
+                received += [record for record, _, _ in await asyncio.to_thread(sender.receive) or ()]
+            kill(log)
+            log = Log.open(url, process=tmp_path / "log", say=said.append, worker=1)
+            assert (log.dropped, said) == (0, [])
+            sender.settle(2)
+            log.put(answered(5))
+            await eventually(lambda: not writer(log)._timer, "it is not counted")
+            sender.connection.close()
+            listening.accept()[0].close()
+            await eventually(lambda: log.dropped, "nothing is counted")
+            await eventually(lambda: not in_memory(log), "the worker keeps its own record")
+            assert (log.dropped, log.waiting) == (3, 1)
+            kill(log)
+
+    asyncio.run(work())
+    assert said == ["worker 1 died: its last records for the log are lost: 3 at most."]
+
+
+def test_connections_beyond_the_table_count_what_is_unsettled(tmp_path: Path) -> None:
+    counts = RecordCounts(tmp_path / "log", 0, lambda words: None)
+    for _ in range(ROWS):
+        counts.row(counts.connect(process=1))[SENT] = 2
+    assert counts.cells[DROPPED] == 0
+    counts.connect(process=1)
+    assert counts.cells[DROPPED] == 2
+    counts.settle(process=1)
+    assert counts.cells[DROPPED] == 2
+    counts.settle(process=2)
+    assert counts.cells[DROPPED] == 2 * ROWS
+
+
 @pytest.mark.parametrize("room", [0, 8])
 def test_worker_starts_although_the_folder_is_full(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
@@ -299,7 +342,7 @@ def test_worker_starts_although_the_folder_is_full(
 
     monkeypatch.setattr(os, "pwrite", full)
     counts = RecordCounts(tmp_path / "log", 3, said.append)
-    counts.cells[PUT] += 1
+    counts.cells[WAITING] += 1
     counts.settle()
     assert counts.cells[DROPPED] == 1
     why = "No space left on device. What is lost if worker 3 dies is not counted."
@@ -308,7 +351,7 @@ def test_worker_starts_although_the_folder_is_full(
 
 def test_lost_records_of_removed_workers_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for worker, put in enumerate((1, 0, 2000)):
-        RecordCounts(tmp_path / "log", worker).cells[PUT] += put
+        RecordCounts(tmp_path / "log", worker).cells[WAITING] += put
     settle_all(tmp_path / "log")
     assert capsys.readouterr().err == (
         "splitsecond: worker 0 died: its last records for the log are lost: 1 at most.\n"

@@ -1,7 +1,8 @@
 """The process that writes the log of a gateway, so that no thread competes with a worker's event loop.
 
-Workers connect to a Unix socket and send frames: a length (`LENGTH`, with the bit `AGAIN` for a record that is sent
-again) and a `CallRecord` in MessagePack. The process answers with `REPLY`: how many records of the connection it has
+Workers connect to a Unix socket and send frames: first `BEGIN`, which names the row of the connection's counts
+(`log/store/record_counts`), then a length (`LENGTH`, with the bit `AGAIN` for a record that is sent again) and a
+`CallRecord` in MessagePack each. The process answers with `REPLY`: how many records of the connection it has
 taken, and how many of these are settled: written, in a file, or lost for good. A worker keeps each record until it is
 settled, and saves it in a file if the process dies (`log/store/remote_writer`), so a process that dies loses nothing.
 
@@ -27,6 +28,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -35,8 +37,9 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, say
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Log
+from splitsecond.log.store.record_counts import ROWS, SETTLED, RecordCounts
 from splitsecond.log.store.recovery import Recovery
-from splitsecond.log.store.remote_writer import AGAIN, REPLY
+from splitsecond.log.store.remote_writer import AGAIN, BEGIN, REPLY
 from splitsecond.log.store.unwritten import LENGTH, LONGEST_RECORD, UnwrittenFile
 from splitsecond.log.store.writer import QUEUE, SAY_NS
 
@@ -80,6 +83,13 @@ class Sender:
         self.taken = self.settled = self.lost = self.saved = 0
         self._reported = 0  # taken records, as last reported
         self._data = bytearray()
+        self._counts: memoryview | None = None
+        self.ended = False
+
+    def settle(self, count: int = 1) -> None:
+        self.settled += count
+        if self._counts is not None:
+            self._counts[SETTLED] += count
 
     def receive(self) -> list[Arrival] | None:
         """Return the records that have arrived; None at the end of the stream.
@@ -99,6 +109,10 @@ class Sender:
             if len(found) % DECODED_AT_ONCE == 0:
                 self._yield_processor()
             (header,) = LENGTH.unpack_from(data, begin)
+            if header & BEGIN:
+                self._begin(*divmod(header & ~BEGIN, ROWS))
+                begin += LENGTH.size
+                continue
             end = begin + LENGTH.size + (header & ~AGAIN)
             if end - begin > LONGEST_RECORD:
                 raise ValueError(f"a record of {end - begin:,} bytes")
@@ -109,6 +123,10 @@ class Sender:
             begin = end
         del self._data[:begin]
         return found
+
+    def _begin(self, worker: int, row: int) -> None:
+        path = Path(self.connection.getsockname())
+        self._counts = RecordCounts(path, worker, lambda problem: None).row(row)  # the worker has reported the problem
 
     def report(self, *, failing: bool) -> None:
         self._reported = self.taken
@@ -195,6 +213,7 @@ class LogProcess:
             self._selector.unregister(sender.connection)
             sender.connection.close()
             self._senders.remove(sender)
+            sender.ended = True
             return
         sender.taken += len(received)
         full = self._ending and len(self._unsettled) >= MAX_UNSETTLED
@@ -202,7 +221,7 @@ class LogProcess:
             self._save_waiting()
         if self._saving and self._save([data for _, data, _ in received]):
             self._only_saved += len(received)
-            sender.settled += len(received)
+            sender.settle(len(received))
             self._changed.add(sender)
             return
         now_ns = clock.now_ns()
@@ -223,9 +242,10 @@ class LogProcess:
             lost -= is_lost
             if sender is None:
                 self._in_files -= 1
-                sender = self._senders[0] if is_lost and self._senders else None
             else:
-                sender.settled += 1
+                sender.settle()
+            if sender is None or sender.ended:
+                sender = self._senders[0] if is_lost and self._senders else None
             if sender is not None:
                 sender.lost += is_lost
                 self._changed.add(sender)
@@ -281,7 +301,7 @@ class LogProcess:
         self._in_files = len(self._unsettled)
         for i, (sender, known, call, _, at_ns) in enumerate(self._unsettled):
             if sender is not None:
-                sender.settled += 1
+                sender.settle()
                 self._changed.add(sender)
                 self._unsettled[i] = None, known, call, b"", at_ns
 
@@ -315,6 +335,7 @@ class LogProcess:
             self._turn()
         self._save_waiting()
         self._log.close()
+        self._settle()
         self._recovery.close()
         if not self._log.waiting and not self._only_saved:
             self._file.remove()

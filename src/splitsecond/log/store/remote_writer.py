@@ -28,11 +28,14 @@ from msgspec.structs import replace
 from splitsecond.core import clock
 from splitsecond.core.observation import Observation
 from splitsecond.log.store.call_record import CallRecord
-from splitsecond.log.store.record_counts import DROPPED, PROCESS, PUT, SENT, SETTLED, RecordCounts
+from splitsecond.log.store.record_counts import DROPPED, ROWS, SENT, WAITING, RecordCounts
 from splitsecond.log.store.unwritten import LENGTH, UnwrittenFile
 
 AGAIN = 1 << 31
 """Bit in the length of a record that was sent before."""
+BEGIN = 1 << 30
+"""Bit in the first frame of a connection, which has no record: the number of the worker's slot × `ROWS`, plus the
+connection's row in its counts (`log/store/record_counts`)."""
 REPLY = struct.Struct(">QQQQ?")
 """Reply: the records of the connection that the process has taken, those of them that are settled (written, in a file,
 or lost), how many records are lost, how many of all workers wait in files, and whether the log is failing. The process
@@ -99,14 +102,16 @@ class RemoteLogWriter:
         self._safe = asyncio.Event()
         self._end_ns: int | None = None
         self._closed = False
-        counts = RecordCounts(path, worker, say)
-        self._counts = counts.cells
-        process = self._counts[PROCESS]
-        counts.settle(process_lives=self._connected() and self._counts[PROCESS] == process)
+        self._worker = worker
+        self._counts = RecordCounts(path, worker, say)
+        self._cells = self._counts.cells
+        self._process = 0  # number of the last log process
+        self._row = self._counts.row(0)  # of the connection
+        self._counts.settle(self._process if self._connected() else 0)
 
     @property
     def dropped(self) -> int:
-        return self._counts[DROPPED]
+        return self._cells[DROPPED]
 
     @property
     def waiting(self) -> int:
@@ -122,7 +127,7 @@ class RemoteLogWriter:
         except OverflowError as error:
             self._drop(f"a record cannot be written: {error}")
             return
-        self._counts[PUT] += 1
+        self._cells[WAITING] += 1
         self._records.append(data)
         self._bytes += len(data)
         self._unsent.append(data)
@@ -151,7 +156,8 @@ class RemoteLogWriter:
             if readable:
                 self._receive()
         taken, process_lives = self._taken - self._settled, self._connection is not None
-        self._disconnect()
+        self._row[SENT] = self._taken  # it settles them; the rest of what was sent is saved
+        self._disconnect(died=False)
         del self._unsent[:taken]
         left = len(self._unsent) + len(self._saving)
         if self._unsent and not self._saving:
@@ -170,7 +176,7 @@ class RemoteLogWriter:
             self._say(
                 f"{words}: {lost:,}. They are lost: {'the disk does not answer' if self._saving else self._save_error}."
             )
-            self._counts[DROPPED] += lost
+            self._cells[DROPPED] += lost
             for _ in self._unsent:
                 self._records.pop()
             self._unsent, self._saving = [], []
@@ -211,9 +217,10 @@ class RemoteLogWriter:
             self._timer = self._loop.call_later(GATHER_S, self._gathered)
 
     def _count(self) -> None:
-        counts, saving = self._counts, len(self._saving)
-        counts[SENT] = counts[PUT] - len(self._unsent) - bool(self._begun) - saving
-        counts[SETTLED] = counts[PUT] - len(self._records) - saving
+        unsent = len(self._unsent) + bool(self._begun)
+        self._cells[WAITING] = unsent + len(self._saving)
+        if self._connection is not None:
+            self._row[SENT] = self._settled + len(self._records) - unsent
         if not self._left_to_do():
             self._safe.set()
 
@@ -224,11 +231,13 @@ class RemoteLogWriter:
                     connection = stack.enter_context(socket.socket(socket.AF_UNIX))
                     connection.setblocking(False)
                     connection.connect(str(self._path))
-                    self._counts[PROCESS] = self._path.stat().st_mtime_ns
+                    process = self._path.stat().st_mtime_ns
+                    row = self._counts.connect(process)
+                    connection.send(LENGTH.pack(BEGIN | self._worker * ROWS | row))
                 except OSError:  # the process is starting, or dead and about to be replaced
                     return False
                 stack.pop_all()
-            self._connection = connection
+            self._connection, self._process, self._row = connection, process, self._counts.row(row)
             if not self._closed:
                 self._loop.add_reader(connection, self._receive)
         return self._connection is not None
@@ -352,18 +361,21 @@ class RemoteLogWriter:
         number = settled - self._settled
         # as a loop of pops, without a step of the interpreter for each record
         self._bytes -= sum(map(len, starmap(self._records.popleft, repeat((), number))))
-        self._counts[DROPPED] += lost - self._lost
+        self._cells[DROPPED] += lost - self._lost
         self.written += number - (lost - self._lost)
         self._settled, self._lost = settled, lost
         self._count()
 
-    def _disconnect(self) -> None:
-        """Forget the connection. All records that are not settled are saved, or sent again."""
+    def _disconnect(self, *, died: bool = True) -> None:
+        """Forget the connection. All records that are not settled are saved, or sent again. `died`: the log process."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         self._loop.remove_reader(connection)
         connection.close()
+        if died:
+            self._row[SENT] = 0
+            self._counts.process_died()
         self._connect_ns = clock.now_ns() + round(RECONNECT_S * clock.NS_PER_S)
         self.failing = False
         self._taken = self._settled = self._lost = self._saved = 0
@@ -375,7 +387,7 @@ class RemoteLogWriter:
         self._gather_more()
 
     def _drop(self, why: str) -> None:
-        self._counts[DROPPED] += 1
+        self._cells[DROPPED] += 1
         self._report(why)
 
     def _report(self, words: str) -> None:
