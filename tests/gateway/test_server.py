@@ -205,8 +205,10 @@ def priced_by_the_list(settings: GatewaySettings) -> GatewaySettings:
     """Return `settings` with the provider "bare", whose prices are in the public list only, and a route to it."""
     return structs.replace(
         settings,
-        providers={**settings.providers, "bare": settings.providers["sim"]},
-        known={**settings.known, "bare": ProviderSettings(like="groq")},
+        providers={
+            **settings.providers,
+            "bare": ProviderSettings(like="groq", base_url=settings.providers["sim"].base_url),
+        },
         routes={"fast": parse('"bare/quick"')},
     )
 

@@ -55,16 +55,16 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
     return [
         ModelEntry(
             target=f"{of.name}/{name}",
-            context_tokens=listed.context_tokens,
-            price=listed.price,
-            blended_usd=listed.price.blended_usd if listed.price else None,
-            published=of.model(name).speeds,
-            retired=of.model(name).retired,
-            replaced_by=of.model(name).replaced_by,
+            context_tokens=model.context_tokens,
+            price=model.price,
+            blended_usd=model.price.blended_usd if model.price else None,
+            published=model.speeds,
+            retired=model.retired,
+            replaced_by=model.replaced_by,
             tiers={each: factor for each, tier in of.tiers.items() if (factor := tier.factor(name)) is not None},
         )
-        for name, listed in known.items()
-        if everything or of.model(name).speeds
+        for name, model in known.items()
+        if everything or model.speeds
     ]
 
 

@@ -296,7 +296,7 @@ def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[st
 def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
     refused = fault.kind in REFUSED_KEY or of_fault(record_fault(fault)) in ("locked", "unpaid")
     if refused and spec is not None and spec.api_key_env:
-        variable = next((name for name in spec.api_key_env if os.environ.get(name, "").strip()), spec.api_key_env[0])
+        variable = spec.key_variable(os.environ) or spec.api_key_env[0]
         fault.hint = f"{fault.hint} The key comes from {variable}.".strip()
     if fault.kind in ("http_404", MODEL_NOT_SERVED) or (fault.kind == "http_400" and "model" in fault.message.lower()):
         where = f"The address was {redacted(spec.base_url)}." if spec is not None and fault.kind == "http_404" else ""

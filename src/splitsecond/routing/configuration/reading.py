@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from msgspec import structs
 
 from splitsecond.core.errors import CallerFault, file_faults, read_file
-from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.validation import nearest
 from splitsecond.routing.configuration import target_specs
 from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
@@ -115,13 +114,10 @@ def read(
     shared: FleetSettings | None = None
     with mistakes:
         address = _listen(file["listen"])
-    providers: dict[str, TargetSpec] = {}
-    known: dict[str, ProviderSettings] = {}
+    providers: dict[str, ProviderSettings] = {}
     for name, entry in file["providers"].items():
         with mistakes:
-            given = _provider(name, entry)
-            known[name] = target_specs.provider_settings(name, given)
-            providers[name] = target_specs.spec(name, given, secrets)
+            providers[name] = target_specs.provider_settings(name, _provider(name, entry), secrets)
     routes: dict[str, Expression] = {}
     resumes: dict[str, ResumeSettings] = {}
     with mistakes:
@@ -144,11 +140,9 @@ def read(
         shared = _shared(file["shared"], secrets)
     with mistakes:
         seeds = shaped("seeds", file["seeds"], list[str])
-    simulated_providers, simulated_known = simulated(simulator)
     settings = GatewaySettings(
         listen=structs.replace(address, **listen),
-        providers={**simulated_providers, **providers},  # a configured provider of that name comes first
-        known={**simulated_known, **known},
+        providers={**simulated(simulator), **providers},  # a configured provider of that name comes first
         routes=routes,
         resumes=resumes,
         log=log,
