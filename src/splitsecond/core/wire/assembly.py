@@ -24,11 +24,27 @@ from splitsecond.core.wire.text_events import TextEvents
 T = TypeVar("T")
 
 _decode: Callable[[bytes], Any] = msgspec.json.decode
-_LAST_EVENT = b"\n\ndata: [DONE]\n\n"
 MAX_ANSWER_BYTES = 64 << 20
 MAX_INDEXES = 16_384
 """The most numbered items in one list: choices, tool calls of a choice, blocks. vLLM returns at most that many
 choices."""
+
+
+class Text(list[str]):
+    """The pieces of one text that grows. They are joined once, at the end: appending would take quadratic time."""
+
+
+class _Items(list[Any]):
+    """A list whose items may have an index. `by_index` finds those in constant time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_index: dict[int | str, dict[str, Any]] = {}
+
+
+Added = list[Text | None]
+"""What an event has added: the texts that grew, and None for anything else that would be added again if the event were
+merged a second time."""
 
 
 class Assembly:
@@ -40,21 +56,20 @@ class Assembly:
 
     done_ends = True
 
-    _text_events: TextEvents  # recognises the text events of a stream
-    _size = 0
-    _held_answer: HeldAnswer | None = None  # of a large answer
-    _json: list[bytes] | None = None  # the body, if it is one JSON object
-    _held = b""  # a stream that came in one piece, which may be plain
-    _sse: SseDecoder | None = None  # of a stream that is not held
-    _text: list[str] | None = None  # the text that the last event added to, if it was a text event
-    _ended = False  # by the end mark; what follows it is ignored
-
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
         self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs
+        self._size = 0
+        self._held_answer: HeldAnswer | None = None  # of a large answer
+        self._json: list[bytes] | None = None  # the body, if it is one JSON object
+        self._sse = SseDecoder()
+        self._text_events = TextEvents()
+        self._text: Text | None = None  # the text that the last event added to, if it did nothing else
+        self._ended = False  # by the end mark; what follows it is ignored
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`: see `HeldAnswer`."""
+        begun = self._size > 0
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES:
             raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
@@ -63,19 +78,14 @@ class Assembly:
             self._held_answer.hold(self._size)
         if self._json is not None:
             self._json.append(data)
-            return
-        if self._sse is None:
-            data = data.lstrip(LEADING)
-            if data.startswith(b"{"):
-                self._json = [data]
-                return
-            if not data:
-                return
-            if not self._held and data.endswith(_LAST_EVENT):
-                self._held = data
-                return
-            data, self._held = self._held + data, b""
-        self._feed_stream(data)
+        elif not begun and not (data := data.lstrip(LEADING)):
+            self._size = 0
+        elif not begun and data.startswith(b"{"):
+            self._json = [data]
+        else:
+            self._feed_events(self._sse, data)
+            if self._sse.overflow:
+                raise malformed(f"an event is longer than {MAX_EVENT_BYTES:,} bytes", "too_long")
 
     def answer(self) -> bytes:
         """Return the whole answer as JSON. An answer that came as JSON is returned as it came.
@@ -84,29 +94,12 @@ class Assembly:
         """
         if self._json is not None:
             return b"".join(self._json)
-        if self._held:
-            if (plain := self.plain_answer(self._held)) is not None:
-                return plain
-            self._feed_stream(self._held)
-        for event in self._sse.rest() if self._sse is not None else ():
+        for event in self._sse.rest():
             self._take(event)
         try:
             return self.whole()
         except RecursionError:
             raise too_deep() from None
-
-    def plain_answer(self, stream: bytes) -> bytes | None:
-        """Return the whole answer of a complete stream, if it is of the most frequent kind and the format has a fast
-        path for it; otherwise None. The general way gives the same answer."""
-        return None
-
-    def _feed_stream(self, data: bytes) -> None:
-        if self._sse is None:
-            self._sse = SseDecoder()
-            self._text_events = TextEvents()
-        self._feed_events(self._sse, data)
-        if self._sse.overflow:
-            raise malformed(f"an event is longer than {MAX_EVENT_BYTES:,} bytes", "too_long")
 
     def _feed_events(self, sse: SseDecoder, data: bytes) -> None:
         at = 0
@@ -138,35 +131,101 @@ class Assembly:
         chunk = decoded(data, _decode, self._halves)
         if not isinstance(chunk, dict):
             return
-        self.merge(chunk)
-        if self._text_events.useful:
-            text = self.added_text(chunk)
-            if text and self._text_events.learn(data, name, text, self._read_text):
-                self._text = self.pieces(chunk)
+        match self.merge(chunk, name):
+            case [Text() as text] if self._text_events.useful:
+                fresh = self.fresh()
+                if self._text_events.learn(data, name, text[-1], lambda probe: _only_text(fresh, probe, name)):
+                    self._text = text
 
-    def _read_text(self, data: bytes) -> str | None:
-        chunk = read_json(data)
-        return self.added_text(chunk) if isinstance(chunk, dict) else None
-
-    def added_text(self, chunk: dict[str, Any]) -> str | None:
-        """Return the text that `chunk` adds if merging `chunk` again would change nothing but add it again."""
-        return None
-
-    def pieces(self, chunk: dict[str, Any]) -> list[str]:
-        """Return where `merge` has put the text that `chunk` adds. Only for a chunk that has an `added_text`."""
-        raise NotImplementedError
+    def fresh(self) -> "Assembly":
+        """Return an assembly of the same format."""
+        return type(self)()
 
     def whole(self) -> bytes:
         """Return the sum of all events, as JSON."""
         return msgspec.json.encode(self.fields())
 
-    def merge(self, chunk: dict[str, Any]) -> None:
-        """Merge one event of the stream into `merged`."""
+    def merge(self, chunk: dict[str, Any], name: str) -> Added:
+        """Merge one event of the stream into `merged`, and return what it has added."""
         raise NotImplementedError
 
     def fields(self) -> dict[str, Any]:
         """Return the sum of all events, in the order of fields that the provider uses."""
         raise NotImplementedError
+
+
+def _only_text(fresh: Assembly, data: bytes, name: str) -> str | None:
+    """Return the text that the event `data` adds, if it adds nothing else."""
+    chunk: Any = read_json(data)
+    match fresh.merge(chunk, name) if isinstance(chunk, dict) else []:
+        case [Text() as text]:
+            return text[-1]
+    return None
+
+
+_NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
+
+
+def merge(into: dict[str, Any], new: dict[str, Any], added: Added, *, joins: bool = False) -> None:
+    """Merge the fields of an event by rules that need no list of fields, so that unknown fields survive.
+
+    Texts are joined, if `joins` and below a ``delta``, except names and ids, which are set; objects are merged; lists
+    whose items have an ``index`` are merged by it, other lists are joined; of anything else the last value that is not
+    null counts.
+    """
+    for name, value in new.items():
+        old = into.get(name)
+        match value:
+            case None:
+                into.setdefault(name, None)
+            case str() if name == "text" or (joins and name not in _NOT_JOINED):
+                if not isinstance(old, Text):
+                    old = into[name] = Text()
+                if value:
+                    old.append(value)
+                    added.append(old)
+            case dict():
+                if not isinstance(old, dict):
+                    old = into[name] = {}
+                if name == "usage":
+                    old.clear()
+                merge(old, value, added, joins=joins or name == "delta")
+            case list():
+                if not isinstance(old, _Items):
+                    old = into[name] = _Items()
+                _merge_list(old, value, added, joins=joins)
+            case "" if old:
+                pass  # some providers repeat an id or a name as an empty text
+            case _:
+                into[name] = value
+
+
+def _merge_list(into: _Items, new: list[Any], added: Added, *, joins: bool) -> None:
+    for item in new:
+        index = item.get("index") if isinstance(item, dict) else None
+        if not isinstance(index, int | str):
+            into.append(item)
+            added.append(None)
+            continue
+        place = into.by_index.get(index)
+        if place is None:
+            if len(into.by_index) == MAX_INDEXES:
+                raise malformed(f"more than {MAX_INDEXES:,} items with an index in one list", "too_long")
+            place = into.by_index[index] = {}
+            into.append(place)
+        merge(place, item, added, joins=joins)
+
+
+def plain(value: Any) -> Any:
+    """Return a merged value with its texts joined."""
+    match value:
+        case Text():
+            return "".join(value)
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+        case list():
+            return [plain(each) for each in value]
+    return value
 
 
 def too_deep() -> ProviderFault:

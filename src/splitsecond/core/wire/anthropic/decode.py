@@ -101,7 +101,7 @@ class MessageEvent(Struct, gc=False):
     stop_reason: str | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
 class AnthropicDecoder(StreamDecoder):

@@ -12,20 +12,17 @@ or null.
 """
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, Token, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import ToolCall
 from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
-from splitsecond.core.wire.streaming import ABSENT, StreamDecoder
+from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
-
-Count = Annotated[float, Meta(ge=0, lt=1 << 53)]
-"""Cohere's schema declares its counts as numbers, not integers."""
 
 
 class Content(Struct, gc=False):
@@ -82,7 +79,7 @@ class Chunk(Struct, gc=False):
     error: Any = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 _CHUNK = msgspec.json.Decoder(Chunk)
 _decode_chunk = _CHUNK.decode
 
@@ -195,19 +192,7 @@ def _read_usage(at: int, data: Raw) -> Usage | None:
     counts = shape.tokens or shape.billed_units
     if counts is None or (counts.input_tokens is None and counts.output_tokens is None):
         return None
-    return Usage(
-        at,
-        _whole_number(counts.input_tokens),
-        _whole_number(counts.output_tokens),
-        None,
-        _whole_number(shape.cached_tokens),
-    )
-
-
-def _whole_number(count: Count | None) -> int | None:
-    if count is not None and not count.is_integer():
-        raise ValueError(f"a part of a token: {count}")
-    return None if count is None else int(count)
+    return Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens)
 
 
 fault_from_response = with_hints(

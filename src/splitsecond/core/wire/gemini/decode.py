@@ -112,7 +112,7 @@ class Chunk(Struct, gc=False, rename="camel"):
     error: Any = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageMetadata).decode
+_decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
 _JSON_BEGINS = (b"{", b"[")
 _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 

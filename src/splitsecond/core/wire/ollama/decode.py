@@ -72,7 +72,7 @@ class Durations(Struct, gc=False):
 
 _LINE = msgspec.json.Decoder(ResponseLine)
 _decode_line = _LINE.decode
-_decode_counts = msgspec.json.Decoder(Counts).decode
+_decode_counts = msgspec.json.Decoder(Counts, strict=False).decode
 _decode_durations = msgspec.json.Decoder(Durations).decode
 
 _BLANK = b" \t\r\n"

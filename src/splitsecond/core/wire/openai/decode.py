@@ -60,7 +60,7 @@ class _Logprobs(Struct, gc=False):
 _decode_logprobs = msgspec.json.Decoder(_Logprobs).decode
 _CHUNK = msgspec.json.Decoder(Chunk)
 _decode_chunk = _CHUNK.decode
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 _decode_plain = msgspec.json.Decoder(PlainAnswer).decode
 _decode_piece = msgspec.json.Decoder(PlainChunk).decode
 
@@ -370,7 +370,7 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
 
 def texts_of(parts: Sequence[Part]) -> tuple[str, str]:
     """Return the reasoning, and the text, of content that is a list."""
-    reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
+    reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or part.summary or ())
     return reasoning, "".join(part.text or "" for part in parts)
 
 
@@ -381,8 +381,8 @@ def tool_fragments(delta: Delta, index: int, calls: ToolCalls, *, whole: bool) -
     llama-cpp-python sends the same call under both names.
     """
     fragments = []
-    made = delta.tool_calls or [ToolCall("function_call", "", delta.function_call)]
-    for place, call in enumerate(made):
+    made = delta.tool_calls or ToolCall("function_call", "", delta.function_call)
+    for place, call in enumerate([made] if isinstance(made, ToolCall) else made):  # TGI sends no list
         function = call.function or call.custom or Function()
         key = ("whole", place) if whole else call.index
         part = calls.part(key, str(call.id or ""), function.name or "", index)

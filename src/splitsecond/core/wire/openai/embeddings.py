@@ -38,7 +38,7 @@ class _Answer(Struct, gc=False):
     error: Any = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
 class ItemsDecoder(AnswerDecoder):

@@ -78,11 +78,11 @@ class Image(Struct, gc=False):
 
 
 class Part(Struct, gc=False):
-    """One part of content that is a list, as Mistral's reasoning models send it."""
+    """One part of content that is a list. Reasoning is in `thinking` (Mistral) or `summary` (Databricks)."""
 
-    type: str = ""
     text: str | None = None
     thinking: list["Part"] | None = None
+    summary: list["Part"] | None = None
 
 
 class Delta(Struct, gc=False):
@@ -93,7 +93,7 @@ class Delta(Struct, gc=False):
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ToolCall] | ToolCall | None = None
     function_call: Function | None = None
     audio: Audio | None = None
     images: list[Image] | None = None

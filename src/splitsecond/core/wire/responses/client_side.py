@@ -20,6 +20,7 @@ from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.core.wire.responses.answers import GROWTHS, Growth, Position, StreamWriter
 from splitsecond.core.wire.responses.decode import ResponsesDecoder
 from splitsecond.core.wire.responses.tools import carried_tools
+from splitsecond.core.wire.server_answer import collected
 from splitsecond.core.wire.sse import encode_event, malformed
 from splitsecond.core.wire.transcoder import Transcoder, new_transcoder
 
@@ -65,37 +66,47 @@ class _EndEvent(msgspec.Struct):
 
 
 _decode_end = msgspec.json.Decoder(_EndEvent).decode
+_decode_id = msgspec.json.Decoder(str).decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ResponseAssembly(Assembly):
     """Assembly of a response: the event that ends it holds all of it, and its bytes are the answer.
 
-    Some servers leave the output out of that event; then it is the items that ended before.
+    Some servers leave the output out of that event; then it is the items that ended before, or what the deltas say.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._response = b""
         self._items: list[Raw] = []
+        self._events: list[bytes] = []  # before the end of the first item
 
     def take(self, data: bytes, name: str) -> None:
         """Take one event of the stream, as JSON."""
         event = decoded(data, _decode_end)
         if event.type == "response.output_item.done" and event.item:
             self._items.append(event.item.copy())
+            self._events.clear()
         elif event.type in _ANSWER_ENDS and event.response:
             self._response = bytes(event.response)
             self._ended = True
+        if not self._items:
+            self._events.append(encode_event(data, name))
 
     def whole(self) -> bytes:
         """Return the response of the last event."""
         if not self._response:
             raise malformed("the stream holds no event with the whole response")
-        fields = read_json(self._response, _decode_fields) if self._items else None
+        fields = read_json(self._response, _decode_fields)
         if fields is None or bytes(fields.get("output", b"")) not in (b"", b"[]", b"null"):
             return self._response
-        return msgspec.json.encode({**fields, "output": self._items})
+        return msgspec.json.encode({**fields, "output": self._items or self._items_of_deltas(fields)})
+
+    def _items_of_deltas(self, fields: dict[str, Raw]) -> Raw:
+        answers, usage = collected(ResponsesDecoder().feed(b"".join(self._events), 0))
+        writer = StreamWriter("chat", "", id=read_json(fields.get("id", b""), _decode_id) or "", created=0)
+        return _decode_fields(writer.whole(answers, usage))["output"]
 
 
 _DELTAS = {f"{grows.deltas}.delta": (kind, grows) for kind, grows in GROWTHS}

@@ -49,7 +49,7 @@ class Item(Struct, gc=False):
     """One item: a message, reasoning, a tool call or an image (`result`, base64)."""
 
     type: str = ""
-    content: list[Part] | None = None
+    content: list[Part] | str | None = None
     summary: list[Part] | None = None
     encrypted_content: str | None = None
     call_id: str | None = None
@@ -85,12 +85,16 @@ class ResponseEvent(Response, gc=False):
 
     type: str = ""
     delta: Any = None
+    text: Any = None
+    refusal: Any = None
+    arguments: Any = None
+    input: Any = None
     output_index: Any = None
     item: Item | None = None
     response: Response | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 _DELTAS: Mapping[str, TokenKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -103,6 +107,7 @@ _DELTAS: Mapping[str, TokenKind] = {
     "response.shell_call_command.delta": "tool",
     "response.audio.delta": "audio",
 }
+_ENDS_OF_PARTS = {name.replace(".delta", ".done"): kind for name, kind in _DELTAS.items()}
 _CALLS = ("function_call", "custom_tool_call")
 """The tool calls that a client answers; the provider runs all other tools itself."""
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
@@ -120,6 +125,7 @@ class ResponsesDecoder(StreamDecoder):
         self._items = PartNumbers()
         self._called: set[str] = set()
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
+        self._with_parts: set[int] = set()  # and of those without, of which whole parts came
 
     def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
@@ -134,6 +140,8 @@ class ResponsesDecoder(StreamDecoder):
             self._report_error(at, out, parse_error(data), data)
         elif kind in _ENDS and parsed.response is not None:
             self._take_end(parsed.response, data, at, out, marker=True)
+        elif kind in _ENDS_OF_PARTS:
+            self._take_part(parsed, kind, at, out)
         else:
             before = len(out)
             if parsed.item is not None:
@@ -143,6 +151,17 @@ class ResponsesDecoder(StreamDecoder):
             if len(out) == before:
                 out.append(Quiet(at, kind or "empty"))
 
+    def _take_part(self, parsed: ResponseEvent, kind: str, at: int, out: list[Event]) -> None:
+        """Take the end of a part: all of it, unless there were deltas."""
+        number, content, before = self._items.of(parsed.output_index), _ENDS_OF_PARTS[kind], len(out)
+        if number not in self._with_deltas:
+            self._with_parts.add(number)
+            tool = self._calls.begun(number) if content == "tool" else None
+            text = parsed.text or parsed.refusal or parsed.arguments or parsed.input
+            self._add_token(at, out, arguments_text(text), content, tool)
+        if len(out) == before:
+            out.append(Quiet(at, kind))
+
     def _take_item(self, item: Item, number: int, at: int, out: list[Event], *, whole: bool) -> None:
         """Take item `number` at its start or (`whole`) at its end: the content that no delta held."""
         if item.type in _CALLS:
@@ -151,8 +170,9 @@ class ResponsesDecoder(StreamDecoder):
             self._add_token(at, out, tool.name, "tool", tool)
         if not whole:
             return
-        if number not in self._with_deltas:
-            for part in item.summary or item.content or ():
+        if number not in self._with_deltas | self._with_parts:
+            content = item.summary or item.content or ()
+            for part in [Part(text=content)] if isinstance(content, str) else content:
                 kind: TokenKind = "reasoning" if item.type == "reasoning" else "text"
                 self._add_token(at, out, part.text or "", kind)
                 self._add_token(at, out, part.refusal or "", "refusal")
