@@ -1,19 +1,27 @@
 """How often intervals, comparisons and reports hold on data whose truth is known: the table of docs/statistics.md.
 
 Requests share slow minutes: the logarithm of a time is a slow AR(1) process (correlation time τ, share ρ of the
-variance) plus a part of its own. `python -m benchmarks.coverage` prints the table in Markdown, in about eight minutes;
-tests/analysis/test_coverage.py checks a few of its cells with fewer repeats.
+variance) plus a part of its own. `python -m benchmarks.coverage` prints the tables in Markdown, in about eight minutes;
+tests/analysis/test_coverage.py checks a few of their cells with fewer repeats. `--sessions` prints those of sessions,
+which are simulated request by request (tests/analysis/simulated_sessions.py), in about as long.
 """
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
+from tests.analysis.simulated_sessions import Server, simulated
 
+from splitsecond.benchmark.findings.compare import compare_figure
+from splitsecond.benchmark.findings.figures import FIGURES, ended
+from splitsecond.benchmark.findings.row_fields import SessionFindings
+from splitsecond.benchmark.findings.sessions import session_findings
+from splitsecond.core.observation import Observation
 from splitsecond.log.statistics.sample_comparison import SampleComparison, compare_samples, holm
-from splitsecond.log.statistics.summary import FigureSample, Floats, summary_of
+from splitsecond.log.statistics.summary import FigureSample, Floats, Interval, summary_of
 
 SIGMA = 0.4
 """Standard deviation of the logarithm of a time."""
@@ -152,6 +160,118 @@ def unequal_false(scatter: Scatter, repeats: int, layout: tuple[int, int], seed:
     )
 
 
+SERVERS = {
+    "sessions alike": Server(of_session=0.0, of_minute=0.0, alike=0.0, breaks=0.05),
+    "sessions differ": Server(breaks=0.05, of_session=0.35, of_minute=0.0),
+    "and slow minutes": Server(breaks=0.05, of_session=0.35, of_minute=0.3),
+    "and no counts of cached tokens": Server(breaks=0.05, of_session=0.35, of_minute=0.3, reports=False),
+}
+"""Servers of simulated sessions. The last two have sessions that differ; the first has turns that are independent."""
+SESSION_LAYOUTS: tuple[Layout, ...] = ((20, 5), (40, 5), (40, 8))
+"""Sessions of a row, and the rounds that they are measured in, 180 s apart."""
+TRUTH_RUNS = 400
+TRUTH_OF_SLOW_MINUTES = {
+    "ttft_ms p50": 696.2,
+    "ttft_ms p95": 6404.0,
+    "session_s p50": 46.5,
+    "ttft_first_turn_ms p50": 662.3,
+    "waiting": 14.67,
+    "cache share ÷ ideal": 0.9281,
+    "prefill speed": 4000.0,
+    "cached token": 4.0,
+    "misses": 0.07,
+    "cost of a miss": 7.557,
+    "waiting by misses": 0.3674,
+    "unbroken": 0.95,
+}
+"""`session_truths` of the last two servers, which take half a minute."""
+PERCENTILES_OF_SESSIONS = (("ttft_ms", "p50"), ("ttft_ms", "p95"), ("session_s", "p50"), ("ttft_first_turn_ms", "p50"))
+SESSION_NUMBERS: dict[str, Callable[[SessionFindings], Interval]] = {
+    "waiting": lambda s: s.waiting_s.ci95,
+    "cache share ÷ ideal": lambda s: s.cached_of_ideal.ci95,
+    "prefill speed": lambda s: s.prefill_tokens_per_s.ci95,
+    "cached token": lambda s: s.ms_per_1000_cached_tokens.ci95,
+    "misses": lambda s: s.miss_share.ci95,
+    "cost of a miss": lambda s: s.miss_s.ci95,
+    "waiting by misses": lambda s: s.miss_waiting_share.ci95,
+    "unbroken": lambda s: s.ok_share.ci95,
+}
+
+
+def session_truths(server: Server) -> dict[str, float]:
+    """Return the true figures: those of so many sessions that chance is small, and what the server was made with."""
+    server = replace(server, reports=True)
+    pooled: list[Observation] = []
+    for seed in range(TRUTH_RUNS):
+        made = simulated(server, 1_000_000 + seed, tokens_listed=False, condition=f"{seed}")
+        pooled += [replace(o, turn=replace(o.turn, session=f"{seed} {o.turn.session}")) for o in made if o.turn]
+    found = {
+        f"{name} {p}": float(np.quantile(FIGURES[name].sample(ended(pooled)).values, {"p50": 0.5, "p95": 0.95}[p]))
+        for name, p in PERCENTILES_OF_SESSIONS
+    }
+    whole = session_findings(pooled, {}, intervals=False)
+    assert whole is not None
+    # Chance is symmetric in the logarithm, and the fit is of the typical time: what the server was made with.
+    return found | {
+        "waiting": whole.waiting_s.value or 0.0,
+        "cache share ÷ ideal": whole.cached_of_ideal.value or 0.0,
+        "prefill speed": 1 / server.new_s,
+        "cached token": 1e6 * server.reused_s,
+        "misses": server.miss,
+        "cost of a miss": whole.miss_s.value or 0.0,
+        "waiting by misses": whole.miss_waiting_share.value or 0.0,
+        "unbroken": 1 - server.breaks,
+    }
+
+
+def sessions_covered(server: Server, repeats: int, layout: Layout, truths: Mapping[str, float]) -> dict[str, float]:
+    """Return how often each 95% interval of a row of sessions contains the truth; those without one are left out."""
+    hits: dict[str, list[bool]] = {}
+    for seed in range(repeats):
+        made = simulated(server, seed, sessions=layout[0], rounds=layout[1], tokens_listed=False)
+        row = session_findings(made, {})
+        assert row is not None
+        intervals = {name: of(row) for name, of in SESSION_NUMBERS.items()}
+        for name, p in PERCENTILES_OF_SESSIONS:
+            intervals[f"{name} {p}"] = FIGURES[name].summarise(ended(made)).interval(p)
+        for name, (low, high) in intervals.items():
+            if (low, high) != (None, None):
+                holds = (-math.inf if low is None else low) <= truths[name] <= (math.inf if high is None else high)
+                hits.setdefault(name, []).append(holds)
+    return {name: sum(each) / len(each) for name, each in hits.items()}
+
+
+def false_session_differences(server: Server, repeats: int, layout: Layout) -> dict[str, float]:
+    """Return how often a comparison of two equal targets by p50 finds a difference, for each figure."""
+    found = dict.fromkeys(("ttft_ms", "session_s", "ttft_later_turns_ms"), 0)
+    for seed in range(repeats):
+        one, other = (
+            ended(simulated(server, 2 * seed + at, sessions=layout[0], rounds=layout[1], tokens_listed=False))
+            for at in (0, 1)
+        )
+        for name in found:
+            figure = FIGURES[name]
+            found[name] += compare_figure(figure, figure.sample(one), figure.sample(other), paired=True)["p50"].real
+    return {name: count / repeats for name, count in found.items()}
+
+
+def print_sessions(repeats: int) -> None:
+    """Print the tables of sessions: coverage of each interval, and false differences between equal targets."""
+    for name, server in SERVERS.items():
+        truths = session_truths(server)
+        columns = {layout: sessions_covered(server, repeats, layout, truths) for layout in SESSION_LAYOUTS}
+        false = {layout: false_session_differences(server, repeats, layout) for layout in SESSION_LAYOUTS}
+        heads = " | ".join(f"{n} sessions in {rounds} rounds" for n, rounds in SESSION_LAYOUTS)
+        print(f"\n{name}\n\n| figure | {heads} |\n" + "|---" * (len(SESSION_LAYOUTS) + 1) + "|")
+        for figure in dict.fromkeys(each for column in columns.values() for each in column):
+            print(f"| {figure} | " + " | ".join(f"{c.get(figure, math.nan):.2f}" for c in columns.values()) + " |")
+        for figure in false[SESSION_LAYOUTS[0]]:
+            print(
+                f"| false differences, {figure} p50 | " + " | ".join(f"{f[figure]:.3f}" for f in false.values()) + " |"
+            )
+        print(flush=True)
+
+
 def table(layouts: Sequence[Layout], cell: Callable[[Scatter, Layout], str]) -> None:
     """Print a table with a row for each scatter and a column for each layout."""
     print("| scatter | " + " | ".join(f"n = {n:,} in {rounds} rounds" for n, rounds in layouts) + " |")
@@ -164,7 +284,12 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=2000, help="repeats of each cell")
-    repeats: int = parser.parse_args().repeats
+    parser.add_argument("--sessions", action="store_true", help="the tables of sessions instead")
+    asked = parser.parse_args()
+    repeats: int = asked.repeats
+    if asked.sessions:
+        print_sessions(repeats)
+        return
 
     def coverage(scatter: Scatter, layout: Layout) -> str:
         found = covered(scatter, repeats, layout)

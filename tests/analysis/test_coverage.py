@@ -4,7 +4,19 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.coverage import SCATTERS, Scatter, covered, false_reports, found_in_reports, found_real
+from benchmarks.coverage import (
+    SCATTERS,
+    SERVERS,
+    TRUTH_OF_SLOW_MINUTES,
+    Scatter,
+    covered,
+    false_reports,
+    false_session_differences,
+    found_in_reports,
+    found_real,
+    session_truths,
+    sessions_covered,
+)
 from tests.analysis.made import request
 from tests.power import repeated
 
@@ -74,3 +86,21 @@ def test_equal_targets_in_few_rounds_show_no_difference(rounds: int) -> None:
         ]
         found = compare_figure(FIGURES["ttft_ms"], *samples, paired=True)
         assert not any(each.real for each in found.values())
+
+
+@repeated(12, 300)
+@pytest.mark.parametrize("name", ["and slow minutes", "and no counts of cached tokens"])
+def test_intervals_of_sessions_hold_the_truth(name: str, repeats: int) -> None:
+    found = sessions_covered(SERVERS[name], repeats, (40, 5), TRUTH_OF_SLOW_MINUTES)
+    assert {each: share for each, share in found.items() if share < 0.93 - 1.5 * scatter_of(repeats)} == {}
+
+
+@repeated(15, 300)
+def test_equal_targets_of_sessions_rarely_differ(repeats: int) -> None:
+    found = false_session_differences(SERVERS["and slow minutes"], repeats, (40, 5))
+    assert max(found.values()) <= 0.06 + 1.5 * scatter_of(repeats)
+
+
+@pytest.mark.system
+def test_the_truth_about_simulated_sessions_is_right() -> None:
+    assert session_truths(SERVERS["and slow minutes"]) == pytest.approx(TRUTH_OF_SLOW_MINUTES, rel=0.001)

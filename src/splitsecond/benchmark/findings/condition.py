@@ -18,9 +18,11 @@ from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFin
 from splitsecond.benchmark.findings.lateness import instrument_of, ordered_ms
 from splitsecond.benchmark.findings.row_cost import with_cost
 from splitsecond.benchmark.findings.row_fields import NodeFindings
+from splitsecond.benchmark.findings.sessions import session_findings
 from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.findings.throughput import per_second
 from splitsecond.benchmark.findings.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
+from splitsecond.benchmark.statistics.sessions import as_requests
 from splitsecond.benchmark.statistics.steady import (
     MeasuredLoad,
     TimeWindows,
@@ -57,7 +59,8 @@ def condition_findings(
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
     ok = successful(measured)
-    load = measured_load(sent, asked.concurrency, readings)
+    as_sessions = asked.concurrency is not None and any(o.turn for o in sent)
+    load = measured_load(as_requests(sent) if as_sessions else sent, asked.concurrency, readings)
     ended_per_s = per_second(ended_in(_not_cancelled(sent), load.steady), load.steady.length_ns)
     error_kinds, error_examples = failures_by_kind(measured)
 
@@ -81,6 +84,7 @@ def condition_findings(
         **_token_counts(ok),
         phases_ms=phases_ms(ok),
         server_ms=server_ms(ok),
+        session=session_findings(sent, prices or {}),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
         **{name: figure.summarise(measured) for name, figure in FIGURES.items()},
     )

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.row_fields import RowFields
+from splitsecond.benchmark.findings.row_fields import Estimated, RowFields, SessionFindings
+from splitsecond.benchmark.statistics.sessions import Session, session_numbers, sessions_of
 from splitsecond.benchmark.statistics.steady import begin_ns, event_tokens
 from splitsecond.core.catalog.price import MILLION
-from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.log.statistics.summary import (
@@ -21,11 +22,12 @@ from splitsecond.log.statistics.summary import (
     FigureSample,
     Floats,
     Interval,
+    RoundNumbers,
     Summary,
     summary_of,
 )
 
-GROUPS = ("Latency", "Speed after the first token", "System", "Tokens per request")
+GROUPS = ("Latency", "Speed after the first token", "Sessions", "System", "Tokens per request")
 MAX_TOKENS = 1 << 20
 """Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
 ONE_TOKEN_PER_EVENT = 1.05
@@ -80,16 +82,15 @@ class Figure(Struct, frozen=True, kw_only=True):
         if self.answered_only or not self.per_request:
             requests = [o for o in requests if o.ok]
         failed = -np.inf if self.higher_is_better else np.inf
-        found = [(o.round, value) for o in requests if (value := self.of(o) if o.ok else failed) is not None]
-        numbers = np.array([number for number, _ in found], dtype=np.int64)
+        found = [(o, value) for o in requests if (value := self.of(o) if o.ok else failed) is not None]
+        numbers = np.array([o.round for o, _ in found], dtype=np.int64)
         if self.per_request:
             values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
         else:
             values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
             rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
-        values = values / self.scale
-        spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
-        return FigureSample(values, rounds, spread)
+        clusters = session_numbers([o for o, _ in found]) if self.per_request else None
+        return _in_rounds(values / self.scale, rounds, clusters)
 
     def summarise(self, requests: Sequence[Observation]) -> Summary:
         """Return the distribution over `requests` (see `ended`).
@@ -108,6 +109,31 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     def under(self, *, open_loop: bool) -> "Figure":
         return FIGURES[self.from_due] if open_loop and self.from_due else self
+
+
+class SessionFigure(Figure, frozen=True, kw_only=True):
+    """One figure of a session. `in_session` returns its values in a session, infinite where the session broke."""
+
+    of: Callable[[Observation], float | Floats | None] = lambda o: None
+    per_request: bool = False
+    in_session: Callable[[Session], Sequence[float]]
+
+    def sample(self, requests: Sequence[Observation]) -> FigureSample:
+        found = [(session, value) for session in sessions_of(requests) for value in self.in_session(session)]
+        names = {session.name: number for number, (session, _) in enumerate(found)}
+        rounds, clusters = (
+            np.array(numbers, dtype=np.int64)
+            for numbers in ([s.round for s, _ in found], [names[s.name] for s, _ in found])
+        )
+        return _in_rounds(np.array([value for _, value in found]) / self.scale, rounds, clusters)
+
+    def summarise(self, requests: Sequence[Observation]) -> Summary:
+        return summary_of(self.sample(requests), higher_is_better=self.higher_is_better)
+
+
+def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | None) -> FigureSample:
+    spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
+    return FigureSample(values.astype(np.float64), rounds, spread, clusters)
 
 
 class Total(Struct, frozen=True, kw_only=True):
@@ -149,6 +175,29 @@ def _gaps_per_token(o: Observation) -> Floats:
 def _agent_ns(o: Observation) -> float | None:
     ttft, tpot = o.ttft_ns, o.tpot_ns
     return None if ttft is None or tpot is None else AGENT_STEPS * (ttft + AGENT_STEP_TOKENS * tpot)
+
+
+def _of_sessions(row: RowFields) -> bool:
+    return row.session is not None
+
+
+def _first_turn(session: Session) -> list[float]:
+    return _ttfts([session.first])
+
+
+def _later_turns(session: Session) -> list[float]:
+    return _ttfts(session.turns[1:])
+
+
+def _ttfts(turns: Sequence[Observation]) -> list[float]:
+    found = (o.ttft_ns if o.ok else np.inf for o in turns)
+    return [value for value in found if value is not None]
+
+
+def _session_ns(session: Session) -> list[float]:
+    if session.cut_off:
+        return []
+    return [np.inf if session.broken else session.end_ns - session.begin_ns]
 
 
 FIGURES: dict[str, Figure] = {
@@ -311,12 +360,203 @@ FIGURES: dict[str, Figure] = {
             counts_tokens=True,
             compared=True,
         ),
+        SessionFigure(
+            name="session_s",
+            label="session time",
+            unit="s",
+            group="Sessions",
+            definition=(
+                "From when the first measured turn of a session was due to the end of its last answer, its tools "
+                "included. A session in which a request failed counts as slower than all others."
+            ),
+            in_session=_session_ns,
+            scale=NS_PER_S,
+            listed=("p50", "p95"),
+            applies=_of_sessions,
+            compared=True,
+            stated=True,
+        ),
+        SessionFigure(
+            name="ttft_first_turn_ms",
+            label="TTFT of first turns",
+            unit="ms",
+            group="Sessions",
+            definition="TTFT of the first measured turn of each session.",
+            in_session=_first_turn,
+            scale=NS_PER_MS,
+            listed=("p50", "p95"),
+            applies=_of_sessions,
+            compared=True,
+        ),
+        SessionFigure(
+            name="ttft_later_turns_ms",
+            label="TTFT of later turns",
+            unit="ms",
+            group="Sessions",
+            definition="TTFT of all measured turns of a session but its first.",
+            in_session=_later_turns,
+            scale=NS_PER_MS,
+            listed=("p50", "p95"),
+            applies=_of_sessions,
+            compared=True,
+        ),
     )
 }
 
 
 def _divided(value: float | None, by: float | None) -> float | None:
     return value / by if value is not None and by else None
+
+
+def _session_total(
+    name: str,
+    label: str,
+    unit: str,
+    definition: str,
+    of: Callable[[SessionFindings], Estimated | float],
+    *,
+    higher_is_better: bool | None = None,
+) -> Total:
+    def estimated(row: RowFields) -> Estimated:
+        found = Estimated() if row.session is None else of(row.session)
+        return found if isinstance(found, Estimated) else Estimated(found)
+
+    return Total(
+        name=name,
+        label=label,
+        unit=unit,
+        definition=definition,
+        group="Sessions",
+        of=lambda row: estimated(row).value,
+        higher_is_better=higher_is_better,
+        ci95_of=lambda row: estimated(row).ci95,
+    )
+
+
+_SESSION_TOTALS = (
+    _session_total("sessions", "sessions", "", "Sessions that were measured.", lambda s: s.sessions),
+    _session_total("turns", "turns", "", "Measured requests of these sessions.", lambda s: s.turns),
+    _session_total(
+        "sessions_ok_share",
+        "sessions without an error",
+        "share",
+        "Sessions in which no request failed, of all that were not stopped.",
+        lambda s: s.ok_share,
+        higher_is_better=True,
+    ),
+    _session_total(
+        "session_waiting_s",
+        "waiting for first tokens",
+        "s",
+        "Mean time of a session until first tokens, along its critical path: the turns without which it would have "
+        "ended sooner. With the next two it adds up to the mean session time.",
+        lambda s: s.waiting_s,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "session_generating_s",
+        "generating",
+        "s",
+        "Mean time of a session from first tokens to the ends of answers, along its critical path.",
+        lambda s: s.generating_s,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "session_tools_s",
+        "tools",
+        "s",
+        "Mean time of a session in its tools, along its critical path: from the end of an answer to the next turn.",
+        lambda s: s.tools_s,
+    ),
+    _session_total(
+        "cached_share",
+        "cached share of input",
+        "share",
+        "Input tokens of the turns that the provider reports as cached ÷ their input tokens.",
+        lambda s: s.cached_share,
+        higher_is_better=True,
+    ),
+    _session_total(
+        "ideal_cached_share",
+        "ideal cached share",
+        "share",
+        "The cached share of a prompt cache without limits.",
+        lambda s: s.ideal_cached_share,
+    ),
+    _session_total(
+        "cached_of_ideal",
+        "cached, of the ideal",
+        "share",
+        "Cached share of input ÷ ideal cached share.",
+        lambda s: s.cached_of_ideal,
+        higher_is_better=True,
+    ),
+    _session_total(
+        "prefill_tokens_per_s",
+        "prefill speed",
+        "tokens/s",
+        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part + new tokens ÷ "
+        "prefill speed + cached tokens × their cost.",
+        lambda s: s.prefill_tokens_per_s,
+        higher_is_better=True,
+    ),
+    _session_total(
+        "ms_per_1000_cached_tokens",
+        "1,000 cached tokens",
+        "ms",
+        "What 1,000 tokens from the prompt cache add to TTFT, by the same fit.",
+        lambda s: s.ms_per_1000_cached_tokens,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "ttft_fixed_ms",
+        "fixed part of TTFT",
+        "ms",
+        "TTFT without any input, by the same fit: network, queue and the first step.",
+        lambda s: s.fixed_ms,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "cache_miss_share",
+        "cache misses",
+        "share",
+        "Turns that found less than half of their ideal in the prompt cache, of those whose ideal is 1,024 tokens or "
+        "more. Where the provider reports no cached tokens, TTFT decides.",
+        lambda s: s.miss_share,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "cache_miss_s",
+        "cost of a cache miss",
+        "s",
+        "Mean time that a cache miss adds to TTFT: its missing tokens × (time of a new token − that of a cached one).",
+        lambda s: s.miss_s,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "cache_miss_waiting_share",
+        "waiting by cache misses",
+        "share",
+        "Cost of all cache misses ÷ all time until first tokens.",
+        lambda s: s.miss_waiting_share,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "usd_per_session",
+        "cost of a session",
+        "USD",
+        "Cost of the measured turns ÷ sessions.",
+        lambda s: s.usd,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "usd_per_session_uncached",
+        "cost without a cache",
+        "USD",
+        "Cost of a session if all of its input had the price of new input.",
+        lambda s: s.usd_uncached,
+    ),
+)
 
 
 TOTALS: dict[str, Total] = {
@@ -508,6 +748,7 @@ TOTALS: dict[str, Total] = {
             compared=True,
         ),
         Total(name="requests", label="requests", unit="requests", definition="Measured requests that were sent."),
+        *_SESSION_TOTALS,
     )
 }
 

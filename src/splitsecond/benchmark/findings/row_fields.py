@@ -2,7 +2,7 @@ from msgspec import Struct
 
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import PacketCounts
-from splitsecond.log.statistics.summary import Interval
+from splitsecond.log.statistics.summary import Interval, Summary
 
 
 class Goodput(Struct, kw_only=True):
@@ -76,6 +76,72 @@ class NodeFindings(Struct, kw_only=True):
     invalid: list[str] = []
 
 
+class Estimated(Struct, frozen=True):
+    """One number and its 95% interval. `value` None: it is undefined, or the data cannot tell."""
+
+    value: float | None = None
+    ci95: Interval = (None, None)
+
+
+class TurnClass(Struct, kw_only=True):
+    """TTFT of the turns of one class. `by`: "turn", "new tokens" or "cached tokens".
+
+    Tokens of the class are at least `low` and below `high`; None: without end. By turn, `low` is 1 for the first
+    measured turn of each session and 2 for later ones.
+    """
+
+    by: str
+    low: int
+    high: int | None
+    ttft_ms: Summary
+
+
+class SessionFindings(Struct, kw_only=True):
+    """Figures of a row of sessions. Intervals come from the scatter between rounds and between sessions.
+
+    `sessions` have `turns` measured requests; `broken` sessions have a turn that failed, `cut_off` ones were stopped
+    before their end and count by their turns only. `cache_by`: what tells how much was in the cache: "usage" of the
+    provider, or the "times" until the first token where it reports no cached tokens; "": nothing does.
+    Of the `primed` sessions, whose cache was filled before their first turn, the `unprimed` ones began with a prompt
+    that was not in the cache, by usage and by TTFT.
+
+    `waiting_s`, `generating_s` and `tools_s`: means along the critical paths of the sessions without an error; they add
+    up to the mean session time. `cached_share`: reported cached input ÷ input; `ideal_cached_share`: the same of a
+    cache without limits; `cached_of_ideal`: the first ÷ the second. `fixed_ms`, `prefill_tokens_per_s` and
+    `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill speed + cached tokens × their cost.
+    `misses` of `reusing` turns, whose prompt should have been in the cache, found less than half of it there, which is
+    the `miss_share`; turns of which nothing tells are in neither. `miss_s`: what one costs; `miss_waiting_share`: what
+    all cost ÷ all time until first tokens.
+    `usd` and `usd_uncached`: cost of a session, and what it would be without a cache.
+    """
+
+    sessions: int
+    turns: int
+    broken: int = 0
+    cut_off: int = 0
+    primed: int = 0
+    unprimed: list[str] = []
+    cache_by: str = ""
+    ok_share: Estimated = Estimated()
+    waiting_s: Estimated = Estimated()
+    generating_s: Estimated = Estimated()
+    tools_s: Estimated = Estimated()
+    cached_share: Estimated = Estimated()
+    ideal_cached_share: Estimated = Estimated()
+    cached_of_ideal: Estimated = Estimated()
+    fixed_ms: Estimated = Estimated()
+    prefill_tokens_per_s: Estimated = Estimated()
+    ms_per_1000_cached_tokens: Estimated = Estimated()
+    misses: int = 0
+    reusing: int = 0
+    miss_share: Estimated = Estimated()
+    miss_s: Estimated = Estimated()
+    miss_waiting_share: Estimated = Estimated()
+    usd: Estimated = Estimated()
+    usd_uncached: Estimated = Estimated()
+    classes: list[TurnClass] = []
+
+
 class RowFields(Struct, kw_only=True):
     condition: str
     target: str
@@ -112,6 +178,7 @@ class RowFields(Struct, kw_only=True):
     token_source: str = ""
     phases_ms: dict[str, float] = {}
     server_ms: dict[str, float] = {}
+    session: SessionFindings | None = None
     instrument: Instrument
     nodes: list[NodeFindings] = []
     invalid: list[str] = []

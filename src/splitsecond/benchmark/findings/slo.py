@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from splitsecond.benchmark.findings.figures import FIGURES, Figure, ttft_figure
 from splitsecond.benchmark.findings.row_fields import Goodput
+from splitsecond.benchmark.statistics.sessions import session_groupings
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import USES
-from splitsecond.log.statistics.summary import share_interval
+from splitsecond.log.statistics.summary import Interval, grouped_share_interval, share_interval
 
 _UNITS_IN_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _LIMIT = re.compile(r"(?P<name>[a-z0-9_]+)\s*=\s*(?P<value>\d+(?:\.\d+)?|\.\d+)\s*(?P<unit>[a-z]*)")
@@ -53,7 +54,6 @@ class Slo(Struct, frozen=True, kw_only=True):
         """Return how many of the requests `sent` met the limits, and how many per second if `per_s` requests ended."""
         within = [(o.round, self.met_by(o, open_loop=open_loop)) for o in sent]
         met = sum(each for _, each in within)
-        met_by_round, by_round = Counter(number for number, each in within if each), Counter(n for n, _ in within)
         return Goodput(
             limits=self.limits,
             use=self.use,
@@ -61,10 +61,7 @@ class Slo(Struct, frozen=True, kw_only=True):
             sent=len(sent),
             fraction=met / len(sent) if sent else 0.0,
             per_s=per_s * met / len(sent) if sent and per_s is not None else None,
-            ci95=share_interval(
-                np.array([met_by_round[number] for number in by_round], dtype=np.float64),
-                np.array(list(by_round.values()), dtype=np.float64),
-            ),
+            ci95=_share_interval(sent, within),
         )
 
     def _within(self, name: str, limit: float, observation: Observation, open_loop: bool) -> bool:
@@ -73,6 +70,16 @@ class Slo(Struct, frozen=True, kw_only=True):
         if value is None:  # an answer of one token has no speed after its first token that could miss a limit
             return figure.counts_tokens and observation.streamed_tokens in (0, 1)
         return bool(value >= limit if figure.higher_is_better else value <= limit)
+
+
+def _share_interval(sent: Sequence[Observation], within: Sequence[tuple[int, bool]]) -> Interval:
+    if any(o.turn for o in sent):
+        return grouped_share_interval(np.array([each for _, each in within]), session_groupings(sent))
+    met_by_round, by_round = Counter(number for number, each in within if each), Counter(n for n, _ in within)
+    return share_interval(
+        np.array([met_by_round[number] for number in by_round], dtype=np.float64),
+        np.array(list(by_round.values()), dtype=np.float64),
+    )
 
 
 def limited(name: str, *, open_loop: bool) -> Figure:

@@ -19,6 +19,7 @@ from splitsecond.benchmark.findings.lateness import (
     first_token_range_ns,
     ordered_ms,
 )
+from splitsecond.benchmark.statistics.sessions import as_requests, critical_path, sessions_of
 from splitsecond.benchmark.statistics.steady import (
     STEADY_PERCENT,
     MeasuredLoad,
@@ -33,8 +34,8 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wire.api_format import USAGE_WORDS
 from splitsecond.core.wording import change as signed
-from splitsecond.core.wording import counted_as, listed, number, percent
-from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, Floats, needed, percentile
+from splitsecond.core.wording import counted, counted_as, listed, number, percent
+from splitsecond.log.statistics.summary import MIN_CLUSTERS, MIN_ROUNDS, PERCENTILES, Floats, needed, percentile
 
 ERROR_SHARE = 0.02
 """Largest error of a percentile by the client's delays, as a share of it."""
@@ -62,6 +63,12 @@ NOTHING_CACHED = (
     "Many providers cache from 1,024 tokens on, some models from 4,096."
 )
 FAILED_SHARE = 0.01
+BROKEN_SHARE = 0.1
+"""Share of sessions that may break: the turns after it are those of the others only."""
+UNPRIMED_SHARE, UNPRIMED_RATIO = 0.2, 3.0
+"""Share of first turns that may miss a cache that was primed, and how many times that of later turns it may be: what
+misses as often in later turns is the provider's cache, not the priming."""
+NAMES_SHOWN = 3
 
 
 class CheckInputs(Struct, frozen=True, kw_only=True):
@@ -178,7 +185,53 @@ def _stood_still(inputs: CheckInputs) -> str:
     )
 
 
+def _sessions_late(inputs: CheckInputs) -> str:
+    """Return whether turns left late. It does not change TTFT, but the time of sessions."""
+    if inputs.findings.session is None:
+        return ""
+    whole = [s for s in sessions_of(inputs.measured) if not s.broken and not s.cut_off]
+    late_ns = sum(dispatch_late_ns(o) or 0 for s in whole for o in critical_path(s.turns))
+    length_ns = sum(s.end_ns - s.begin_ns for s in whole)
+    if late_ns <= ERROR_SHARE * length_ns:
+        return ""
+    turns = sum(len(critical_path(s.turns)) for s in whole)
+    return (
+        f"client overloaded: turns were sent {number(late_ns / turns / NS_PER_MS)} ms late on average, so session time "
+        f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more workers or a less "
+        "busy machine."
+    )
+
+
+def _primed_badly(inputs: CheckInputs) -> str:
+    found = inputs.findings.session
+    if found is None or not found.primed:
+        return ""
+    first = len(found.unprimed) / found.primed
+    later = (found.misses - len(found.unprimed)) / max(found.reusing - found.primed, 1)
+    if first <= UNPRIMED_SHARE or first <= UNPRIMED_RATIO * later:
+        return ""
+    more = len(found.unprimed) - NAMES_SHOWN
+    names = [*found.unprimed[:NAMES_SHOWN], *([f"{more:,} more"] if more > 0 else [])]
+    how = "reports no cached tokens and takes" if found.cache_by == "usage" else "takes"
+    return (
+        f"the cache was primed badly in {len(found.unprimed):,} of {found.primed:,} sessions ({listed(names)}): their "
+        f"first turn {how} as long as a fresh prompt. Later turns missed in {percent(later)}."
+    )
+
+
+def _sessions_broke(inputs: CheckInputs) -> str:
+    found = inputs.findings.session
+    if found is None or found.broken <= BROKEN_SHARE * (found.sessions - found.cut_off):
+        return ""
+    return (
+        f"{found.broken:,} of {found.sessions:,} sessions broke ({counted(inputs.findings.error_kinds)}), so later "
+        "turns are those of the other sessions only."
+    )
+
+
 def _not_stationary(inputs: CheckInputs) -> str:
+    if inputs.findings.session is not None:  # prompts grow with the turns of a session, and TTFT with them
+        return ""
     windows, curve = inputs.load.steady, inputs.load.curve
     middle = (windows.begin + windows.end) // 2
     halves = [
@@ -219,18 +272,20 @@ def _trend(logs: Sequence[float]) -> float:
 
 def _concurrency_not_reached(inputs: CheckInputs) -> str:
     asked, mean = inputs.asked.concurrency, inputs.findings.instrument.in_flight
+    what = "request" if inputs.findings.session is None else "session"
     if asked is None:
         return ""
     if mean is None:
-        most = int(in_flight(inputs.measured, open_loop=False).level.max())
+        measured = inputs.measured if inputs.findings.session is None else as_requests(inputs.measured)
+        most = int(in_flight(measured, open_loop=False).level.max())
         return (
-            f"concurrency {asked} was never reached: at most {counted_as(most, 'request was', 'requests were')} in "
-            f"flight. Send more requests than {asked}, or find what limits the client."
+            f"concurrency {asked} was never reached: at most {counted_as(most, f'{what} was', f'{what}s were')} in "
+            f"flight. Send more {what}s than {asked}, or find what limits the client."
         )
     if mean * 100 < asked * STEADY_PERCENT:
         return (
-            f"concurrency {asked} was not kept: on average {number(mean)} requests were in flight. "
-            "Requests failed, or the client was slow."
+            f"concurrency {asked} was not kept: on average {number(mean)} {what}s were in flight. "
+            f"{what.capitalize()}s failed, or the client was slow."
         )
     return ""
 
@@ -312,6 +367,8 @@ def _implausible_counts(inputs: CheckInputs) -> str:
 
 
 def _cached(inputs: CheckInputs) -> str:
+    if inputs.findings.session is not None:
+        return ""
     hits = sum(1 for o in inputs.answered if o.cached_tokens)
     if inputs.asked.cache_reuse:
         return "" if hits or not inputs.answered else NOTHING_CACHED
@@ -377,6 +434,16 @@ def _few_rounds(inputs: CheckInputs) -> str:
     )
 
 
+def _few_sessions(inputs: CheckInputs) -> str:
+    found = inputs.findings.session
+    if found is None or inputs.findings.ttft_ms.rounds or found.sessions >= MIN_CLUSTERS:
+        return ""
+    return (
+        f"{counted_as(found.sessions, 'session is', 'sessions are')} too few for intervals: it takes {MIN_CLUSTERS}, "
+        f"or {MIN_ROUNDS} rounds."
+    )
+
+
 def _load_fell(inputs: CheckInputs) -> str:
     windows = inputs.load.steady
     if inputs.asked.open_loop or not windows.length_ns:
@@ -417,6 +484,9 @@ _INVALID: tuple[Check, ...] = (
     _burst,
     _collections,
     _stood_still,
+    _sessions_late,
+    _primed_badly,
+    _sessions_broke,
     _not_stationary,
     _clocks_of_nodes,
 )
@@ -431,6 +501,7 @@ _NOTES: tuple[Check, ...] = (
     _sparse,
     _lag_in_itl,
     _few_rounds,
+    _few_sessions,
     _load_fell,
     _runqueue,
     _failed,

@@ -15,6 +15,9 @@ ranks bracket it 19 times in 20.
 Each bound has the effective n of the share of values up to the bound itself, as in Francisco and Fuller (Annals of
 Statistics, 1991). Where a server is fast or slow for whole rounds, the rounds resemble each other at a percentile that
 lies among the times of one state, and differ most between the states.
+
+Values of one session resemble each other, too. A sample that names the session of each value (`clusters`) has the
+effective n of its rounds or that of its sessions, whichever is less; with too few of both it has no interval.
 """
 
 import math
@@ -46,6 +49,9 @@ MEAN_NEEDS = 6
 
 MIN_ROUNDS = 5
 """Least number of rounds that show how much requests scatter between rounds."""
+MIN_CLUSTERS = 8
+"""Least number of sessions that show how much they scatter. They differ more than rounds do: in length, not only in
+speed."""
 
 MAX_STEPS = 20
 """Most steps in which a bound moves to where its own effective n agrees with it; it seldom takes more than five."""
@@ -55,11 +61,18 @@ class FigureSample(Struct, frozen=True):
     """Values of one figure and the round of each. A request that failed has an infinite value, on the bad side.
 
     `spread`: there are at least `MIN_ROUNDS` rounds, or each round is a run of its own, so their scatter is known.
+    `clusters`: numbers the session of each value; None: the values of a round are independent of each other.
     """
 
     values: Floats
     rounds: RoundNumbers
     spread: bool
+    clusters: RoundNumbers | None = None
+
+    @property
+    def groupings(self) -> list[RoundNumbers]:
+        """The numbers by which values resemble each other: their rounds, their sessions, or both."""
+        return groupings(self.rounds if self.spread else None, self.clusters)
 
 
 class Summary(Struct, kw_only=True):
@@ -68,10 +81,11 @@ class Summary(Struct, kw_only=True):
     `failed` of the n are requests that failed and count as slower than all others; a percentile among them is null.
     `mean`, `min` and `max` are those of the others. `ci95` maps "p50", "p95", "p99" and "mean" to a 95% confidence
     interval; a bound that n values cannot give is null. `rounds` is the number of rounds whose scatter the intervals
-    include; with 0 they assume independent requests and describe only the seconds of this sample. `n_effective` is the
+    include; with 0 they describe only the seconds of this sample. `sessions` is the number of sessions whose scatter
+    they include; with 0 of both they assume independent requests. `n_effective` is the
     number of independent requests that the n are worth for the median, `autocorrelation` that of the means of
     successive rounds (lag 1). `needs` maps the percentiles that n is too small for to the n they need. `ci95` and
-    `needs` are empty for ITL, whose gaps are not independent of each other.
+    `needs` are empty for ITL, whose gaps are not independent of each other, and for the turns of too few sessions.
     For TPS the percentiles run from the fast end: 95% of requests were at least as fast as p95.
     """
 
@@ -86,6 +100,7 @@ class Summary(Struct, kw_only=True):
     ci95: dict[str, Interval] = {}
     needs: dict[str, int] = {}
     rounds: int = 0
+    sessions: int = 0
     n_effective: float | None = None
     autocorrelation: float | None = None
 
@@ -178,6 +193,44 @@ def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) 
     return middle - half, middle + half
 
 
+def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> list[RoundNumbers]:
+    """Return those of the rounds and the sessions of values of which there are enough to show their scatter."""
+    found = [] if rounds is None else [rounds]
+    return found if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS else [*found, clusters]
+
+
+def sums(of: npt.NDArray[Any], groups: RoundNumbers) -> Floats:
+    """Return the sum of the values of each group."""
+    numbers, which = np.unique(groups, return_inverse=True)
+    return np.bincount(which, weights=of, minlength=len(numbers)).astype(np.float64)
+
+
+def grouped_ratio_interval(amounts: Floats, sizes: Floats, by: Sequence[RoundNumbers]) -> Interval:
+    """Return the 95% interval of Σ amounts / Σ sizes of values that resemble each other within the groups of `by`.
+
+    It is the widest of the intervals by Student's t over the groups of each; unknown without any.
+    """
+    if not by or not sizes.sum():
+        return None, None
+    middle = float(amounts.sum() / sizes.sum())
+    halves = []
+    for groups in by:
+        a, s = sums(amounts, groups), sums(sizes, groups)
+        halves.append(t_quantile(DOUBT, len(s) - 1) * math.sqrt(ratio_variance(a, s)))
+    return middle - max(halves), middle + max(halves)
+
+
+def grouped_share_interval(met: npt.NDArray[Any], by: Sequence[RoundNumbers]) -> Interval:
+    """Return the 95% interval of a share of values that resemble each other within the groups of `by`.
+
+    Wilson's, with the least effective n of them; unknown without any.
+    """
+    n = len(met) if by else 0
+    pairs = [(sums(met, groups), sums(np.ones(n), groups)) for groups in by]
+    worth = [effective_n(*pair) * known_share(len(pair[1])) for pair in pairs]
+    return _wilson(float(met.mean()), min([*worth, float(n)])) if n else (None, None)
+
+
 def share_interval(met: Floats, sent: Floats) -> Interval:
     """Return the 95% interval of the share Σ met / Σ sent: Wilson's, with the effective n of the rounds.
 
@@ -189,6 +242,10 @@ def share_interval(met: Floats, sent: Floats) -> Interval:
     share = float(met.sum()) / n
     if len(sent) >= MIN_ROUNDS:
         n = effective_n(met, sent) * known_share(len(sent))
+    return _wilson(share, n)
+
+
+def _wilson(share: float, n: float) -> Interval:
     middle, half = share + Z95**2 / (2 * n), Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2)
     whole = 1 + Z95**2 / n
     return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
@@ -214,12 +271,14 @@ def summary_of(
     """
     sample = values if isinstance(values, FigureSample) else None
     unordered = np.asarray(sample.values if sample else values, dtype=np.float64)
-    batches = _Batches(sample) if sample and sample.spread else None
+    batches = [_Batches(sample.values, groups) for groups in sample.groupings] if sample else []
+    independent = independent and (not sample or sample.clusters is None or bool(batches))
     ordered = np.sort(unordered)
-    n, rounds = len(ordered), batches.count if batches else 0
+    n, rounds = len(ordered), batches[0].count if sample and sample.spread and batches else 0
     answered = ordered[np.isfinite(ordered)]
+    fewest = min((each.count for each in batches), default=0)
     if not len(answered):
-        return Summary(n=0, needs=still_needed(0, rounds) if independent else {})
+        return Summary(n=0, needs=still_needed(0, fewest) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
     at = {name: percentile(ordered, q) for name, q in places.items()}
     return Summary(
@@ -232,54 +291,62 @@ def summary_of(
         min=float(answered[0]),
         max=float(answered[-1]),
         ci95=_intervals(ordered, places, batches) if independent else {},
-        needs=still_needed(n, rounds) if independent else {},
+        needs=still_needed(n, fewest) if independent else {},
         rounds=rounds,
-        n_effective=min(batches.worth(at["p50"]), n) if batches else None,
-        autocorrelation=batches.autocorrelation() if batches else None,
+        sessions=batches[-1].count if len(batches) > bool(rounds) else 0,
+        n_effective=min([each.worth(at["p50"]) for each in batches] + [n]) if batches else None,
+        autocorrelation=batches[0].autocorrelation() if rounds else None,
     )
 
 
-def _intervals(ordered: Floats, places: Mapping[str, float], batches: "_Batches | None") -> dict[str, Interval]:
-    if batches is None:
+def _intervals(ordered: Floats, places: Mapping[str, float], batches: Sequence["_Batches"]) -> dict[str, Interval]:
+    if not batches:
         independent = {name: percentile_interval(ordered, q) for name, q in places.items()}
         return independent | {"mean": mean_interval(ordered[np.isfinite(ordered)])}
-    intervals = {name: batches.interval(ordered, q, percentile(ordered, q)) for name, q in places.items()}
-    return intervals | {"mean": batches.mean_interval()}
+    intervals = {name: _interval(ordered, q, batches) for name, q in places.items()}
+    return intervals | {"mean": _widest([each.mean_interval() for each in batches])}
+
+
+def _widest(intervals: Sequence[Interval]) -> Interval:
+    lows, highs = zip(*intervals, strict=True)
+    return None if None in lows else min(lows), None if None in highs else max(highs)
+
+
+def _interval(ordered: Floats, q: float, batches: Sequence["_Batches"]) -> Interval:
+    def bounds(at: float) -> Interval:
+        known = (each.worth(at) * known_share(each.count) for each in batches)
+        return percentile_interval(ordered, q, min([*known, len(ordered)]))
+
+    low, high = bounds(percentile(ordered, q))
+    for _ in range(MAX_STEPS):
+        further = None if low is None else bounds(low)[0]
+        if low is None or (further is not None and further >= low):
+            break
+        low = further
+    for _ in range(MAX_STEPS):
+        further = None if high is None else bounds(high)[1]
+        if high is None or (further is not None and further <= high):
+            break
+        high = further
+    return low, high
 
 
 class _Batches:
-    def __init__(self, sample: FigureSample) -> None:
-        numbers, self._round = np.unique(sample.rounds, return_inverse=True)
-        self._values = sample.values
+    def __init__(self, values: Floats, groups: RoundNumbers) -> None:
+        numbers, self._group = np.unique(groups, return_inverse=True)
+        self._values = values
         self.count = len(numbers)
-        self._sizes = self._sums(np.ones(len(self._values)))
-        self._answered = np.isfinite(self._values)
+        self._sizes = self._sums(np.ones(len(values)))
+        self._answered = np.isfinite(values)
         self._answers = self._sums(self._answered)
-        self._totals = self._sums(np.where(self._answered, self._values, 0.0))
+        self._totals = self._sums(np.where(self._answered, values, 0.0))
 
     def _sums(self, of: npt.NDArray[Any]) -> Floats:
-        return np.bincount(self._round, weights=of, minlength=self.count).astype(np.float64)
+        return np.bincount(self._group, weights=of, minlength=self.count).astype(np.float64)
 
     def worth(self, at: float) -> float:
         below = self._sums(self._answered if at == math.inf else self._values <= at)
         return _worth(ratio_variance(below, self._sizes), float(below.sum()) / len(self._values))
-
-    def interval(self, ordered: Floats, q: float, at: float) -> Interval:
-        low, high = self._bounds(ordered, q, at)
-        for _ in range(MAX_STEPS):
-            further = None if low is None else self._bounds(ordered, q, low)[0]
-            if low is None or (further is not None and further >= low):
-                break
-            low = further
-        for _ in range(MAX_STEPS):
-            further = None if high is None else self._bounds(ordered, q, high)[1]
-            if high is None or (further is not None and further <= high):
-                break
-            high = further
-        return low, high
-
-    def _bounds(self, ordered: Floats, q: float, at: float) -> Interval:
-        return percentile_interval(ordered, q, min(self.worth(at) * known_share(self.count), len(ordered)))
 
     def mean_interval(self) -> Interval:
         answered = self._values[self._answered]

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from splitsecond.benchmark.statistics.prefill import MIN_TURNS, fitted
+from splitsecond.log.statistics.summary import Floats
+
+FIXED, NEW, REUSED = 0.2, 1 / 5_000, 1 / 400_000
+
+
+def turns(n: int = 400, scatter: float = 0.15, seed: int = 1) -> tuple[Floats, Floats, Floats]:
+    """New and reused tokens of turns, and their TTFT in seconds."""
+    random = np.random.default_rng(seed)
+    new = np.round(np.exp(random.normal(7, 1.2, n)))
+    reused = np.round(np.exp(random.normal(10, 0.8, n)))
+    return new, reused, (FIXED + NEW * new + REUSED * reused) * np.exp(random.normal(0, scatter, n))
+
+
+def test_fit_without_scatter_is_exact() -> None:
+    found = fitted(*turns(40, 0.0))
+    assert found is not None
+    assert (found.fixed, found.new, found.reused) == pytest.approx((FIXED, NEW, REUSED), rel=1e-4)
+
+
+def test_fit_with_scatter_is_close() -> None:
+    found = fitted(*turns())
+    assert found is not None
+    assert (found.fixed, found.new, found.reused) == pytest.approx((FIXED, NEW, REUSED), rel=0.15)
+    assert found.scale == pytest.approx(0.15, rel=0.15)
+
+
+def test_turns_that_missed_the_cache_do_not_change_the_fit() -> None:
+    new, reused, ttft_s = turns(scatter=0.1)
+    ttft_s[::10] = FIXED + NEW * (new + reused)[::10]
+    found = fitted(new, reused, ttft_s)
+    assert found is not None
+    assert (found.fixed, found.new, found.reused) == pytest.approx((FIXED, NEW, REUSED), rel=0.15)
+
+
+def test_too_few_turns_have_no_fit() -> None:
+    new, reused, ttft_s = turns()
+    assert fitted(new[: MIN_TURNS - 1], reused[: MIN_TURNS - 1], ttft_s[: MIN_TURNS - 1]) is None
+
+
+def test_turns_that_are_all_alike_have_no_fit() -> None:
+    _, reused, ttft_s = turns()
+    assert fitted(np.full(len(reused), 500.0), reused, ttft_s) is None
+    assert fitted(reused, np.zeros(len(reused)), ttft_s) is None
