@@ -27,7 +27,7 @@ from splitsecond.core.service import Call
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
-from splitsecond.gateway.records.orphans import WORKER_DIED, open_journal, settle
+from splitsecond.gateway.records.orphans import open_journal, settle
 from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.log.store.call_record import CallRecord as Record
