@@ -30,6 +30,7 @@ from splitsecond.gateway.records.key_limits import today
 from splitsecond.gateway.records.orphans import open_journal, settle
 from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SharedCounters
+from splitsecond.log.store.call_record import WORKER_DIED
 from splitsecond.log.store.call_record import CallRecord as Record
 from splitsecond.log.store.log import Past
 from splitsecond.routing.configuration.reading import read
