@@ -30,7 +30,7 @@ from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import plain
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.report.capacity import VERDICTS
-from splitsecond.benchmark.runs.concluding import RunRequest, conclude
+from splitsecond.benchmark.runs.concluding import RunRequest, SessionsRecord, conclude
 from splitsecond.benchmark.runs.cost_limit import (
     CostLimit,
     CostMeter,
@@ -181,6 +181,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             prices=self.prices,
             slo=self.slo,
             share=self.search.share if self.search else None,
+            sessions=SessionsRecord.of(self.workload.sessions) if self.workload.sessions else None,
         )
         return Run(
             id=self.run_id,
