@@ -9,7 +9,7 @@ import msgspec
 
 from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
-from splitsecond.benchmark.load.sessions import LONGEST_WAIT_S
+from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
 from splitsecond.benchmark.runs.settings import CONCURRENCY, Server
 from splitsecond.core import clock
@@ -197,7 +197,7 @@ def longest_wait(text: str, no_waits: bool) -> float:
     """Return the longest tool time in seconds."""
     if no_waits and text:
         raise wrong("--longest-wait", text, "either it or --no-waits")
-    return 0.0 if no_waits else seconds(text, "--longest-wait") or LONGEST_WAIT_S
+    return 0.0 if no_waits else seconds(text, "--longest-wait") or LONGEST_TOOL_TIME_S
 
 
 def share(text: str, option: str) -> float:

@@ -44,9 +44,10 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     An open loop has `due`, an offset in ns from the start for each request. `round` counts from 1. `begin_ns` is the
     start time for slices that start together; 0 means at once. Requests are numbered `first`, `first + stride`, …
     within their condition, over all its blocks and slices, or as in `numbers`. `opening` marks the condition's first
-    block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, and `wait_s`,
-    the mean tool time before a request; its requests have no numbers, its sessions have. With `cache_reuse` the first warm-up fills the provider's cache for the others. After `most_failures` failed
-    measured requests the rest is not sent; 0 means no limit.
+    block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, and
+    `wait_s`, the mean tool time before a request; its requests have no numbers, its sessions have. With `cache_reuse`
+    the first warm-up fills the provider's cache for the others. After `most_failures` failed measured requests the rest
+    is not sent; 0 means no limit.
     """
 
     condition: str
@@ -100,8 +101,8 @@ async def run_block(
     """Send the block and return when its last attempt has ended. Cancelling it cancels the requests in flight.
 
     `on_observation` gets each observation, and `on_reading` the instrument's reading, also after a cancellation. With
-    `hold`, cool-downs go on until it is released. `kind` sends the block in another way. Returns the reason why the rest of the condition should not be sent,
-    or "".
+    `hold`, cool-downs go on until it is released. `kind` sends the block in another way. Returns the reason why the
+    rest of the condition should not be sent, or "".
     """
 
     def emit(observation: Observation) -> None:

@@ -96,9 +96,9 @@ async def calibrate(
 ) -> Calibrated:
     """Send the first requests to a target; return its workload with synthetic prompts of `input_tokens`.
 
-    The prompts of a trace and of sessions get their scale. With `pilot`, a request of full length is sent, too. `name` begins the ids
-    of the calls. Raises the `Fault` if the target cannot be measured: one of `WHAT_TO_CHECK`, or a request that cannot
-    be sent to it.
+    The prompts of a trace and of sessions get their scale. With `pilot`, a request of full length is sent, too. `name`
+    begins the ids of the calls. Raises the `Fault` if the target cannot be measured: one of `WHAT_TO_CHECK`, or a
+    request that cannot be sent to it.
     """
     if workload.sessions is not None:
         prompt = TracedRequest(0, SESSION_TOKENS, round(workload.sessions.mean("output_tokens")) or 1)

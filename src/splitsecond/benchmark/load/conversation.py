@@ -140,4 +140,3 @@ def answer_message(text: str, calls: Sequence[dict[str, Any]] = ()) -> bytes:
     if not calls:
         return _message("assistant", text)
     return _encode({"role": "assistant", "content": text or None, "tool_calls": calls})
-

@@ -22,7 +22,8 @@ from splitsecond.routing.machinery.call_observation import call_observations
 
 
 class MeasuredCall:
-    """Collects the observations of one call and passes them on to `emit`, labelled with condition and role, and with `turn` if it is one of a session.
+    """Collects the observations of one call and passes them on to `emit`, labelled with condition and role, and with
+    `turn` if it is one of a session.
 
     It does not hold the call or its notes: the notes hold it, and inside a block nothing collects reference cycles.
     """

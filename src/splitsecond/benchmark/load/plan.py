@@ -119,8 +119,8 @@ def make_plan(
     `requests`. With `duration_s`, as many are planned as fit into this time.
 
     With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent unchanged, in one
-    block. With `sessions`, a load is a number of sessions at a time or a rate of new ones, requests are turns, by default
-    `TURNS` of each slot in a block, and warm-ups fill the cache. Raises `CallerFault` for impossible numbers.
+    block. With `sessions`, a load is a number of sessions at a time or a rate of new ones, requests are turns, by
+    default `TURNS` of each slot in a block, and warm-ups fill the cache. Raises `CallerFault` for impossible numbers.
     """
     _check(targets, loads, requests=REQUESTS if requests is None else requests, warmups=warmups, blocks=blocks)
     reuses = (False, True) if cache_reuse else (False,)

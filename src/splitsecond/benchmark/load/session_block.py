@@ -1,9 +1,10 @@
 """Sends one block of sessions: a number of them at a time, or new ones at a rate.
 
 Each slot begins in the middle: at a random turn of a random session, after a request that fills the prompt cache with
-what came before. When all slots are there, their next turns are due after a random part of their tool time, as in a load
-that has run for long. A session that has ended, or that broke, is replaced by one from its first turn on. Measuring ends
-with the last of the block's measured requests, while all slots are still busy; then the sessions are cut off.
+what came before. When all slots are there, their next turns are due after a random part of their tool time, as in a
+load that has run for long. A session that has ended, or that broke, is replaced by one from its first turn on.
+Measuring ends with the last of the block's measured requests, while all slots are still busy; then the sessions are cut
+off.
 
 The request of a turn is made while its tool runs, so that it leaves when it is due.
 """
@@ -17,7 +18,7 @@ from splitsecond.benchmark.load.session_player import Player, SessionPrompts
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Broken, Token
-from splitsecond.core.observation import Observation, Role
+from splitsecond.core.observation import Role
 from splitsecond.core.service import Call
 
 MAX_PRIMING = 4
@@ -167,7 +168,9 @@ class SessionBlockRun(BlockRun):
                 self.incomplete.append(measured)
             self._monitor.ended()
             self._finished(role)
-        if fault is None and not primes:
+        if fault is None and primes:
+            player.primed(measured.observation)
+        elif fault is None:
             player.answered(number, "".join(text), list(calls.values()), measured.observation)
         return fault is None
 

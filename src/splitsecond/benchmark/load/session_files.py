@@ -27,8 +27,8 @@ from splitsecond.core.errors import PARSER_ERRORS, excerpt, file_faults, parser_
 from splitsecond.core.wording import counted_as
 
 FORMATS = (
-    'Known are our JSON lines ({"turns": [{"new_tokens": 900, "output_tokens": 200, "wait_s": 2}]}), the traces of WEKA '
-    "and TraceLab, MLPerf's agentic messages, OpenTelemetry's GenAI spans, and lists of messages."
+    'Known are our JSON lines ({"turns": [{"new_tokens": 900, "output_tokens": 200, "wait_s": 2}]}), the traces of '
+    "WEKA and TraceLab, MLPerf's agentic messages, OpenTelemetry's GenAI spans, and lists of messages."
 )
 LONGEST = 1 << 26
 """Most bytes of a line, or of a file with a single session."""

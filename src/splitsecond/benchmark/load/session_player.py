@@ -12,7 +12,7 @@ from msgspec import Raw
 from splitsecond.benchmark.load.conversation import Conversation, answer_message
 from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
 from splitsecond.benchmark.load.session_texts import BYTES_PER_TOKEN
-from splitsecond.benchmark.load.sessions import Branch, Session, SessionSet, Turn
+from splitsecond.benchmark.load.sessions import Branch, Session, Turn
 from splitsecond.benchmark.load.words import NONCE_WORDS, Filler, picked
 from splitsecond.benchmark.load.workload import Workload, begins_with
 from splitsecond.core.observation import Observation, SessionTurn
@@ -134,11 +134,14 @@ class Player:
         self._advance(number)
         return self._body(self.turns[number - 1].output_tokens or self._prompts.workload.output_tokens)
 
+    def primed(self, counts: Observation | None) -> None:
+        """Take what the server counted in the prompt that filled the cache."""
+        if counts is not None and counts.input_tokens:
+            self._conversation.counted(counts.input_tokens)
+
     def answered(self, number: int, text: str, calls: Sequence[dict[str, Any]], counts: Observation | None) -> None:
         """Take the answer to turn `number`, with what the server counted."""
-        conversation = self._conversation
-        if counts is not None and counts.input_tokens:
-            conversation.counted(counts.input_tokens)
+        self.primed(counts)
         if self._prompts.sessions.answers == "recorded":
             self._take_recorded(number)
             return

@@ -294,8 +294,14 @@ def tracelab(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
 
 def _span_s(row: _Round, session: str) -> tuple[float, float]:
     """Return when a request was sent and when its answer ended. It is sent when the last of its inputs is there."""
-    inputs = [_seconds(each.timestamp, session) for each in row.timing_events if each.event_type in _INPUTS and each.timestamp]
-    outputs = [_seconds(each.timestamp, session) for each in row.timing_events if each.event_type in _OUTPUTS and each.timestamp]
+    inputs = [
+        _seconds(each.timestamp, session) for each in row.timing_events if each.event_type in _INPUTS and each.timestamp
+    ]
+    outputs = [
+        _seconds(each.timestamp, session)
+        for each in row.timing_events
+        if each.event_type in _OUTPUTS and each.timestamp
+    ]
     if not inputs and not outputs:
         raise bad_session(session, "a request has no timing_events")
     begin_s = max(inputs) if inputs else min(outputs)

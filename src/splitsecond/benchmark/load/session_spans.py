@@ -97,11 +97,17 @@ def _call(span: Mapping[str, Any], place: str) -> Iterator[_Call]:
     except (TypeError, ValueError):
         raise bad_session(place, f"a span has the token counts {counts}, expected two numbers") from None
     context = span.get("context")
-    trace = span.get("traceId") or span.get("trace_id") or (context.get("trace_id") if isinstance(context, dict) else "")
+    trace = (
+        span.get("traceId") or span.get("trace_id") or (context.get("trace_id") if isinstance(context, dict) else "")
+    )
     session = str(attributes.get(_CONVERSATION) or trace or "")
     if not session or prompt < 1 or answer < 0:
-        raise bad_session(place, f"a span with {prompt:,} tokens has no conversation and no trace id" if not session
-                          else f"a span has {prompt:,} input and {answer:,} output tokens")
+        raise bad_session(
+            place,
+            f"a span with {prompt:,} tokens has no conversation and no trace id"
+            if not session
+            else f"a span has {prompt:,} input and {answer:,} output tokens",
+        )
     begin_ns, end_ns = (_time_ns(span, names, place) for names in _TIMES)
     yield _Call(begin_ns, max(begin_ns, end_ns), prompt, answer, session, str(attributes.get(_AGENT) or ""))
 

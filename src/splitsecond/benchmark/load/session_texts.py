@@ -116,8 +116,18 @@ def agentic_messages(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
             listed += [
                 (_Message(role="tool", tool_call_id=each.tool_call_id, content=each.content), wait_ns)
                 for each in row.tool_results or ()
-            ] or [(_Message(role=row.role, content=row.content, name=row.name, tool_calls=row.tool_calls,
-                            reasoning_content=row.reasoning_content), wait_ns)]
+            ] or [
+                (
+                    _Message(
+                        role=row.role,
+                        content=row.content,
+                        name=row.name,
+                        tool_calls=row.tool_calls,
+                        reasoning_content=row.reasoning_content,
+                    ),
+                    wait_ns,
+                )
+            ]
         seen.add(name)
         yield _session(name, listed, tools, place)
 

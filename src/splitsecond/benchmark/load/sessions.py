@@ -19,7 +19,7 @@ from splitsecond.core.wording import counted_as
 T = TypeVar("T")
 Answers = Literal["server", "recorded"]
 ANSWERS: tuple[Answers, ...] = ("server", "recorded")
-LONGEST_WAIT_S = 10.0
+LONGEST_TOOL_TIME_S = 10.0
 """Default of the longest tool time, that of AgentX."""
 
 
@@ -36,8 +36,9 @@ class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     The first `shared_tokens` of its `input_tokens` are those of an earlier prompt: that of turn `follows` of the same
     conversation (from 1), or of the turn before (0). The rest of that prompt is `cut` off, or the turn contains all of
     it and its answer, and only whole blocks were counted as shared. The first turn of a conversation shares only the
-    system prompt of its session, if that is shared. `output_tokens` 0: not recorded. `wait_ns` is the tool time between the end of the
-    answer before and this turn, or between its beginning and the end of its `branches`, which run before it.
+    system prompt of its session, if that is shared. `output_tokens` 0: not recorded. `wait_ns` is the tool time between
+    the end of the answer before and this turn, or between its beginning and the end of its `branches`, which run before
+    it.
 
     `messages` are the texts that are new after the answer before, and `answer` is the recorded answer to this turn, as
     JSON of OpenAI's format: a list without brackets, and one message. Without `messages` all texts are filler.
@@ -84,7 +85,7 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     format: str
     sessions: list[Session]
-    longest_wait_ns: int = round(LONGEST_WAIT_S * NS_PER_S)
+    longest_wait_ns: int = round(LONGEST_TOOL_TIME_S * NS_PER_S)
     answers: Answers = "server"
     note: str = ""
 
@@ -167,4 +168,9 @@ def bad_session(place: str, why: str, hint: str = "") -> CallerFault:
 
 def read_record(place: str, record: object, shape: type[T]) -> T:
     """Return a record of a file as a `shape`. Raises `CallerFault` that names what does not fit, such as a field."""
-    return converted(place, record, shape, lambda at, message, hint: bad_session(at.replace(f"{place}.", f"{place}: ", 1), message, hint))
+    return converted(
+        place,
+        record,
+        shape,
+        lambda at, message, hint: bad_session(at.replace(f"{place}.", f"{place}: ", 1), message, hint),
+    )

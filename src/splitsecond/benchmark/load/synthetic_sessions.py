@@ -2,8 +2,9 @@
 
 "agent" has the distributions of 710 Claude Code sessions of WEKA (callanjfox/kv-cache-tester, traces/ at 94f6046,
 Apache-2.0). Its turns are drawn one by one, so those of one session do not resemble each other as real ones do; only
-sessions that begin with a long prompt are shorter, as they are in the traces. "chat" has the means of WildChat-1M (Zhao et al., 2024, arXiv:2405.01470, table 2):
-2.54 turns, 296 tokens of the user and 441 of the answer. How they scatter, and how long users wait, is assumed.
+sessions that begin with a long prompt are shorter, as they are in the traces. "chat" has the means of WildChat-1M (Zhao
+et al., 2024, arXiv:2405.01470, table 2): 2.54 turns, 296 tokens of the user and 441 of the answer. How they scatter,
+and how long users wait, is assumed.
 """
 
 from bisect import bisect_right

@@ -41,8 +41,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     have their own lengths by the `scale` of the target. If both are empty, prompts are synthetic, with `system_words`
     and `user_words` of filler drawn from `seed`. With `questions` all filler is in the system prompt, and the user
     message differs each time. `output_tokens` None leaves the length to the provider. `extra` overrides all other body
-    fields. `run` determines the nonces. With `sessions`, requests are turns of sessions (`session_player`), whose filler
-    has the `scale` of the target, and `output_tokens` is for answers whose length was not recorded.
+    fields. `run` determines the nonces. With `sessions`, requests are their turns (`session_player`): their filler has
+    the `scale` of the target, and `output_tokens` is for answers whose length was not recorded.
     """
 
     run: str

@@ -53,7 +53,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
 
     `command` is empty for a run of the Python API; `settings` are its options by name. `prices` are those of the day of
-    the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share of requests that must meet the limits.
+    the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share of requests that must
+    meet the limits.
     """
 
     command: list[str]

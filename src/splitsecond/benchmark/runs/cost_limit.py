@@ -102,8 +102,8 @@ def find_prices(targets: Iterable[str], given: Mapping[str, Price] | None = None
 
 
 def tokens_of_prompts(workload: Workload, asked: int) -> int:
-    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace or of sessions, by the characters
-    of a file."""
+    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace or of sessions, by the
+    characters of a file."""
     if workload.traced:
         return sum(each.input_tokens or 0 for each in workload.traced) // len(workload.traced)
     if workload.sessions is not None:

@@ -142,7 +142,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             workload=workload,
             concurrency=condition.load.concurrency,
             rate=condition.load.rate,
-            output_tokens=self.workload.of_target(condition.target, 0)[0].output_tokens,
+            output_tokens=None
+            if self.workload.sessions
+            else self.workload.of_target(condition.target, 0)[0].output_tokens,
             cache_reuse=condition.cache_reuse,
             shared_blocks=any(each.hash_ids for each in self.workload.traced),
             usage=target.quirks.get("usage", "") if target else "",

@@ -12,7 +12,7 @@ import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.load.plan import PlannedLoad
-from splitsecond.benchmark.load.sessions import ANSWERS, LONGEST_WAIT_S, Answers
+from splitsecond.benchmark.load.sessions import ANSWERS, LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
@@ -145,7 +145,7 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     trace: Path | None = None
     time_scale: float = 1.0
     sessions: str = ""
-    longest_wait: float = LONGEST_WAIT_S
+    longest_wait: float = LONGEST_TOOL_TIME_S
     answers: Answers = "server"
 
     def check(self) -> None:
@@ -166,16 +166,21 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
         for name, value in (("cache", self.cache_reuse), ("policy", self.policies), ("prompts", self.prompts)):
             if self.workloads and value:
                 raise wrong("workload", self.workloads[0].name, f"no {name} with it")
-        beside_sessions = (("cache", self.cache_reuse), ("prompts", self.prompts), ("trace", self.trace),
-                           ("workload", [each.name for each in self.workloads]), ("warmup", self.warmup),
-                           ("input_tokens", self.input_tokens))
+        beside_sessions = (
+            ("cache", self.cache_reuse),
+            ("prompts", self.prompts),
+            ("trace", self.trace),
+            ("workload", [each.name for each in self.workloads]),
+            ("warmup", self.warmup),
+            ("input_tokens", self.input_tokens),
+        )
         for name, value in beside_sessions:
-            if self.sessions and value:
+            if self.sessions and value is not None and value is not False and value != []:
                 raise wrong(name, value, "no sessions with it, because a session says what its requests contain")
         one_of("answers", self.answers, ANSWERS)
         if not 0 <= self.longest_wait < 1e6:
             raise wrong("longest_wait", self.longest_wait, "seconds, 0 or more")
-        if not self.sessions and (self.longest_wait != LONGEST_WAIT_S or self.answers != "server"):
+        if not self.sessions and (self.longest_wait != LONGEST_TOOL_TIME_S or self.answers != "server"):
             raise wrong("sessions", "", "sessions with longest_wait and answers")
         at_least_one(rounds=self.rounds, duration=self.duration)
         for name in ("precision", "duration"):

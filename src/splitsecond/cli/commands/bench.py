@@ -81,8 +81,8 @@ class BenchOptions(RunOutputOptions, TargetOptions):
         str,
         of_requests(
             metavar="WHAT",
-            help="Requests are turns of sessions: agent, chat, or a file of sessions (WEKA, MLPerf, TraceLab, OpenTelemetry, "
-            "messages, or ours). -c is then the number of sessions at a time.",
+            help="Send sessions; -c is then the number of sessions at a time. WHAT is agent, chat, or a file: WEKA, "
+            "MLPerf, TraceLab, OpenTelemetry spans, messages, or ours.",
         ),
     ] = ""
     session_rate: Annotated[str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")] = ""
@@ -94,7 +94,7 @@ class BenchOptions(RunOutputOptions, TargetOptions):
         str,
         of_requests(
             metavar="server|recorded",
-            help="With --sessions: each turn contains the answer that the server gave, or filler of the recorded length.",
+            help="With --sessions: a turn contains the answer that the server gave, or filler of the recorded length.",
         ),
     ] = "server"
     workloads: Annotated[
@@ -154,9 +154,7 @@ def bench(options: BenchOptions) -> None:
     )
     settings = options.settings(
         BenchSettings,
-        loads=option_values.loads(
-            options.concurrency, rate, options.arrivals, options.burstiness, options.trace
-        ),
+        loads=option_values.loads(options.concurrency, rate, options.arrivals, options.burstiness, options.trace),
         longest_wait=option_values.longest_wait(options.longest_wait, options.no_waits),
         cache_reuse=options.cache == "reuse",
         input_tokens=one_length,
