@@ -140,7 +140,9 @@ def test_weka_sub_agents_run_before_the_next_request(tmp_path: Path) -> None:
 def test_agentic_messages_of_mlperf(tmp_path: Path) -> None:
     call = {"id": "k1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     rows = [
-        agentic(1, "user", content="List.", system="Be brief.", tools=[{"type": "function", "function": {"name": "ls"}}]),
+        agentic(
+            1, "user", content="List.", system="Be brief.", tools=[{"type": "function", "function": {"name": "ls"}}]
+        ),
         agentic(2, "assistant", tool_calls=[call]),
         agentic(3, "tool", tool_results=[{"tool_call_id": "k1", "content": "a b"}], delay_seconds=1.5),
         agentic(4, "assistant", content="Two files."),
@@ -228,7 +230,9 @@ def test_spans_of_open_telemetry(tmp_path: Path) -> None:
     found = read(tmp_path, {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
     first, second, third = only(found).turns
     assert (first.input_tokens, second.shared_tokens, third.shared_tokens) == (900, 900, 0)
-    assert [(branch.turns[0].input_tokens, branch.turns[0].wait_ns) for branch in second.branches] == [(300, 2 * NS_PER_S)]
+    assert [(branch.turns[0].input_tokens, branch.turns[0].wait_ns) for branch in second.branches] == [
+        (300, 2 * NS_PER_S)
+    ]
     assert (second.wait_ns, third.wait_ns) == (3 * NS_PER_S, 2 * NS_PER_S)
     assert "shorter one" in found.note
     flat = {"context": {"trace_id": "t"}, "start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-01T00:00:01Z"}
@@ -238,7 +242,9 @@ def test_spans_of_open_telemetry(tmp_path: Path) -> None:
 
 
 def test_compressed_file_folder_and_single_value(tmp_path: Path) -> None:
-    (tmp_path / "s.jsonl.gz").write_bytes(gzip.compress(msgspec.json.encode(OURS) + b"\n\n" + msgspec.json.encode(OURS)))
+    (tmp_path / "s.jsonl.gz").write_bytes(
+        gzip.compress(msgspec.json.encode(OURS) + b"\n\n" + msgspec.json.encode(OURS))
+    )
     assert len(read_sessions(tmp_path / "s.jsonl.gz").sessions) == 2
     folder = tmp_path / "folder"
     folder.mkdir()
