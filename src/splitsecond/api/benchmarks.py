@@ -11,6 +11,7 @@ from splitsecond.api.results import BenchRun
 from splitsecond.benchmark.findings.gate import parse_gate
 from splitsecond.benchmark.load.arrivals import Pattern
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.runs.cost_limit import CostMeter
 from splitsecond.benchmark.runs.measuring import Job, Measurement, NoProgress, Progress
@@ -28,6 +29,7 @@ from splitsecond.benchmark.runs.targets import in_thread
 from splitsecond.benchmark.runs.watching import MeasuredRound, Watch, WatchListener
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import Fault
+from splitsecond.core.validation import wrong
 from splitsecond.log.store.folder import RunFolder
 from splitsecond.routing.machinery.settings import Duration
 
@@ -75,6 +77,10 @@ async def bench(
     slo: str = "",
     trace: Path | None = None,
     time_scale: float = 1.0,
+    sessions: str | os.PathLike[str] = "",
+    session_rate: float | Sequence[float] | None = None,
+    longest_wait: float = LONGEST_TOOL_TIME_S,
+    answers: Answers = "server",
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **settings: Unpack[RequestSettings],
@@ -90,9 +96,17 @@ async def bench(
     its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is recorded in the folder `out`,
     by default ``runs/ID``.
 
+    With `sessions` ("agent", "chat", or a file of sessions), requests are turns of sessions: `concurrency` is the
+    number of sessions at a time, and `session_rate` the number of new sessions per second. A turn is sent when the
+    answer before it has ended and its tool time has passed, at most `longest_wait` seconds. It contains the answer that
+    the "server" gave, or with `answers` "recorded" filler of the recorded length.
+
     Raises a `Fault` of `splitsecond.core.errors` if the run cannot start or is ended early. What was measured until
     then, or until the task is cancelled, stays in the folder: see `load`.
     """
+    if session_rate is not None and (rate is not None or not sessions):
+        raise wrong("session_rate", session_rate, "sessions with it, and no rate")
+    rate = rate if session_rate is None else session_rate
     levels = CONCURRENCY if concurrency is None and rate is None and trace is None else concurrency
     loads = [PlannedLoad(concurrency=level) for level in _sequence(levels)]
     loads += [PlannedLoad(rate=each, pattern=arrivals, burstiness=burstiness) for each in _sequence(rate)]
@@ -108,6 +122,9 @@ async def bench(
         slo=slo,
         trace=trace,
         time_scale=time_scale,
+        sessions=os.fspath(sessions),
+        longest_wait=longest_wait,
+        answers=answers,
     )
     return await _measured(bench_job, wanted, out, progress)
 

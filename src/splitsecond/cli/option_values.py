@@ -9,6 +9,7 @@ import msgspec
 
 from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
 from splitsecond.benchmark.runs.settings import CONCURRENCY, Server
 from splitsecond.core import clock
@@ -181,6 +182,22 @@ def _check_load(concurrency: str, rate: str, arrivals: str, trace: Path | None) 
         raise wrong("--arrivals", arrivals, "--trace FILE with it")
     if rate and (trace or arrivals == "trace"):
         raise wrong("--rate", rate, "either a rate or a trace")
+
+
+def session_rate(sessions: str, rate: str, new_sessions: str) -> str:
+    """Return the rate of the load: that of new sessions if the run has sessions."""
+    if new_sessions and not sessions:
+        raise wrong("--session-rate", new_sessions, "--sessions WHAT with it")
+    if sessions and rate:
+        raise wrong("--rate", rate, "--session-rate, which is the rate of new sessions")
+    return new_sessions or rate
+
+
+def longest_wait(text: str, no_waits: bool) -> float:
+    """Return the longest tool time in seconds."""
+    if no_waits and text:
+        raise wrong("--longest-wait", text, "either it or --no-waits")
+    return 0.0 if no_waits else seconds(text, "--longest-wait") or LONGEST_TOOL_TIME_S
 
 
 def share(text: str, option: str) -> float:

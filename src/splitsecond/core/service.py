@@ -121,8 +121,9 @@ class Call(Struct, frozen=True, kw_only=True):
     sees an answer to another. `hints`: what the client sent beside the body, by the names that policies know
     ("complexity", "task", "region", "cache"); also "traceparent", the client's trace; "betas" and "version", the beta
     features and the version of Anthropic's format; "prompt_cache": "mark" if its system prompt (or without one the
-    whole prompt) should be cached by providers that cache on request only; and "translated" for a body that was
-    rewritten as it came in. `notes` is shared by all copies of a call.
+    whole prompt) should be cached by providers that cache on request only, "end" if the whole prompt should be;
+    "session" for the id of a session, which is sent to the provider; and "translated" for a body that was rewritten as
+    it came in. `notes` is shared by all copies of a call.
     """
 
     id: str

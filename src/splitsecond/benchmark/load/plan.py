@@ -20,6 +20,7 @@ import msgspec
 
 from splitsecond.benchmark.load.arrivals import Pattern, schedule
 from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
@@ -33,6 +34,12 @@ MIN_BLOCK = 5
 """Least measured requests of a block in more than `ROUNDS` blocks."""
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
 """In response times: the warm-up of a block, the measured time of all blocks, and the longest cool-down of a block."""
+REQUESTS = 50
+TURNS = 8
+"""Measured turns of each slot of sessions in a block. Each slot first fills the cache, which costs as much as many
+turns."""
+STARTS = 3
+"""New sessions in the schedule of a block, as a multiple of those that the measured turns belong to."""
 LIMIT_ROUNDS = 1000
 COOLDOWNS_PER_SLOT = 4
 """Most cool-down requests of a closed loop, per slot. About one is sent, unless a measured response takes long."""
@@ -92,7 +99,7 @@ def make_plan(
     targets: Mapping[str, str],
     loads: Sequence[PlannedLoad],
     *,
-    requests: int,
+    requests: int | None = None,
     warmups: int | None = None,
     blocks: int | None = None,
     seed: int = 0,
@@ -101,8 +108,9 @@ def make_plan(
     response_s: float | None = None,
     duration_s: float | None = None,
     extend: bool = True,
+    sessions: SessionSet | None = None,
 ) -> RunPlan:
-    """Plan `requests` measured requests to each target under each load.
+    """Plan `requests` measured requests (None: `REQUESTS`) to each target under each load.
 
     `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the concurrency, or those
     of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
@@ -111,9 +119,10 @@ def make_plan(
     `requests`. With `duration_s`, as many are planned as fit into this time.
 
     With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent unchanged, in one
-    block. Raises `CallerFault` for impossible numbers.
+    block. With `sessions`, a load is a number of sessions at a time or a rate of new ones, requests are turns, by
+    default `TURNS` of each slot in a block, and warm-ups fill the cache. Raises `CallerFault` for impossible numbers.
     """
-    _check(targets, loads, requests=requests, warmups=warmups, blocks=blocks)
+    _check(targets, loads, requests=REQUESTS if requests is None else requests, warmups=warmups, blocks=blocks)
     reuses = (False, True) if cache_reuse else (False,)
     if cache_reuse and warmups == 0:
         warmups = 1
@@ -121,11 +130,17 @@ def make_plan(
     extend = extend and duration_s is None and response_s is not None
     planned: list[tuple[PlannedLoad, list[RequestBlock]]] = []
     for load in loads:
+        if sessions is not None:
+            within_s = None
+            if duration_s is not None:
+                within_s = duration_s / ((blocks or ROUNDS) * len(loads) * max(map(len, endpoints)))
+            planned.append((load, _session_blocks(load, sessions, requests, blocks, seed, response_s, within_s)))
+            continue
         if duration_s is not None:
             blocks = blocks or MAX_ROUNDS
             turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
             requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
-        planned.append((load, _blocks(load, requests, warmups, blocks, seed, response_s, extend=extend)))
+        planned.append((load, _blocks(load, requests or REQUESTS, warmups, blocks, seed, response_s, extend=extend)))
     return RunPlan(
         conditions=[
             Condition(
@@ -263,6 +278,46 @@ def _blocks(
     return made
 
 
+def _session_blocks(
+    load: PlannedLoad,
+    sessions: SessionSet,
+    requests: int | None,
+    blocks: int | None,
+    seed: int,
+    response_s: float | None,
+    within_s: float | None,
+) -> list[RequestBlock]:
+    """Return the blocks of a load of sessions, `within_s` each, or with `requests` measured ones in all."""
+    wait_s = sessions.mean("wait_ns") / NS_PER_S
+    turn_s = (EXPECTED_S if response_s is None else response_s) + wait_s
+    turns = sum(len(session.turns) for session in sessions.sessions) / len(sessions.sessions)
+    slots = load.concurrency if load.concurrency is not None else max(round((load.rate or 0) * turns * turn_s), 1)
+    blocks = blocks or ROUNDS
+    if within_s is not None:
+        requests = blocks * max(math.floor(slots * within_s / turn_s), 1)
+    requests = requests or blocks * slots * TURNS
+    rounds = min(blocks, requests)
+    made: list[RequestBlock] = []
+    for number in range(rounds):
+        size = len(range(number, requests, rounds))
+        starts = math.ceil(STARTS * size / turns) + slots if load.rate is not None else 0
+        made.append(
+            RequestBlock(
+                condition="",
+                target="",
+                requests=size,
+                warmups=slots,
+                cooldowns=COOLDOWNS_PER_SLOT * slots,
+                concurrency=slots,
+                due=_due(load, starts, seed, number + 1) if starts else [],
+                round=number + 1,
+                opening=number == 0,
+                wait_s=wait_s,
+            )
+        )
+    return made
+
+
 def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
     if load.concurrency is not None:
         return []
@@ -279,9 +334,11 @@ def _requests_within(load: PlannedLoad, block_s: float, response_s: float) -> in
 
 
 def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> float:
-    if block.due:
+    if block.due and block.concurrency is None:
         return block.due[min(block.warmups + block.requests, len(block.due)) - 1] / NS_PER_S + response_s
     slots = block.concurrency or 1
+    if block.wait_s:
+        return response_s + (response_s + block.wait_s) * ((block.requests - 1) / slots + 1)
     ramp_s = 2 * ttft_s + response_s / (slots + 1) if block.warmups else 0.0
     return ramp_s + response_s * ((block.requests - 1) / slots + 1)
 
@@ -293,7 +350,7 @@ def without(plan: RunPlan, targets: Collection[str]) -> RunPlan:
 
 def slices(block: RequestBlock, most: int) -> list[RequestBlock]:
     """Slice `block` over the processes it needs, at most `most`."""
-    if block.due:
+    if block.due and block.concurrency is None:
         span_s = max((block.due[-1] - block.due[0]) / NS_PER_S, EXPECTED_S)
         streams = math.ceil(len(block.due) * EXPECTED_S / span_s)
     else:

@@ -102,9 +102,12 @@ def find_prices(targets: Iterable[str], given: Mapping[str, Price] | None = None
 
 
 def tokens_of_prompts(workload: Workload, asked: int) -> int:
-    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace, by the characters of a file."""
+    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace or of sessions, by the
+    characters of a file."""
     if workload.traced:
         return sum(each.input_tokens or 0 for each in workload.traced) // len(workload.traced)
+    if workload.sessions is not None:
+        return round(workload.sessions.mean("input_tokens"))
     if workload.synthetic:
         return asked
     sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
@@ -121,6 +124,8 @@ def estimate_usd(plan: RunPlan, workload: Workload, *, input_tokens: int, prices
     limit = output_limit(workload.extra)
     if limit is None and workload.traced:
         limit = math.ceil(sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced))
+    if limit is None and workload.sessions is not None:
+        limit = math.ceil(workload.sessions.mean("output_tokens"))
     output_tokens = limit or workload.output_tokens or 0
 
     def each(name: str, written: int) -> float:

@@ -30,7 +30,7 @@ from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import plain
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.report.capacity import VERDICTS
-from splitsecond.benchmark.runs.concluding import RunRequest, conclude
+from splitsecond.benchmark.runs.concluding import RunRequest, SessionsRecord, conclude
 from splitsecond.benchmark.runs.cost_limit import (
     CostLimit,
     CostMeter,
@@ -142,7 +142,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             workload=workload,
             concurrency=condition.load.concurrency,
             rate=condition.load.rate,
-            output_tokens=self.workload.of_target(condition.target, 0)[0].output_tokens,
+            output_tokens=None
+            if self.workload.sessions
+            else self.workload.of_target(condition.target, 0)[0].output_tokens,
             cache_reuse=condition.cache_reuse,
             shared_blocks=any(each.hash_ids for each in self.workload.traced),
             usage=target.quirks.get("usage", "") if target else "",
@@ -181,6 +183,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             prices=self.prices,
             slo=self.slo,
             share=self.search.share if self.search else None,
+            sessions=SessionsRecord.of(self.workload.sessions) if self.workload.sessions else None,
         )
         return Run(
             id=self.run_id,

@@ -12,6 +12,7 @@ import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sessions import ANSWERS, LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
@@ -28,7 +29,6 @@ CACHED_BY_ALL = 4096
 """All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5 and Opus 4.5
 (Anthropic's guide "Prompt caching", 2026)."""
 CONCURRENCY = (1, 8, 32)
-REQUESTS = 50
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +128,10 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     different hosts are measured at the same time. With `cache_reuse` each row has a second one whose prompts begin
     alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is a file of arrivals; its times are multiplied by
     `time_scale`. `workloads`: each is measured at every target, at its own rate if it has one.
+
+    `sessions`: requests are turns of sessions: "agent", "chat", or a file (`session_files`). Then a load is a number of
+    sessions at a time, or a rate of new sessions. Tool time is at most `longest_wait` seconds. `answers`: each turn
+    contains the answer that the "server" gave, or filler of the "recorded" length.
     """
 
     loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
@@ -140,6 +144,9 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     workloads: Sequence[NamedWorkload] = ()
     trace: Path | None = None
     time_scale: float = 1.0
+    sessions: str = ""
+    longest_wait: float = LONGEST_TOOL_TIME_S
+    answers: Answers = "server"
 
     def check(self) -> None:
         super().check()
@@ -159,6 +166,22 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
         for name, value in (("cache", self.cache_reuse), ("policy", self.policies), ("prompts", self.prompts)):
             if self.workloads and value:
                 raise wrong("workload", self.workloads[0].name, f"no {name} with it")
+        beside_sessions = (
+            ("cache", self.cache_reuse),
+            ("prompts", self.prompts),
+            ("trace", self.trace),
+            ("workload", [each.name for each in self.workloads]),
+            ("warmup", self.warmup),
+            ("input_tokens", self.input_tokens),
+        )
+        for name, value in beside_sessions:
+            if self.sessions and value is not None and value is not False and value != []:
+                raise wrong(name, value, "no sessions with it, because a session says what its requests contain")
+        one_of("answers", self.answers, ANSWERS)
+        if not 0 <= self.longest_wait < 1e6:
+            raise wrong("longest_wait", self.longest_wait, "seconds, 0 or more")
+        if not self.sessions and (self.longest_wait != LONGEST_TOOL_TIME_S or self.answers != "server"):
+            raise wrong("sessions", "", "sessions with longest_wait and answers")
         at_least_one(rounds=self.rounds, duration=self.duration)
         for name in ("precision", "duration"):
             if self.requests is not None and getattr(self, name):

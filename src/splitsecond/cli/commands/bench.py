@@ -77,6 +77,26 @@ class BenchOptions(RunOutputOptions, TargetOptions):
             "--workloads. Repeatable.",
         ),
     ] = None
+    sessions: Annotated[
+        str,
+        of_requests(
+            metavar="WHAT",
+            help="Send sessions; -c is then the number of sessions at a time. WHAT is agent, chat, or a file: WEKA, "
+            "MLPerf, TraceLab, OpenTelemetry spans, messages, or ours.",
+        ),
+    ] = ""
+    session_rate: Annotated[str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")] = ""
+    longest_wait: Annotated[
+        str, of_requests(metavar="TIME", help="With --sessions: longest tool time before a turn.", default="10s")
+    ] = ""
+    no_waits: Annotated[bool, of_requests("--no-waits", help="With --sessions: leave tool times out.")] = False
+    answers: Annotated[
+        str,
+        of_requests(
+            metavar="server|recorded",
+            help="With --sessions: a turn contains the answer that the server gave, or filler of the recorded length.",
+        ),
+    ] = "server"
     workloads: Annotated[
         Path | None, of_requests(metavar="FILE", help="Workloads of your own: a TOML file with a table for each.")
     ] = None
@@ -112,6 +132,7 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench sim/groq -c 1 --fail-if 'tps.p50 < 100' --fail-if 'errors > 0'
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
+    splitsecond bench sim/agent-cloud sim/agent-vllm-h100 --sessions agent -c 1,4
     """
     from contextlib import ExitStack
 
@@ -127,14 +148,14 @@ def bench(options: BenchOptions) -> None:
     lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]
     one_length = lengths[0] if len(lengths) == 1 else None
     loaded = bool(options.concurrency or options.rate or options.trace)
+    rate = option_values.session_rate(options.sessions, options.rate, options.session_rate)
     workloads = option_values.workloads(
         options.input_tokens, options.workload or [], options.workloads, keep_rate=not loaded
     )
     settings = options.settings(
         BenchSettings,
-        loads=option_values.loads(
-            options.concurrency, options.rate, options.arrivals, options.burstiness, options.trace
-        ),
+        loads=option_values.loads(options.concurrency, rate, options.arrivals, options.burstiness, options.trace),
+        longest_wait=option_values.longest_wait(options.longest_wait, options.no_waits),
         cache_reuse=options.cache == "reuse",
         input_tokens=one_length,
         workloads=workloads,

@@ -82,8 +82,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     system, body["messages"] = messages.translate(turns)
     if system:
         body["system"] = system
-    if call.hints.get("prompt_cache") == "mark":
-        messages.mark_end(system, body["messages"])
+    if mark := call.hints.get("prompt_cache"):
+        messages.mark_end([] if mark == "end" else system, body["messages"])
     leave_out(call, fields, "seed")
     _refuse_sampling(fields)
     if (stop := chat_form.stop_list(fields)) is not None:
