@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.benchmark.report.definitions import DEFINITIONS, METRICS, figures_page
+from splitsecond.benchmark.report.definitions import METRICS, definitions, figures_page
 
 PAGE = Path(__file__).parents[2] / "docs/reference/figures.md"
 
@@ -17,4 +17,4 @@ def test_the_page_of_figures_is_current(request: pytest.FixtureRequest) -> None:
 
 def test_every_metric_has_its_own_definition() -> None:
     assert len({metric.label for metric in METRICS}) == len(METRICS)
-    assert all(text.endswith(".") for text in DEFINITIONS.values())
+    assert all(text.endswith(".") for text in definitions(sessions=True).values())

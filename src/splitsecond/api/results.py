@@ -13,7 +13,7 @@ from splitsecond.benchmark.runs.concluding import recompute, run_folder
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, file_faults
 from splitsecond.core.money.cost import cost_usd
-from splitsecond.core.observation import Observation, Role
+from splitsecond.core.observation import Observation, Role, SessionTurn
 from splitsecond.core.wording import counted_as
 from splitsecond.log.statistics.summary import Interval, Summary
 
@@ -171,6 +171,7 @@ class BenchRun(Mapping[str, Row]):
     def to_frame(self, *, roles: Sequence[Role] = ("measured",), backend: FrameLibrary | None = None) -> Any:
         """Return a data frame with one row per request, of the first installed library of `FRAMES`.
 
+        A run of sessions has columns for the session, branch and turn of a request and its planned tokens.
         `roles` selects the requests: "measured", "warmup", "calibration", and for attempts of policies "winner" and
         "loser". `backend` names the library. Raises `CallerFault` if it is not installed.
         """
@@ -211,6 +212,8 @@ class BenchRun(Mapping[str, Row]):
             "request_id": lambda o: o.id,
         }
         chosen = [o for o in self.observations if o.role in roles]
+        if any(o.turn for o in chosen):
+            values |= _TURNS
         return {name: [value(o) for o in chosen] for name, value in values.items()}
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
@@ -252,6 +255,21 @@ def _side(runs: AnyRun | Sequence[AnyRun]) -> list[RunData]:
     given: Sequence[AnyRun] = [runs] if isinstance(runs, BenchRun | str | os.PathLike) else runs
     loaded = (run if isinstance(run, BenchRun) else load(run) for run in given)
     return [RunData(run.findings, run.observations, name=str(run.path)) for run in loaded]
+
+
+def _of_turn(of: Callable[[SessionTurn], Any]) -> Callable[[Observation], Any]:
+    return lambda o: of(o.turn) if o.turn else None
+
+
+_TURNS: dict[str, Callable[[Observation], Any]] = {
+    "session": _of_turn(lambda turn: turn.session),
+    "branch": _of_turn(lambda turn: turn.branch),
+    "turn": _of_turn(lambda turn: turn.turn),
+    "new_tokens": _of_turn(lambda turn: turn.new_tokens),
+    "reusable_tokens": _of_turn(lambda turn: turn.reusable_tokens),
+    "tools_s": _of_turn(lambda turn: turn.wait_ns / NS_PER_S),
+}
+"""Columns of a run of sessions."""
 
 
 def _value(figure: Figure, o: Observation) -> float | None:

@@ -446,7 +446,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "session_waiting_s",
-        "waiting for first tokens",
+        "waiting for first tokens, s",
         "s",
         "Mean time of a session until first tokens, along its critical path: the turns without which it would have "
         "ended sooner. With the next two it adds up to the mean session time.",
@@ -455,7 +455,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "session_generating_s",
-        "generating",
+        "generating, s",
         "s",
         "Mean time of a session from first tokens to the ends of answers, along its critical path.",
         lambda s: s.generating_s,
@@ -463,7 +463,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "session_tools_s",
-        "tools",
+        "tools, s",
         "s",
         "Mean time of a session in its tools, along its critical path: from the end of an answer to the next turn.",
         lambda s: s.tools_s,
@@ -502,7 +502,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "ms_per_1000_cached_tokens",
-        "1,000 cached tokens",
+        "1,000 cached tokens, ms",
         "ms",
         "What 1,000 tokens from the prompt cache add to TTFT, by the same fit.",
         lambda s: s.ms_per_1000_cached_tokens,
@@ -510,7 +510,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "ttft_fixed_ms",
-        "fixed part of TTFT",
+        "fixed part of TTFT, ms",
         "ms",
         "TTFT without any input, by the same fit: network, queue and the first step.",
         lambda s: s.fixed_ms,
@@ -527,7 +527,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "cache_miss_s",
-        "cost of a cache miss",
+        "cost of a cache miss, s",
         "s",
         "Mean time that a cache miss adds to TTFT: its missing tokens × (time of a new token − that of a cached one).",
         lambda s: s.miss_s,

@@ -106,8 +106,8 @@ def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flag
     distance, above = nothing * 0.0, nothing * 0.0
     distance[timed] = np.log(fresh[timed] / reused[timed])
     above[timed] = np.log(turns.ttft_s[timed] / reused[timed])
-    for number in np.unique(turns.session[timed]):
-        own = timed & (turns.session == number)
+    for session in np.unique(turns.session[timed]):
+        own = timed & (turns.session == session)
         if own.sum() >= OWN_SPEED:
             above[own] -= np.median(above[own])
     scale = max(MAD * float(np.median(np.abs(above[timed]))), MIN_SCALE) if timed.any() else MIN_SCALE
@@ -161,6 +161,46 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
     )
 
 
+class ExplainedTurn(Struct, frozen=True):
+    """Where the TTFT of a turn comes from, in seconds, by the fit of its row.
+
+    `ideal_s`: TTFT with all of its ideal in the cache; `new_s`: the part for new tokens; `miss_s`: what it takes longer
+    because it missed the cache; 0: it did not, or nothing tells. `total`, `ideal` and `cached`: tokens; `cached` None:
+    not reported.
+    """
+
+    turn: Observation
+    total: float
+    ideal: float
+    cached: float | None
+    ideal_s: float = 0.0
+    new_s: float = 0.0
+    miss_s: float = 0.0
+    fitted: bool = False
+
+
+def explained_turns(sent: Sequence[Observation]) -> list[ExplainedTurn]:
+    """Return the answered measured turns of the sessions of a row, with what explains their TTFT."""
+    known = [o for session in sessions_of(sent) for o in (*session.priming, *session.turns) if o.ok]
+    if not known:
+        return []
+    turns = turns_of(known)
+    model = model_of(turns)
+    tokens = [turns.total, turns.ideal, turns.cached]
+    if model is not None:
+        _, miss = judged_misses(turns, model)
+        absent = np.where(miss, turns.ideal - turns.cached if turns.reported else turns.ideal, 0.0)
+        missing_s = absent * max(model.new - model.reused, 0.0)
+        tokens += [fresh_and_reused_s(turns, model)[1], (turns.total - turns.ideal) * max(model.new, 0.0), missing_s]
+    return [
+        ExplainedTurn(o, total, ideal, cached if turns.reported else None, *seconds, fitted=model is not None)
+        for o, (total, ideal, cached, *seconds) in zip(
+            known, zip(*(t.tolist() for t in tokens), strict=True), strict=True
+        )
+        if o.role == "measured"
+    ]
+
+
 def _ratio(amounts: Floats, sizes: Floats, by: Sequence[RoundNumbers]) -> Estimated:
     whole = float(sizes.sum())
     return Estimated(float(amounts.sum()) / whole, grouped_ratio_interval(amounts, sizes, by)) if whole else Estimated()
@@ -189,9 +229,9 @@ def _costs(sessions: Sequence[Session], prices: Prices) -> dict[str, Estimated]:
     fresh = [replace(o, cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0) for o in turns]
     found = {}
     for name, billed in (("usd", turns), ("usd_uncached", fresh)):
-        usd = [cost for _, cost, _ in costs_usd(billed, prices.get)]
-        if None not in usd:
-            found[name] = _ratio(np.array(usd, dtype=float), sizes, session_groupings(turns))
+        costs = [cost for _, cost, _ in costs_usd(billed, prices.get)]
+        if None not in costs:
+            found[name] = _ratio(np.array(costs, dtype=float), sizes, session_groupings(turns))
     return found
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total, ended, main_figures, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.row_cost import cost_statements
 from splitsecond.benchmark.findings.usable_rows import load_order, row
@@ -105,7 +105,8 @@ def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
 
 def _leads(rows: Sequence[Row], observed: Observed) -> Iterator[Lead]:
     open_loop = rows[0].concurrency is None
-    for figure in main_figures():
+    of_sessions = [FIGURES["session_s"]] if rows[0].session else []
+    for figure in [*of_sessions, *main_figures()]:
         for alike in _counted_alike(rows) if figure.counts_tokens else [rows]:
             yield from _first(alike, figure.under(open_loop=open_loop), observed)
     if not open_loop:  # in an open loop the schedule decides the throughput
@@ -223,7 +224,8 @@ def _could_see(found: SampleComparison, of: Row) -> str:
         return seen
     rounds = found.rounds_for(WORTH_SEEING)
     in_rounds = f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
-    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
+    sent = of.session.sessions if of.session else of.requests
+    return f"{seen}, 10% takes about -n {math.ceil(sent * rounds / found.rounds):,}{in_rounds}"
 
 
 def _evidence(found: SampleComparison, *, short: bool = False) -> str:

@@ -44,7 +44,13 @@ CONCEPTS = {
     ),
 }
 METRICS: tuple[Figure | Total, ...] = (*FIGURES.values(), *TOTALS.values())
-DEFINITIONS = {metric.label[:1].upper() + metric.label[1:]: metric.definition for metric in METRICS} | CONCEPTS
+
+
+def definitions(*, sessions: bool) -> dict[str, str]:
+    """Return the definition of each figure and term; those of sessions only for a run that has them."""
+    shown = [metric for metric in METRICS if sessions or metric.group != "Sessions"]
+    return {metric.label[:1].upper() + metric.label[1:]: metric.definition for metric in shown} | CONCEPTS
+
 
 _OPENING = """\
 # Figures

@@ -25,7 +25,8 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
         return Headline(sentence="Do not rely on the figures of this run." if invalid else "", badge=badge)
     found = leads(run.conditions, observations)
     by_metric = _by_metric(found, lightest)
-    tiles = [_first(name, by_metric.get(name), lightest) for name in (TTFT, TPS)]
+    names = ("session_s", TTFT) if lightest[0].session else (TTFT, TPS)
+    tiles = [_first(name, by_metric.get(name), lightest) for name in names]
     tiles.append(_throughput(run))
     sentence = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found))
     return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
@@ -90,6 +91,9 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
 
 
 def _alone(row: ConditionFindings) -> str:
+    if row.session is not None:
+        took = figure_cells.cell(row.session_s, "p50").figure
+        return "" if took == MISSING else f"{row.target} finishes a session in {took} s (p50, {level(row)})."
     ttft, tps = figure_cells.cell(rows.ttft(row), "p50").figure, figure_cells.cell(row.tps, "p50").figure
     if MISSING in (ttft, tps):
         return ""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report import rows, series
 from splitsecond.benchmark.report.rows import LoadLevel
-from splitsecond.benchmark.report.series import SPLIT, STAGES, STEPS
+from splitsecond.benchmark.report.series import SPLIT, STAGES, STEPS, TURN_PARTS
 from splitsecond.core.pages.chart import LegendEntry, Legends, palette_entries, target_entries
 from splitsecond.core.wording import ENGINE
 
@@ -25,6 +25,8 @@ def legends(run: Run) -> Legends:
         "stages": {STAGES[stage]: every[STAGES[stage]] for stage in series.stages_of(run)},
         "split": {part: replace(every[of_stage[part]], label=part) for part in SPLIT},
         "steps": palette_entries("stage", STEPS, from_end=True),
+        "session": palette_entries("stage", TURN_PARTS, from_end=True)
+        | {"tools": LegendEntry(label="tools", palette="stage", index=len(every) - 1)},
     }
 
 

@@ -11,6 +11,7 @@ from splitsecond.benchmark.report import capacity_plots, money_plots, series
 from splitsecond.benchmark.report.distribution_plots import itl_distributions, over_time, ttft_distributions
 from splitsecond.benchmark.report.load_plots import by_load, throughput
 from splitsecond.benchmark.report.request_plots import slowest, split, stages, waterfalls
+from splitsecond.benchmark.report.session_plots import session_plots
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import Plot
 
@@ -21,6 +22,7 @@ def plots_of(run: Run, observations: Iterable[Observation]) -> list[Plot]:
     everything = list(observations)
     samples = series.samples(run, everything)
     return [
+        *session_plots(run, everything),
         *ttft_distributions(run, samples),
         *itl_distributions(run, samples),
         *over_time(run, everything),

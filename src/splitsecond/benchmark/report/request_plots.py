@@ -53,7 +53,7 @@ def split(run: Run, samples: Samples) -> list[Plot]:
     )
 
 
-class _Bars:
+class Bars:
     """Bars of a chart, one mark for each colour, with a label and a tooltip for each row."""
 
     def __init__(self, chart: Chart, above: float) -> None:
@@ -94,7 +94,7 @@ def _stacked(
     gap = 12
     heights = {target: max(len(own) * ROW, MIN_ROW) for target, own in by_target.items()}
     chart, y = Chart(x, None, height=sum(heights.values()) + gap * len(heights), left=NAMES), gap / 2
-    bars = _Bars(chart, 2)
+    bars = Bars(chart, 2)
     for target in (each for each in rows.targets(run) if each in by_target):
         own, below = by_target[target], y + heights[target] + gap
         chart.add(None, chart.name(target, y + heights[target] / 2))
@@ -171,7 +171,7 @@ def _waterfall(run: Run, requests: Mapping[str, Sequence[series.Step]], *, name:
     height = ROW + 4
     left = NAMES if any("\n" in key for key in requests) else 64
     chart, y, last = Chart(x, None, height=len(requests) * height, left=left), 0.0, ""
-    bars = _Bars(chart, 3)
+    bars = Bars(chart, 3)
     for key, own in requests.items():
         target, newline, which = key.partition("\n")
         if newline and target != last:

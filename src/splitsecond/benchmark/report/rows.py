@@ -119,7 +119,7 @@ def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
     if not main:
         return []
     needs = listed([f"{name} needs {n:,}" for name, n in main.items()])
-    advice = "" if searched else f"; use -n {max(main.values())}"
+    advice = "" if searched or condition.session else f"; use -n {max(main.values())}"
     return [f"{needs} requests per row{advice}."]
 
 
@@ -174,15 +174,14 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
 
     @property
     def heading(self) -> str:
-        return f"{self.name}, {self.metric.unit}" if self.percentile and self.metric.unit == "ms" else self.name
+        return f"{self.name}, {self.metric.unit}" if self.percentile and self.metric.unit in ("ms", "s") else self.name
 
     def cell(self, condition: ConditionFindings) -> FigureCell:
         if isinstance(self.metric, Total):
             value = self.metric.value(condition)
             formatted = {"share": share, "USD": usd}.get(self.metric.unit, number)
-            return FigureCell(
-                figure=formatted(value), interval=interval_text(self.metric.ci95_of(condition), formatted)
-            )
+            between = interval_text(self.metric.ci95_of(condition), formatted)
+            return FigureCell(figure=formatted(value), interval=between.replace("%–", "–"))
         if not self.metric.applies(condition):
             return FigureCell(figure=MISSING)
         return cell(self.metric.summary(condition), self.percentile)

@@ -5,8 +5,8 @@ from splitsecond.benchmark.findings.figures import FIGURES, GROUPS, TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.recommendation import limit_words
 from splitsecond.benchmark.findings.row_fields import NodeFindings
-from splitsecond.benchmark.report import capacity, rows, savings, use_matrix
-from splitsecond.benchmark.report.definitions import DEFINITIONS
+from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_matrix
+from splitsecond.benchmark.report.definitions import definitions
 from splitsecond.benchmark.report.headline import run_headline
 from splitsecond.benchmark.report.plot_frame import legends
 from splitsecond.benchmark.report.plots import plots_of
@@ -42,6 +42,9 @@ def _context(run: Run) -> dict[str, Any]:
         "steps": _steps(run),
         "step_remarks": _remark_lines(capacity.remarks(run)) if run.capacity else [],
         "levels": [(level.heading, _level_table(run, level), _remark_lines(rows.remarks(level))) for level in levels],
+        "sessions": [_session_table(level) for level in levels if sessions.of_sessions(level)],
+        "sessions_note": sessions.NOTE,
+        "turn_classes": _class_table(run),
         "more": _metric_tables(run),
         "uses": _use_table(run),
         "uses_note": use_matrix.note(run),
@@ -54,7 +57,7 @@ def _context(run: Run) -> dict[str, Any]:
         "instrument": rows.instrument_sentences(run),
         "instrument_tables": [*_condition_tables(run, INSTRUMENT), *_node_tables(run)],
         "errors": _errors(run, levels),
-        "definitions": DEFINITIONS,
+        "definitions": definitions(sessions=any(c.session for c in run.conditions)),
         "command": rows.asked_command(run),
         "settings": _settings(run),
         "identity": f"Run {run.id}, started {run.began}, splitsecond {run.version or MISSING}, format {run.schema}.",
@@ -78,10 +81,16 @@ def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
     kinds = f", {'workload' if len(workloads) == 1 else 'workloads'} {listed(workloads)}" if workloads else ""
     sent = sum(condition.requests for condition in run.conditions)
     failed = sum(condition.errors for condition in run.conditions)
+    requests = f"{counted_as(sent, 'request', 'requests')}{_in_sessions(run)}"
     return (
-        f"{counted_as(sent, 'request', 'requests')} to {listed(rows.targets(run))} at {listed(loads)}{reuse}{kinds}; "
+        f"{requests} to {listed(rows.targets(run))} at {listed(loads)}{reuse}{kinds}; "
         f"{f'{failed:,}' if failed else 'none'} failed."
     )
+
+
+def _in_sessions(run: Run) -> str:
+    count = sum(c.session.sessions for c in run.conditions if c.session)
+    return f" in {counted_as(count, 'session')}" if count else ""
 
 
 def _invalid(run: Run) -> dict[str, Any] | None:
@@ -133,6 +142,32 @@ def _main_columns(*, open_loop: bool) -> list[MetricColumn]:
         )
     ]
     return [c for c in found if c.percentile] + [c for c in found[: len(found) // 2] if not c.percentile]
+
+
+def _session_table(level: rows.LoadLevel) -> HtmlTable:
+    own = sessions.of_sessions(level)
+    columns = sessions.columns_of(own)
+    body: list[Row] = [
+        [
+            TableCell(text=c.target, target=True, invalid=bool(c.invalid)),
+            *(figure_cell(each.cell(c)) for each in columns),
+            TableCell(text=sessions.broke(c), look="bad" if c.session and c.session.broken else ""),
+        ]
+        for c in own
+    ]
+    head = ["target", *(each.column.heading for each in columns), "broke"]
+    return HtmlTable(caption=f"{sessions.TITLE} at {level.title.lower()}", head=head, body=body, export=True)
+
+
+def _class_table(run: Run) -> HtmlTable | None:
+    body: list[Row] = [
+        [_target(c), rows.load_words(c), sessions.class_words(each), *(of(each) for _, of in sessions.CLASS_COLUMNS)]
+        for c in run.conditions
+        if c.session
+        for each in c.session.classes
+    ]
+    head = ["target", "load", "turns with", *(name for name, _ in sessions.CLASS_COLUMNS)]
+    return HtmlTable(caption=sessions.CLASSES_TITLE, head=head, body=body, export=True) if body else None
 
 
 def _steps(run: Run) -> HtmlTable | None:

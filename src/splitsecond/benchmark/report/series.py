@@ -14,6 +14,7 @@ from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.statistics.steady import begin_ns
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import LOAD_ROLES, Observation
 from splitsecond.core.timing.server_times import duration_ns, step_name
 from splitsecond.log.statistics.summary import Floats
@@ -41,6 +42,9 @@ PREFILL_NAMES = frozenset({"prompt", "prompt_eval"})
 
 STEPS = ("waiting to leave", "connecting", "until the response headers", "until the first token", "streaming")
 """What a single request does, in order. Counted from the end, steps and stages of the same place share a colour."""
+
+TURN_PARTS = ("tools", "other waiting", "reading new tokens", "cache miss", "generating")
+"""What a turn of a session does, in order."""
 
 Samples = Mapping[str, Sequence[Observation]]
 
@@ -122,10 +126,20 @@ def over_time(condition: ConditionFindings, observations: Sequence[Observation])
             if o.role == "measured" and o.ok and value is not None:
                 ttft.append((at, value))
         shift_ns += max(o.end_ns for o in block) - begin
-    return LoadOverTime(ttft=_thinned(sorted(ttft)), in_flight=_steps_of(sorted(changes)), rounds=rounds)
+    return LoadOverTime(ttft=thinned(sorted(ttft)), in_flight=steps_of(sorted(changes)), rounds=rounds)
 
 
-def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def joined_ns(requests: Sequence[Observation]) -> dict[int, int]:
+    """Return for each round what to add to its times, so that rounds follow each other at once, from 0."""
+    shift, end = {}, 0
+    for number, own in sorted(grouped(requests, lambda o: o.round).items()):
+        begin = min(o.start_ns for o in own)
+        shift[number] = end - begin
+        end += max(o.end_ns for o in own) - begin
+    return shift
+
+
+def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     if len(points) <= DOTS:
         return points
     slow = sorted(points, key=lambda point: point[1])[-DOTS // 10 :]
@@ -133,7 +147,7 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return sorted({*slow, *(points[i] for i in others.tolist())})
 
 
-def _steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
+def steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
     if not changes:
         return []
     part = (changes[-1][0] - changes[0][0]) / DOTS or 1.0

@@ -23,7 +23,7 @@ from splitsecond.benchmark.findings.figures import FIGURES, Figure
 from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
-from splitsecond.benchmark.report import capacity, rows, savings, use_matrix
+from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_matrix
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages import figure_cells
@@ -71,6 +71,8 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _print_steps(run, run.capacity, console)
     else:
         _print_levels(run, console)
+    if any(c.session for c in run.conditions):
+        _print_sessions(run, console)
     if run.cache_savings and _fit(console, lambda layout: [_savings_table(run, layout)]):
         _print_savings(run, console)
     if use_matrix.use_matrix(run):
@@ -121,6 +123,19 @@ def _print_savings(run: Run, console: Console) -> None:
     (table,) = _fitting(console, lambda layout: [_savings_table(run, layout)])
     _print_table(table, console)
     print_item(console, "  ", savings.NOTE, "dim")
+    console.print()
+
+
+def _print_sessions(run: Run, console: Console) -> None:
+    levels = [level for level in rows.levels(run) if sessions.of_sessions(level)]
+
+    def tables(*, narrow: bool) -> Tables:
+        return lambda layout: [_session_table(level, layout, narrow=narrow) for level in levels]
+
+    narrow = not _fit(console, tables(narrow=False))
+    for table in _fitting(console, tables(narrow=narrow)):
+        _print_table(table, console)
+    print_item(console, "  ", sessions.NOTE, "dim")
     console.print()
 
 
@@ -285,6 +300,18 @@ def _savings_table(run: Run, layout: TableLayout) -> Table:
     columns = [[StyledCell(text=line.load) for line in lines]]
     columns += [[_saved(line.cells[at], layout) for line in lines] for at in range(len(SAVINGS))]
     return _filled(savings.TITLE, ["load", *SAVINGS], [(line.target, False) for line in lines], columns, layout)
+
+
+def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) -> Table:
+    own = sessions.of_sessions(level)
+    shown = sessions.columns_of(own, narrow=narrow)
+    columns = [[_cell(each.cell(c)) for c in own] for each in shown]
+    columns.append(
+        [StyledCell(text=sessions.broke(c), look="red" if c.session and c.session.broken else "") for c in own]
+    )
+    names = [(c.target, bool(c.invalid)) for c in own]
+    title = f"{sessions.TITLE} at {level.title.lower()}"
+    return _filled(title, [*(each.heading for each in shown), "broke"], names, columns, layout)
 
 
 def _use_table(run: Run, layout: TableLayout) -> Table:

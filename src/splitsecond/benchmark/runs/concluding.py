@@ -7,6 +7,7 @@ import msgspec
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.findings.session_statements import session_statements
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.benchmark.findings.statements import statements
 from splitsecond.benchmark.load.sessions import Answers, SessionSet, distributions
@@ -86,6 +87,7 @@ def conclude(
         run.state(capacity_statements(run.capacity, run.conditions))
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
+        found += session_statements(run.conditions)
         add_answers(run, observations, found + statements(run.conditions, observations), slo.use if slo else "")
         add_forecasts(run, observations)
     by_target: dict[str, list[str]] = {}

@@ -59,8 +59,8 @@ class Plot(Struct, frozen=True, kw_only=True):
     """One plot of a page. `name` is its identifier in the page and its file name.
 
     `description`: what it shows, in words, for readers who cannot see it. `legend`: "targets", "stages", "split",
-    "steps", "states", "grades" or "". `heading`: the title of its PNG file. `height`: pixels of `drawing`, the content
-    of the SVG element.
+    "steps", "session", "states", "grades" or "". `heading`: the title of its PNG file. `height`: pixels of `drawing`,
+    the content of the SVG element.
     """
 
     name: str

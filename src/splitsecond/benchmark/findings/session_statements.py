@@ -1,0 +1,70 @@
+"""Findings about sessions as sentences. Each has one wording, of at most 98 characters beside the name of its row."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings
+from splitsecond.benchmark.findings.usable_rows import load_order, row
+from splitsecond.core.money.cost import usd
+from splitsecond.core.wording import Statement, counted_as, number, percent, span
+from splitsecond.log.statistics.summary import Interval
+
+
+def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
+    """Return what is known of the sessions of each valid row, as sentences.
+
+    The only row of a run needs no name. What depends little on load is said of the lightest one.
+    """
+    valid = sorted((each for each in rows if each.session and not each.invalid), key=load_order)
+    lightest = {each.target: each for each in reversed(valid)}
+    found = []
+    for each in valid:
+        assert each.session is not None
+        typical = list(_typical(each, each.session)) if lightest[each.target] is each else []
+        found += [(each, fact) for fact in (*typical[:1], *_troubles(each.session), *typical[1:])]
+    if len(rows) == 1:
+        return [Statement(fact[0].upper() + fact[1:]) for _, fact in found]
+    return [Statement(f"{row(each)}: {fact}", f"{row(each, short=True)}:\n{fact}") for each, fact in found]
+
+
+def _typical(of: ConditionFindings, found: SessionFindings) -> Iterator[str]:
+    parts = [part.value for part in (found.waiting_s, found.generating_s, found.tools_s)]
+    known = [part for part in parts if part is not None]
+    if (median := of.session_s.p50) is not None and len(known) == len(parts) and sum(known):
+        waiting, generating, tools = (percent(round(part / sum(known), 2)) for part in known)
+        yield (
+            f"a session takes {number(median)} s (p50{_between(of.session_s.interval('p50'), number)}): {waiting} "
+            f"waiting, {generating} generating, {tools} in tools."
+        )
+    if (speed := found.prefill_tokens_per_s).value is not None:
+        cached = found.ms_per_1000_cached_tokens.value
+        more = f"; 1,000 cached ones take {number(cached)} ms" if cached is not None and cached > 0 else ""
+        yield f"new input is read at {number(speed.value)} tokens/s{_evident(speed, number)}{more}."
+    if (gave := found.cached_of_ideal).value is not None:
+        yield f"the prompt cache gave {percent(round(gave.value, 2))} of the ideal{_evident(gave, percent)}."
+    if found.usd.value and found.usd_uncached.value and found.usd.value < found.usd_uncached.value:
+        yield f"a session costs {usd(found.usd.value)}; without the prompt cache, {usd(found.usd_uncached.value)}."
+
+
+def _troubles(found: SessionFindings) -> Iterator[str]:
+    if found.misses and found.miss_s.value and found.miss_waiting_share.value:
+        missed = f"{found.misses:,} of {counted_as(found.reusing, 'turn')} missed"
+        share = percent(round(found.miss_waiting_share.value, 2))
+        yield (
+            f"each cache miss costs {number(found.miss_s.value)} s; {missed}; this is {share} of the time that users "
+            "wait."
+        )
+    elif found.cache_by and found.reusing:
+        yield f"{found.misses or 'none'} of {found.reusing:,} turns missed the prompt cache."
+    if found.broken:
+        broke = counted_as(found.broken, "session")
+        yield f"{broke} of {found.sessions:,} broke: a request failed."
+
+
+def _evident(of: Estimated, words: Callable[[float], str]) -> str:
+    return f" ({between[2:]})" if (between := _between(of.ci95, words)) else ""
+
+
+def _between(interval: Interval, words: Callable[[float], str]) -> str:
+    low, high = interval
+    return "" if low is None or high is None else f", 95% {span(words(low), words(high))}"

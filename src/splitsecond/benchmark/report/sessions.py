@@ -1,0 +1,80 @@
+"""Tables of sessions, for the terminal and the page."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
+from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.row_fields import TurnClass
+from splitsecond.benchmark.report.rows import LoadLevel, MetricColumn
+from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell
+
+TITLE = "Sessions"
+NOTE = (
+    "Session time includes tools; waiting is the part until first tokens. First and later: TTFT of first and of later "
+    "turns, in ms. Of ideal: cached input ÷ that of a cache without limits. Broke: a request failed."
+)
+CLASSES_TITLE = "TTFT by class of turn, ms"
+
+
+class SessionColumn(Struct, frozen=True):
+    """A column of the table of sessions. `heading`: its lines for a terminal; `narrow`: a narrow terminal shows it."""
+
+    heading: str
+    column: MetricColumn
+    narrow: bool = False
+
+    def cell(self, condition: ConditionFindings) -> FigureCell:
+        return self.column.cell(condition)
+
+
+def _figure(heading: str, name: str, percentile: str, *, narrow: bool = False) -> SessionColumn:
+    return SessionColumn(heading, MetricColumn(metric=FIGURES[name], percentile=percentile), narrow)
+
+
+def _total(heading: str, name: str, *, narrow: bool = False) -> SessionColumn:
+    return SessionColumn(heading, MetricColumn(metric=TOTALS[name]), narrow)
+
+
+COLUMNS = (
+    _figure("session\np50, s", "session_s", "p50", narrow=True),
+    _total("waiting\ns", "session_waiting_s", narrow=True),
+    _figure("first\nTTFT p50", "ttft_first_turn_ms", "p50"),
+    _figure("later\nTTFT p50", "ttft_later_turns_ms", "p50", narrow=True),
+    _figure("later\nTTFT p95", "ttft_later_turns_ms", "p95"),
+    _total("cached,\nof ideal", "cached_of_ideal"),
+    _total("cache\nmisses", "cache_miss_share", narrow=True),
+    _total("$ per\nsession", "usd_per_session"),
+)
+
+
+def of_sessions(level: LoadLevel) -> list[ConditionFindings]:
+    return [c for c in level.conditions if c.session is not None]
+
+
+def columns_of(conditions: Sequence[ConditionFindings], *, narrow: bool = False) -> list[SessionColumn]:
+    """Return the columns in which a row has a figure."""
+    chosen = [each for each in COLUMNS if each.narrow or not narrow]
+    return [each for each in chosen if any(each.cell(c).figure != MISSING for c in conditions)]
+
+
+def broke(condition: ConditionFindings) -> str:
+    found = condition.session
+    return f"{found.broken:,} of {found.sessions:,}" if found else ""
+
+
+CLASS_COLUMNS: Sequence[tuple[str, Callable[[TurnClass], str]]] = (
+    ("turns", lambda each: f"{each.ttft_ms.n:,}"),
+    ("p50", lambda each: cell(each.ttft_ms, "p50").figure),
+    ("95% interval", lambda each: cell(each.ttft_ms, "p50").interval or MISSING),
+    ("p95", lambda each: cell(each.ttft_ms, "p95").figure),
+)
+
+
+def class_words(of: TurnClass) -> str:
+    if of.by == "turn":
+        return "first turn" if of.low == 1 else "later turns"
+    if of.high is None:
+        return f"{of.low:,} {of.by} or more"
+    return f"{of.low:,} to {of.high - 1:,} {of.by}" if of.low else f"below {of.high:,} {of.by}"
