@@ -33,7 +33,7 @@ from splitsecond.gateway.records.telemetry import Telemetry
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.unwritten import left_before
 from splitsecond.routing.configuration.settings import GatewaySettings
-from splitsecond.routing.router.router import Router
+from splitsecond.routing.router.router import Listeners, Router
 from splitsecond.routing.router.warm_start import spent_usd
 from splitsecond.routing.targets.target_states import TargetStates
 
@@ -122,13 +122,15 @@ class GatewayWorker:
         self.router = Router(
             settings,
             say=say,
-            observe=self._observe,
-            sinks=[
-                self._metrics.took,
-                self._recent.took,
-                *(each.took for each in (self._telemetry, self._access_log) if each),
-            ],
-            charge=self._charge,
+            listeners=Listeners(
+                self._observe,
+                [
+                    self._metrics.took,
+                    self._recent.took,
+                    *(each.took for each in (self._telemetry, self._access_log) if each),
+                ],
+                self._charge,
+            ),
             chance=chance,
             log_process=None if self._slot.log is None else Path(self._slot.log),
             worker=self._slot.number,
