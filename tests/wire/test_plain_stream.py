@@ -1,4 +1,4 @@
-"""A stream is assembled to the same bytes with and without the fast path for text events, in one piece or in two."""
+"""A stream is assembled to the same bytes with and without fast paths, in one piece or in two."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from tests.cases import each_case
 from tests.wire.test_text_events import SlowChunks, outcome
 
 from splitsecond.core.wire.openai.client_side import ChunkAssembly
+from splitsecond.core.wire.openai.plain_stream import plain_answer
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
 DONE = b"data: [DONE]\n\n"
@@ -70,11 +71,13 @@ OTHERS = {
 
 @each_case("name", PLAIN)
 def test_plain_streams(name: str) -> None:
+    assert plain_answer(stream(*PLAIN[name])) is not None
     check(stream(*PLAIN[name]))
 
 
 @each_case("name", OTHERS)
 def test_other_streams(name: str) -> None:
+    assert plain_answer(stream(*OTHERS[name])) is None
     check(stream(*OTHERS[name]))
 
 
@@ -92,6 +95,7 @@ def test_other_streams(name: str) -> None:
     ],
 )
 def test_other_bytes(body: bytes) -> None:
+    assert plain_answer(body) is None
     check(body)
 
 
@@ -100,6 +104,7 @@ def test_line_end_inside_an_event(end: bytes) -> None:
     event = b"data: " + msgspec.json.encode(TEXTS[0])
     for place in [place for place in range(len(event)) if event[place : place + 1] in b",:{}[]"][1:]:
         body = stream(ROLE, *TEXTS, FINISH).replace(event, event[:place] + end + event[place:])
+        assert plain_answer(body) is None
         check(body)
 
 

@@ -15,6 +15,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire import openai, responses
 from splitsecond.core.wire.api_format import ServerAnswer
 from splitsecond.core.wire.openai import StreamWriter
+from splitsecond.core.wire.openai.plain_stream import plain_answer
 
 OPERATIONS: tuple[Operation, ...] = ("chat", "completions")
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -236,6 +237,7 @@ def test_fields_that_openrouters_client_requires_are_null() -> None:
     opening = json.loads(write.opening().removeprefix(b"data: "))
     whole = json.loads(write.whole([ServerAnswer(text="a")], Usage(1, 5, 2)))
     assert opening["system_fingerprint"] is whole["system_fingerprint"] is None
+    assert plain_answer(write.opening() + write.token("a") + write.end("stop", Usage(1, 5, 2))) is not None
     response = json.loads(responses.StreamWriter("chat", "m", id="r", created=1).whole([ServerAnswer()], Usage(1)))
     required = ("completed_at", "frequency_penalty", "presence_penalty", "error", "incomplete_details", "instructions")
     assert {response[name] for name in required} == {None}

@@ -225,5 +225,5 @@ def test_template_without_matches_is_dropped() -> None:
     assert events.learn(b'{"a":"text"}', "", "text", lambda data: json.loads(data)["a"])
     for _ in range(100):
         assert events.read(b'data: {"a":"x","b":"y"}\n\n', 0) == ([], 0)
-    assert not events.known
+    assert not events.current
     assert not events.useful

@@ -9,7 +9,6 @@ Everything here comes from a provider: any input takes linear time, and an answe
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,6 +23,7 @@ from splitsecond.core.wire.text_events import TextEvents
 T = TypeVar("T")
 
 _decode: Callable[[bytes], Any] = msgspec.json.decode
+_LAST_EVENT = b"\n\ndata: [DONE]\n\n"
 MAX_ANSWER_BYTES = 64 << 20
 MAX_INDEXES = 16_384
 """The most numbered items in one list: choices, tool calls of a choice, blocks. vLLM returns at most that many
@@ -62,9 +62,10 @@ class Assembly:
         self._size = 0
         self._held_answer: HeldAnswer | None = None  # of a large answer
         self._json: list[bytes] | None = None  # the body, if it is one JSON object
+        self._held = b""  # a stream that came in one piece, which may be plain
         self._sse = SseDecoder()
         self._text_events = TextEvents()
-        self._text: Text | None = None  # the text that the last event added to, if it did nothing else
+        self._text = Text()  # the text that the known events add to
         self._ended = False  # by the end mark; what follows it is ignored
 
     def feed(self, data: bytes) -> None:
@@ -82,10 +83,22 @@ class Assembly:
             self._size = 0
         elif not begun and data.startswith(b"{"):
             self._json = [data]
+        elif not begun and data.endswith(_LAST_EVENT):
+            self._held = data
         else:
-            self._feed_events(self._sse, data)
-            if self._sse.overflow:
-                raise malformed(f"an event is longer than {MAX_EVENT_BYTES:,} bytes", "too_long")
+            self._feed_stream(self._held + data)
+
+    def _feed_stream(self, data: bytes) -> None:
+        self._held = b""
+        for event in self._text_events.events(self._sse, data):
+            if self._ended:
+                break
+            if isinstance(event, SseEvent):
+                self._take(event)
+            else:
+                self._text += event
+        if self._sse.overflow:
+            raise malformed(f"an event is longer than {MAX_EVENT_BYTES:,} bytes", "too_long")
 
     def answer(self) -> bytes:
         """Return the whole answer as JSON. An answer that came as JSON is returned as it came.
@@ -94,6 +107,10 @@ class Assembly:
         """
         if self._json is not None:
             return b"".join(self._json)
+        if self._held:
+            if (short := self.plain_answer(self._held)) is not None:
+                return short
+            self._feed_stream(self._held)
         for event in self._sse.rest():
             self._take(event)
         try:
@@ -101,18 +118,10 @@ class Assembly:
         except RecursionError:
             raise too_deep() from None
 
-    def _feed_events(self, sse: SseDecoder, data: bytes) -> None:
-        at = 0
-        while at < len(data) and not self._ended:
-            if self._text is not None and sse.between_events:
-                texts, at = self._text_events.read(data, at)
-                self._text += texts
-            end = data.find(b"\n\n", at) + 2 if self._text_events.useful else 1
-            for event in sse.feed(data[at:end] if end > 1 else data[at:]):
-                self._take(event)
-            if end == 1:
-                return
-            at = end
+    def plain_answer(self, stream: bytes) -> bytes | None:
+        """Return the whole answer of a complete stream, if it is of the most frequent kind and the format has a fast
+        path for it; otherwise None. The general way gives the same answer."""
+        return None
 
     def _take(self, event: SseEvent) -> None:
         data = event.data
@@ -120,7 +129,6 @@ class Assembly:
         if word == END_MARK:
             self._ended = self._ended or self.done_ends
         elif data is not None and word and not self._ended:
-            self._text = None
             try:
                 self.take(data, event.name)
             except RecursionError:
@@ -131,11 +139,12 @@ class Assembly:
         chunk = decoded(data, _decode, self._halves)
         if not isinstance(chunk, dict):
             return
-        match self.merge(chunk, name):
-            case [Text() as text] if self._text_events.useful:
-                fresh = self.fresh()
-                if self._text_events.learn(data, name, text[-1], lambda probe: _only_text(fresh, probe, name)):
-                    self._text = text
+        added = self.merge(chunk, name)
+        text = added[0] if len(added) == 1 else None
+        if text is None or not self._text_events.useful:
+            return
+        if self._text_events.learn(data, name, text[-1], lambda probe: _only_text(self.fresh(), probe, name)):
+            self._text = text
 
     def fresh(self) -> "Assembly":
         """Return an assembly of the same format."""
@@ -157,10 +166,8 @@ class Assembly:
 def _only_text(fresh: Assembly, data: bytes, name: str) -> str | None:
     """Return the text that the event `data` adds, if it adds nothing else."""
     chunk: Any = read_json(data)
-    match fresh.merge(chunk, name) if isinstance(chunk, dict) else []:
-        case [Text() as text]:
-            return text[-1]
-    return None
+    added = fresh.merge(chunk, name) if isinstance(chunk, dict) else []
+    return added[0][-1] if len(added) == 1 and added[0] else None
 
 
 _NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
@@ -175,29 +182,24 @@ def merge(into: dict[str, Any], new: dict[str, Any], added: Added, *, joins: boo
     """
     for name, value in new.items():
         old = into.get(name)
-        match value:
-            case None:
-                into.setdefault(name, None)
-            case str() if name == "text" or (joins and name not in _NOT_JOINED):
-                if not isinstance(old, Text):
-                    old = into[name] = Text()
-                if value:
-                    old.append(value)
-                    added.append(old)
-            case dict():
-                if not isinstance(old, dict):
-                    old = into[name] = {}
-                if name == "usage":
-                    old.clear()
-                merge(old, value, added, joins=joins or name == "delta")
-            case list():
-                if not isinstance(old, _Items):
-                    old = into[name] = _Items()
-                _merge_list(old, value, added, joins=joins)
-            case "" if old:
-                pass  # some providers repeat an id or a name as an empty text
-            case _:
-                into[name] = value
+        if isinstance(value, dict):
+            if not isinstance(old, dict):
+                old = into[name] = {}
+            if name == "usage":
+                old.clear()
+            merge(old, value, added, joins=joins or name == "delta")
+        elif isinstance(value, list):
+            if not isinstance(old, _Items):
+                old = into[name] = _Items()
+            _merge_list(old, value, added, joins=joins)
+        elif isinstance(value, str) and (name == "text" or (joins and name not in _NOT_JOINED)):
+            if not isinstance(old, Text):
+                old = into[name] = Text()
+            if value:
+                old.append(value)
+                added.append(old)
+        elif old is None or (value is not None and value != ""):  # some repeat an id or a name as an empty text
+            into[name] = value
 
 
 def _merge_list(into: _Items, new: list[Any], added: Added, *, joins: bool) -> None:
@@ -218,14 +220,11 @@ def _merge_list(into: _Items, new: list[Any], added: Added, *, joins: bool) -> N
 
 def plain(value: Any) -> Any:
     """Return a merged value with its texts joined."""
-    match value:
-        case Text():
-            return "".join(value)
-        case dict():
-            return {name: plain(each) for name, each in value.items()}
-        case list():
-            return [plain(each) for each in value]
-    return value
+    if isinstance(value, Text):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {name: plain(each) if isinstance(each, dict | list) else each for name, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list) else value
 
 
 def too_deep() -> ProviderFault:
@@ -235,9 +234,10 @@ def too_deep() -> ProviderFault:
 
 def decoded(data: bytes, decode: Callable[[bytes], T], halves: dict[tuple[Any, ...], str] | None = None) -> T:
     """Decode the JSON of an event, repaired (with `halves`) if necessary. Raises `ProviderFault` if it is not JSON."""
-    for form in (bytes, partial(repair_json, halves=halves)):
+    try:
+        return decode(data)
+    except (ValueError, RecursionError):
         try:
-            return decode(form(data))
+            return decode(repair_json(data, halves))
         except (ValueError, RecursionError) as error:
-            why = error
-    raise malformed(f"an event is not JSON: {why}")
+            raise malformed(f"an event is not JSON: {error}") from None

@@ -21,6 +21,7 @@ from splitsecond.core.wire.chat_form import REASONING_FIELD
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
 from splitsecond.core.wire.openai.decode import decoder, texts_of, tool_fragments
+from splitsecond.core.wire.openai.plain_stream import LAST_FIELDS, plain_answer
 from splitsecond.core.wire.openai.shapes import Delta
 from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.core.wire.sse import SseDecoder, encode_event, events_in, malformed
@@ -34,8 +35,6 @@ _NULL_USAGE = b'"usage":null'
 _NO_USAGE = re.compile(rb'"usage"\s*:\s*null')
 _MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\r\n\r\n|\n\n|\r\r|$)")
-_LAST_FIELDS = ("usage", "service_tier", "system_fingerprint")
-"""Fields that follow the choices in a whole answer."""
 _OBJECTS = {"chat.completion.chunk": "chat.completion"}
 _LOGPROBS_LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
 
@@ -142,6 +141,10 @@ class ChunkAssembly(Assembly):
         super().__init__()
         self._calls = ToolCalls()
 
+    def plain_answer(self, stream: bytes) -> bytes | None:
+        """Return the whole answer of a plain stream."""
+        return plain_answer(stream)
+
     def merge(self, chunk: dict[str, Any], name: str) -> Added:
         """Merge one chunk into the answer."""
         for choice in _objects(chunk, "choices"):
@@ -161,7 +164,7 @@ class ChunkAssembly(Assembly):
         fields["choices"] = [_whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)]
         if fields.get("usage") is None:
             fields["usage"] = _usage_elsewhere(fields)
-        last = {name: fields.pop(name) for name in _LAST_FIELDS if name in fields}
+        last = {name: fields.pop(name) for name in LAST_FIELDS if name in fields}
         return fields | last
 
     def answer(self) -> bytes:

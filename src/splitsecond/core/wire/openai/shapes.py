@@ -112,7 +112,7 @@ class Choice(Struct, gc=False):
 
 
 class PlainMessage(Struct, gc=False):
-    """A message, or an addition to one, that holds only a text."""
+    """A message that holds only a text."""
 
     content: Annotated[str, Meta(min_length=1)]
     reasoning_content: None = None
@@ -134,28 +134,6 @@ class PlainChoice(Struct, gc=False):
     text: None = None
     usage: None = None
     logprobs: None = None
-
-
-class PlainPiece(Struct, gc=False):
-    """A choice that gets only the next piece of a text."""
-
-    delta: PlainMessage
-    index: Count = 0
-    finish_reason: None = None
-    usage: None = None
-    logprobs: None = None
-
-
-class PlainChunk(Struct, gc=False):
-    """The most frequent event of a chat: the next piece of one text. Any other does not decode as this."""
-
-    choices: tuple[PlainPiece]
-    usage: None = None
-    error: None = None
-    x_groq: None = None
-    base_resp: None = None
-    timings: None = None
-    time_info: None = None
 
 
 class PlainUsage(UsageShape, gc=False):

@@ -118,6 +118,7 @@ class ResponsesDecoder(StreamDecoder):
 
     event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
     end_name = "response.completed"
+    learns = False  # each event has a number
 
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
