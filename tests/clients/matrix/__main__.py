@@ -35,6 +35,7 @@ ENVIRONMENT = Path(os.environ.get("SPLITSECOND_CLIENTS", ROOT / "build/clients-n
 PATHS = {"openai": "/v1", "responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta", "ollama": "", "cohere": "/v2"}
 TARGETS = tuple(PATHS)
 MAX_CLIENT_S = 560
+SLOW_S = 3
 PROFILE = {"title": "A model", "model": "*", "embedding_dimensions": 64}
 TABLE = "[[table]]\nconcurrency = 1\nttft_ms = {{ p50 = 2, p95 = 3 }}\ntps = {{ p50 = {tps}, p95 = {tps} }}\n"
 
@@ -64,7 +65,12 @@ def results_of(client: Client, *, details: bool) -> ClientResults:
     """Run a client, and judge its cells."""
     cells = []
     with providers_and_gateway() as (quick, slow, relay):
-        wanted = [(target, feature) for feature in FEATURES for target in (TARGETS[:1] if feature.once else TARGETS)]
+        wanted = [
+            (target, feature)
+            for feature in FEATURES
+            for target in (TARGETS[:1] if feature.once else TARGETS)
+            if target not in feature.without and client.api not in feature.without
+        ]
         results = run_client(client, relay.address, wanted)
         received, tokens, closed = records(quick, slow)
         for (target, feature), result in zip(wanted, results, strict=True):
@@ -81,6 +87,8 @@ def results_of(client: Client, *, details: bool) -> ClientResults:
                 cells.append(Cell(feature.name, "" if feature.once else target, verdict.state, verdict.note))
             if details and verdict.state != "passes":
                 show(feature, target, verdict, evidence)
+            if details and result["seconds"] > SLOW_S:
+                print(f"  {feature.name} → {target} took {result['seconds']:.1f} s")
     return ClientResults(client.name, client.api, versions(client), [cell for cell in cells if cell.state])
 
 
@@ -101,7 +109,7 @@ def providers_and_gateway() -> Iterator[tuple[RunningProvider, RunningProvider, 
             (folder / f"{speed}.toml").write_text(profile)
         (folder / "replies.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules()))
         with run_simulator(str(folder / "quick.toml"), str(folder / "slow.toml")) as (quick, slow):
-            lines = ["keys: [{name: web, key: env:WEB_KEY}]", "providers:"]
+            lines = ["keys: [{name: web, key: env:WEB_KEY}]", "routes: {fast: {policy: to-openai/m-text}}", "providers:"]
             for target, path in PATHS.items():
                 for prefix, provider in (("to", quick), ("fails", quick), ("slow", slow)):
                     url = f"{provider.origin}{path}"
@@ -130,9 +138,11 @@ def run_client(client: Client, origin: str, wanted: list[tuple[str, Feature]]) -
         json.dumps({"model": f"{feature.provider}-{target}/m-{feature.name}", "ask": feature.ask}) + "\n"
         for target, feature in wanted
     )
-    command = [str(ENVIRONMENT / "bin/python")] if client.python else ["node", "--input-type=module"]
-    script = (HERE / ("clients_python.py" if client.python else "clients_javascript.mjs")).read_text("utf-8")
-    command += ["-c", script] if client.python else ["--eval", script]
+    if client.python:
+        command = [str(ENVIRONMENT / "bin/python"), str(HERE / "in_python/run_client.py")]
+    else:  # packages are looked for beside a script, or from the working folder for a script in the command
+        script = (HERE / "in_javascript/run_client.mjs").read_text("utf-8")
+        command = ["node", "--input-type=module", "--eval", script, "--"]
     with TemporaryDirectory() as folder:
         (Path(folder) / "cells").write_text(asked)
         with (Path(folder) / "cells").open() as cells:

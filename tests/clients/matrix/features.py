@@ -112,13 +112,15 @@ class Feature:
     status: int = 0
     provider: str = "to"
     once: bool = False
+    without: tuple[str, ...] = ()
 
 
-def _error(status: int, title: str, **more: Any) -> Feature:
+def _error(status: int, title: str, *, seen: int = 0) -> Feature:
+    """Return the feature that an error of the provider is seen by the client as the status `seen`."""
     message = f"a test of status {status}"
     return Feature(
-        f"error-{status}", title, _chat(), {"error": {"status": status, "message": message, **more}}, {},
-        status=status, provider="fails",
+        f"error-{status}", title, _chat(), {"error": {"status": status, "message": message}}, {},
+        status=seen or status, provider="fails",
     )  # fmt: skip
 
 
@@ -215,7 +217,7 @@ FEATURES = [
     Feature("cut-streamed", "cut at the limit, streamed", _chat(max_tokens=20, stream=True), _LONG,
             {"finish": "length"}, lambda sent: sent.max_tokens == 20),
     Feature("filtered", "stopped by a content filter", _chat(), {"text": PARIS, "finish": "content_filter"},
-            {"finish": "content_filter"}),
+            {"finish": "content_filter"}, without=("ollama", "cohere")),
     Feature("sampling", "temperature and top_p", _chat(temperature=0.25, top_p=0.5),
             sent=lambda sent: (sent.temperature, sent.top_p) == (0.25, 0.5)),
     Feature("top-k", "top_k", _chat(top_k=7), sent=lambda sent: sent.top_k == 7, words=("top_k",)),
@@ -229,7 +231,7 @@ FEATURES = [
     Feature("cache", "prompt cache marks", _chat(system=SYSTEM, cache=True),
             sent=lambda sent: sent.system == SYSTEM and sent.marks > 0, words=("cache_control",)),
     _error(400, "error 400"),
-    _error(404, "error 404", code="model_not_found"),
+    _error(404, "error 404 of the provider, as 502", seen=502),
     _error(429, "error 429"),
     _error(500, "error 500"),
     Feature("broken", "a response that breaks off", _chat(stream=True), _LONG | {"fault": "cut; after=6"}, {},
