@@ -84,7 +84,6 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return shared_fields(call, fields, {*own, *(self.takes or ())})
 
     def streamed(self, call: Call) -> bool:
-        """Return whether to request the answer to `call` as a stream."""
         return call.stream or (self.stream_whole and call.whole_ns is None)
 
 
@@ -93,7 +92,6 @@ WHOLE_HEADERS = (("content-type", "application/json"), ("accept", "application/j
 
 
 def chat_request(path: str, body: Mapping[str, Any], streamed: bool) -> "Encoded":
-    """Return the request for a chat with this `body`."""
     return Encoded(path, STREAM_HEADERS if streamed else WHOLE_HEADERS, msgspec.json.encode(body), streamed)
 
 
@@ -119,7 +117,10 @@ class Encoded(Struct, frozen=True):
 
 
 class Encode(Protocol):
-    """A format's encoding of a request."""
+    """A format's encoding of a call in the common chat form.
+
+    Raises `CallerFault`; its kind is "not_translatable" for what the format does not have.
+    """
 
     def __call__(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
 
@@ -190,8 +191,6 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
 
 
 class CalledTool(Struct, frozen=True):
-    """A tool call of a whole answer; `arguments` is JSON."""
-
     id: str
     name: str
     arguments: str = "{}"
@@ -216,7 +215,6 @@ class ServerTimes(Struct, frozen=True):
 
     @property
     def total_ns(self) -> int:
-        """The sum."""
         return self.queue_ns + self.prompt_ns + self.output_ns
 
 
@@ -257,7 +255,10 @@ class AnswerWriter(Protocol):
         return b""
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that `tool_call` began."""
+        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that `tool_call` began.
+
+        Raises `KeyError` for a kind that the format does not have.
+        """
         ...
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:

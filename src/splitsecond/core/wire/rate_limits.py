@@ -98,7 +98,6 @@ def _reset_ns(text: str | None, headers: Mapping[str, str]) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _duration_ns(text: str) -> float | None:
-    """Parse ``1h2m3s``, ``120ms``, or a plain number of seconds."""
     if _DURATION.fullmatch(text):
         return sum(float(number) * _UNIT_NS[unit] for number, unit in _PART.findall(text))
     seconds = finite_number(text)
@@ -106,7 +105,6 @@ def _duration_ns(text: str) -> float | None:
 
 
 def _until_ns(text: str, date: str | None) -> float | None:
-    """Return the nanoseconds from the response's date to the moment in `text`."""
     since = http_date(date)
     if since is None:
         return None

@@ -31,8 +31,6 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _Request(Struct, kw_only=True):
-    """The fields of a request that most formats have."""
-
     model: str
     stream: bool | None = None
     max_tokens: _AtLeastOne | None = None
@@ -61,7 +59,6 @@ def _reads(read: Callable[P, ServerRequest]) -> Callable[P, ServerRequest]:
 
 
 def _decoded(body: bytes, form: type[T]) -> tuple[T, dict[str, Raw]]:
-    """Return the request as its format's `form`, and all fields raw."""
     fields = _decode_fields(body)
     return msgspec.json.decode(body, type=form), fields
 
@@ -69,7 +66,6 @@ def _decoded(body: bytes, form: type[T]) -> tuple[T, dict[str, Raw]]:
 def _request(
     operation: Operation, request: _Request, fields: dict[str, Raw], prompt: list[Any], **others: Any
 ) -> ServerRequest:
-    """Return the request with the texts in its `prompt`, and `others` of its attributes."""
     texts: list[str] = []
     _collect(prompt, texts, [])
     known: dict[str, Any] = {"stream": bool(request.stream), "max_tokens": request.max_tokens}
@@ -116,7 +112,6 @@ class _Completion(_OpenAIRequest, kw_only=True):
 
 @_reads
 def parse_openai(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for chat or completions."""
     if operation == "chat":
         chat, fields = _decoded(body, _OpenAIChat)
         limit, texts = chat.max_completion_tokens or chat.max_tokens, _contents(chat.messages)
@@ -143,7 +138,6 @@ def _prompt_texts(prompt: Any) -> list[str]:
 
 @_reads
 def parse_cohere(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for ``/v2/chat``."""
     chat, fields = _decoded(body, _Chat)
     return _request(operation, chat, fields, _contents(chat.messages))
 
@@ -165,7 +159,6 @@ class _Messages(_CountedMessages, kw_only=True):
 
 @_reads
 def parse_anthropic(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for ``/messages``."""
     parsed, fields = _decoded(body, _Messages)
     return _marked_request(operation, parsed, fields)
 
@@ -198,7 +191,6 @@ class _Response(_Request, kw_only=True):
 
 @_reads
 def parse_responses(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for ``/responses``."""
     parsed, fields = _decoded(body, _Response)
     return _request(operation, parsed, fields, [parsed.instructions, parsed.input])
 
@@ -288,7 +280,6 @@ class _GeminiCount(Struct, rename="camel", kw_only=True):
 
 @_reads
 def parse_gemini(operation: Operation, body: bytes, path: str) -> ServerRequest:
-    """Parse a request for ``generateContent`` or ``streamGenerateContent``."""
     target = _target(_GEMINI_PATH, path, "MODEL:generateContent")
     request, fields = _decoded(body, _GeminiRequest)
     return _gemini_request(operation, target, request, fields)

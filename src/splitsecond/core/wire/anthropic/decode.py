@@ -32,8 +32,6 @@ from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_t
 
 
 class OutputDetails(Struct, gc=False):
-    """``output_tokens_details``."""
-
     thinking_tokens: Count | None = None
 
 
@@ -69,8 +67,6 @@ class Block(Struct, gc=False):
 
 
 class Delta(Struct, gc=False):
-    """The addition of an event to a block, or (`stop_reason`) to the message."""
-
     text: str | None = None
     thinking: str | None = None
     partial_json: str | None = None
@@ -105,8 +101,6 @@ _decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
 class AnthropicDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Anthropic sends no timings."""
-
     event_form = whole_form = msgspec.json.Decoder(MessageEvent)
     done_ends = False
     end_name = "a stop_reason"
@@ -157,7 +151,6 @@ class AnthropicDecoder(StreamDecoder):
             out.insert(before, Quiet(at, kind or "empty"))
 
     def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
-        """Take block `number`, at its start or whole."""
         if block.thinking:
             self._add_token(at, out, block.thinking, "reasoning")
         if block.signature:
@@ -204,8 +197,6 @@ class AnthropicDecoder(StreamDecoder):
 
 
 class Counts:
-    """Sum of the usage reports of one answer."""
-
     def __init__(self) -> None:
         self._counts: tuple[int | None, ...] = (None,) * 6
 

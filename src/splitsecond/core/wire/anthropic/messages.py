@@ -143,7 +143,6 @@ def _inline(url: str, place: str, kinds: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _identity(given: str) -> str:
-    """Return the id of a tool call without the dots and colons of other providers, which Anthropic rejects."""
     return NOT_IN_AN_ID.sub("_", given)
 
 
@@ -174,7 +173,6 @@ def own_body(call: Call) -> Mapping[str, Any]:
 
 
 def without_unsigned_reasoning(messages: Raw) -> Any:
-    """Return `messages` of a request without unsigned reasoning; otherwise unchanged."""
     turns: Any = read_json(messages)
     kept: list[Any] = []
     found = False

@@ -26,8 +26,6 @@ from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class Content(Struct, gc=False):
-    """A block of text or thinking, or a fragment of one."""
-
     text: str | None = None
     thinking: str | None = None
 
@@ -41,8 +39,6 @@ class Message(Struct, gc=False):
 
 
 class Tokens(Struct, gc=False):
-    """Input and output counts of one kind."""
-
     input_tokens: Count | None = None
     output_tokens: Count | None = None
 
@@ -85,8 +81,6 @@ _HTML_HINT = "The response is a web page, not an API: check the base URL (it usu
 
 
 class CohereDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Cohere sends no timings."""
-
     event_form = whole_form = _CHUNK
     end_name = "message-end"
     html_hint = _HTML_HINT
@@ -151,7 +145,6 @@ class CohereDecoder(StreamDecoder):
 
 
 def _read_usage(at: int, data: Raw) -> Usage | None:
-    """Return the counts; None if there are none. Raises `ValueError` for counts that are no counts."""
     shape = _decode_usage(data)
     counts = shape.tokens or shape.billed_units
     if counts is None or (counts.input_tokens is None and counts.output_tokens is None):

@@ -44,8 +44,6 @@ class FunctionCall(Struct, gc=False, rename="camel"):
 
 
 class ExecutableCode(Struct, gc=False):
-    """Code that the model wrote for the provider's own interpreter."""
-
     code: str | None = None
 
 
@@ -70,14 +68,10 @@ class Part(Struct, gc=False, rename="camel"):
 
 
 class Content(Struct, gc=False):
-    """The content that a chunk adds to a candidate."""
-
     parts: list[Part] | None = None
 
 
 class Candidate(Struct, gc=False, rename="camel"):
-    """One choice of the answer."""
-
     index: Count | None = None
     content: Content | None = None
     finish_reason: str | None = None
@@ -118,8 +112,6 @@ _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Gemini sends no timings."""
-
     event_form = msgspec.json.Decoder(Chunk)
     whole_form = msgspec.json.Decoder(Chunk | list[Chunk])
     end_name = "a finishReason"
@@ -230,7 +222,6 @@ def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, To
 
 
 def _media(part: Part) -> tuple[TokenKind, str]:
-    """Return a part's audio, or its image as a URL."""
     blob, file = part.inline_data, part.file_data
     if blob is not None:
         mime_type, data = blob.mime_type or "", blob.data or ""

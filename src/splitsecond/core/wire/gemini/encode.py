@@ -64,10 +64,6 @@ _SERVICE_TIERS = {"auto": None, "default": "standard", "flex": "flex", "priority
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Gemini does not have.
-    """
     fields = chat_form.chat_fields(call, "Gemini", known=_KNOWN)
     body: dict[str, Any] = {}
     config = _config(fields)
@@ -101,7 +97,6 @@ def _path(model: str, streamed: bool) -> str:
 
 
 def _config(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return ``generationConfig`` from the fields that belong there, and remove those from `fields`."""
     config: dict[str, Any] = {}
     for name, native in _CONFIG.items():
         if (value := fields.pop(name, None)) is not None:
@@ -197,10 +192,6 @@ def _media(url: str, place: str) -> dict[str, Any]:
 
 
 def _turns(messages: Sequence[chat_form.Message], *, signed: bool) -> tuple[list[dict[str, Any]], Parts]:
-    """Return ``contents``, and the parts of ``systemInstruction``. `signed`: the model wants signatures of reasoning.
-
-    Raises `CallerFault` for content that Gemini rejects.
-    """
     system: Parts = []
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}

@@ -24,8 +24,6 @@ from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class Function(Struct, gc=False):
-    """A function name with its arguments, an object that is kept as JSON."""
-
     name: str = ""
     arguments: Raw = Raw()
 
@@ -38,8 +36,6 @@ class ToolCall(Struct, gc=False):
 
 
 class Message(Struct, gc=False):
-    """The message of one line."""
-
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[ToolCall] | None = None
@@ -62,8 +58,6 @@ class Counts(Struct, gc=False):
 
 
 class Durations(Struct, gc=False):
-    """The durations of the last line, in nanoseconds."""
-
     total_duration: Count | None = None
     load_duration: Count | None = None
     prompt_eval_duration: Count | None = None
@@ -95,7 +89,6 @@ class OllamaDecoder(AnswerDecoder):
         self._foreign_line = b""  # the first line that is JSON without a message
 
     def feed(self, data: bytes, at: int) -> list[Event]:
-        """Return the events of the lines that `data` completes. None after the end."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -109,7 +102,6 @@ class OllamaDecoder(AnswerDecoder):
         return out
 
     def close(self, at: int) -> list[Event]:
-        """End the body: return the last events, with `Done` or `Broken` unless one was returned before."""
         out: list[Event] = []
         if self._ended:
             return out

@@ -43,10 +43,6 @@ _EFFORTS = ("none", "low", "medium", "high")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Ollama does not have.
-    """
     fields = chat_fields(call, "Ollama")
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
@@ -110,7 +106,6 @@ def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return ``options`` from the fields that belong there, and remove those from `fields`."""
     options = {name: fields.pop(name) for name in _OPTIONS if name in fields}
     if (limit := take_output_limit(fields)) is not None:
         options["num_predict"] = limit
@@ -120,7 +115,6 @@ def _options(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return ``messages`` of a request. Raises `CallerFault` for content that Ollama rejects."""
     names: dict[str, str] = {}
     translated = []
     for number, message in enumerate(messages):

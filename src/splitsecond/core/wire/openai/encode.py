@@ -129,7 +129,6 @@ def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
 
 
 def _reasoning(chat: Call, wanted: ReasoningRequest, style: ReasoningStyle) -> dict[str, Any]:
-    """Return the fields for the requested reasoning, as the provider names them."""
     match style.field:
         case "reasoning":
             return _reasoning_object(wanted)

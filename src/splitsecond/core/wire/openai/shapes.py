@@ -20,8 +20,6 @@ class CachedDetails(Struct, gc=False):
 
 
 class ReasoningDetails(Struct, gc=False):
-    """``completion_tokens_details``, in Responses ``output_tokens_details``."""
-
     reasoning_tokens: Count | None = None
 
 
@@ -50,8 +48,6 @@ class Function(Struct, gc=False):
 
 
 class ToolCall(Struct, gc=False):
-    """One tool call, or a fragment of it."""
-
     index: int | str | None = None
     id: int | str | None = None
     function: Function | None = None
@@ -59,21 +55,15 @@ class ToolCall(Struct, gc=False):
 
 
 class Audio(Struct, gc=False):
-    """Spoken output: base64 data, and its transcript."""
-
     data: str | None = None
     transcript: str | None = None
 
 
 class Link(Struct, gc=False):
-    """The address of an image, or the image itself as a data URL."""
-
     url: str | None = None
 
 
 class Image(Struct, gc=False):
-    """A generated image, as OpenRouter sends it."""
-
     image_url: Link | None = None
 
 
@@ -112,8 +102,6 @@ class Choice(Struct, gc=False):
 
 
 class PlainMessage(Struct, gc=False):
-    """A message that holds only a text."""
-
     content: Annotated[str, Meta(min_length=1)]
     reasoning_content: None = None
     reasoning: None = None
@@ -125,8 +113,6 @@ class PlainMessage(Struct, gc=False):
 
 
 class PlainChoice(Struct, gc=False):
-    """A finished choice that holds only a text."""
-
     message: PlainMessage
     finish_reason: Annotated[str, Meta(min_length=1)]
     index: Count = 0
@@ -137,8 +123,6 @@ class PlainChoice(Struct, gc=False):
 
 
 class PlainUsage(UsageShape, gc=False):
-    """``usage`` without Groq's times."""
-
     queue_time: None = None
     prompt_time: None = None
     completion_time: None = None

@@ -44,15 +44,12 @@ class _Total(Struct, eq=False):
 
 
 class UsageTally(Struct, eq=False):
-    """Usage of one answer so far."""
-
     _by_choice: dict[int, Usage] = {}
     _beside: _Total = field(default_factory=_Total)
     _alone: _Total = field(default_factory=_Total)
 
     @property
     def alone_output(self) -> int | None:
-        """Output tokens of the chunks that hold only usage; None before the first of them."""
         return self._alone.usage.output_tokens if self._alone.usage else None
 
     def take(self, shape: UsageShape, at: int, index: int) -> Usage | None:
@@ -76,7 +73,6 @@ class UsageTally(Struct, eq=False):
 
 
 def usage_of(shape: UsageShape, at: int) -> Usage | None:
-    """Return the counts of one report; None if it is empty."""
     details, output_details = shape.prompt_tokens_details, shape.completion_tokens_details
     cached = written = reasoning = None
     if details is not None:

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, TokenKind, Usage
+from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
 from splitsecond.core.wire.provider_errors import error_of, parse_error
@@ -38,8 +39,6 @@ class UsageShape(Struct, gc=False):
 
 
 class Part(Struct, gc=False):
-    """A part of a message, or of a summary of reasoning."""
-
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -61,8 +60,6 @@ class Item(Struct, gc=False):
 
 
 class Incomplete(Struct, gc=False):
-    """``incomplete_details``: why an answer is incomplete."""
-
     reason: str | None = None
 
 
@@ -81,8 +78,6 @@ class Response(Struct, gc=False):
 
 
 class ResponseEvent(Response, gc=False):
-    """One event of a stream, or a whole answer."""
-
     type: str = ""
     delta: Any = None
     text: Any = None
@@ -114,8 +109,6 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "respon
 
 
 class ResponsesDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The format has no timings."""
-
     event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
     end_name = "response.completed"
     learns = False  # each event has a number
@@ -196,8 +189,10 @@ class ResponsesDecoder(StreamDecoder):
             if not had_tokens or (item.type in _CALLS and item.call_id and item.call_id not in self._called):
                 self._take_item(item, self._items.end(None), at, out, whole=True)
         self._note_tier(response.service_tier)
-        incomplete = response.incomplete_details
-        self._add_finish(at, out, (incomplete and incomplete.reason) or response.status or "completed", data)
+        why = response.incomplete_details.reason if response.incomplete_details else None
+        if why and response.status == "incomplete" and not meaning(why):
+            why = "incomplete"  # for a reason that is not known to leave a good answer
+        self._add_finish(at, out, why or response.status or "completed", data)
         if self._ended:
             return
         if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:

@@ -51,10 +51,6 @@ _OWN = (
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Responses does not have.
-    """
     fields = chat_form.chat_fields(call, "Responses", known=_KNOWN)
     leave_out(call, fields, "seed")
     refuse(fields, {"stop": ([],), "presence_penalty": (0,), "frequency_penalty": (0,)}, "Responses")
@@ -98,7 +94,6 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def count(call: Call, model: str) -> Encoded:
-    """Encode the request that counts the tokens of `call`, whose body is in this format, for `model`."""
     return Encoded("/responses/input_tokens", WHOLE_HEADERS, msgspec.json.encode({**call.body, "model": model}), False)
 
 
@@ -145,7 +140,6 @@ def _format(wanted: Any) -> dict[str, Any]:
 
 
 def _items(messages: Sequence[chat_form.Message]) -> list[dict[str, Any]]:
-    """Return ``input`` of a request. Raises `CallerFault` for content that the API rejects."""
     items: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
