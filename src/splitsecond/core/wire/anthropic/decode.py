@@ -26,6 +26,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
+from splitsecond.core.wire.openai.shapes import CacheCreation
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
@@ -33,12 +34,6 @@ from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_t
 
 class OutputDetails(Struct, gc=False):
     thinking_tokens: Count | None = None
-
-
-class CacheCreation(Struct, gc=False):
-    """``cache_creation``: the tokens of `cache_creation_input_tokens` by how long they are kept."""
-
-    ephemeral_1h_input_tokens: Count | None = None
 
 
 class UsageShape(Struct, gc=False):

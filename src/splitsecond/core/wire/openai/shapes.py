@@ -11,12 +11,20 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.core.wire.streaming import ABSENT, Count
 
 
+class CacheCreation(Struct, gc=False):
+    """Tokens that were written to Anthropic's cache, by how long they are kept."""
+
+    ephemeral_1h_input_tokens: Count | None = None
+
+
 class CachedDetails(Struct, gc=False):
-    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Only OpenRouter reports tokens written to
-    the cache."""
+    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Tokens written to the cache are reported by
+    OpenRouter and, under the longer names, by LiteLLM."""
 
     cached_tokens: Count | None = None
     cache_write_tokens: Count | None = None
+    cache_creation_tokens: Count | None = None
+    cache_creation_token_details: CacheCreation | None = None
 
 
 class ReasoningDetails(Struct, gc=False):

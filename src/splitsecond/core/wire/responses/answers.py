@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from splitsecond.core import clock
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer
@@ -297,6 +298,7 @@ def _head(identity: str, model: str, created: int) -> dict[str, Any]:
 def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
     short = _INCOMPLETE.get(reason)
     return {
+        "completed_at": None if short else int(clock.wall_time().timestamp()),
         "status": "incomplete" if short else "completed",
         "incomplete_details": {"reason": short} if short else None,
         "usage": None if usage is None else _usage_fields(usage),
