@@ -1,19 +1,18 @@
 """Interface of an API format ("api_format" in the code): the types of its client role and of its server role.
 
 A format is a module (or package) with functions for both roles; the catalogue's data name the format of each provider.
-Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error response. Server: `parse_request`
-reads a `ServerRequest`, then a `StreamWriter` (`AnswerWriter`), or an `error_body`. The differences between providers
-of one format are data, too: `Quirks`.
+Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error response. Server: a `StreamWriter`
+(`AnswerWriter`), or an `error_body`. The differences between providers of one format are data, too: `Quirks`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from splitsecond.core.events import Event, TokenKind, TokenRun, Usage
-from splitsecond.core.service import Call, Operation
+from splitsecond.core.service import Call
 from splitsecond.core.wire.reasoning import ReasoningStyle
 from splitsecond.core.wire.translation import shared_fields
 
@@ -168,26 +167,6 @@ class Decoder(Protocol):
     def close(self, at: int) -> list[Event]:
         """Return the last events after the end of the body, with `Done` or `Broken` unless that was given before."""
         ...
-
-
-class ServerRequest(Struct, frozen=True, kw_only=True):
-    """A parsed request. `prompt_text`: all its text, joined by line feeds, for counting; `fields`: all its fields, raw.
-
-    `max_tokens` is None if the client set no limit; `include_usage`: the client requests the usage chunk of a stream.
-    `tool`: the name of the tool that the answer must call, "" for none. `cache_marks`: the number of characters of
-    `prompt_text` before each mark for the prompt cache.
-    """
-
-    operation: Operation
-    model: str
-    stream: bool
-    max_tokens: int | None
-    include_usage: bool = True
-    prompt_text: str
-    n: int = 1
-    fields: dict[str, Raw]
-    tool: str = ""
-    cache_marks: tuple[int, ...] = ()
 
 
 class CalledTool(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Server role: requests of clients in every API format, read as `ServerRequest`.
+"""Requests of clients in every API format, read as `ServerRequest`.
 
 Only the fields that determine the answer are decoded; all fields are kept raw, so that a request can pass unchanged.
 Each function takes the body of a request, and its path with the query if that holds the model. It raises `CallerFault`:
@@ -21,13 +21,32 @@ from msgspec import Meta, Raw, Struct, field
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import plain_value
-from splitsecond.core.wire.api_format import ServerRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _AtLeastOne = Annotated[int, Meta(ge=1)]
 _Content = str | list[dict[str, Any]]
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class ServerRequest(Struct, frozen=True, kw_only=True):
+    """A parsed request. `prompt_text`: all its text, joined by line feeds, for counting; `fields`: all its fields, raw.
+
+    `max_tokens` is None if the client set no limit; `include_usage`: the client requests the usage chunk of a stream.
+    `tool`: the name of the tool that the answer must call, "" for none. `cache_marks`: the number of characters of
+    `prompt_text` before each mark for the prompt cache.
+    """
+
+    operation: Operation
+    model: str
+    stream: bool
+    max_tokens: int | None
+    include_usage: bool = True
+    prompt_text: str
+    n: int = 1
+    fields: dict[str, Raw]
+    tool: str = ""
+    cache_marks: tuple[int, ...] = ()
 
 
 class _Request(Struct, kw_only=True):
