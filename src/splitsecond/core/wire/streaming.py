@@ -1,16 +1,14 @@
 """Base classes of the decoders: of any answer, and of an event stream.
 
-The first byte shows what the body is. A brace begins a plain JSON answer (requested, or from a server that ignores
-streaming): it is stored, and decoded at its end. Everything else goes through the SSE decoder, event by event, until
-one of them ends the stream; nothing after that is read. A subclass knows the meaning of an event, the meaning of a
-whole answer, and when the end of a body is a complete one.
+The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and decoded at its end.
+Everything else goes through the SSE decoder, event by event, until one of them ends the stream; nothing after that is
+read.
 
 JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not UTF-8, NaN) is
-repaired and decoded again: it need not fail an answer.
-
-A report of token counts is decoded apart from the event that holds it, so that no count fails an answer. A report that
-is not as its format says, or that contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too
-large for the request and the answer are found in `core/upstream/usage_check`, because decoders do not know the request.
+repaired and decoded again. A report of token counts is decoded apart from the event that holds it, so that no count
+fails an answer; one that is not as its format says, or that contradicts itself, becomes a `Usage` that is
+`implausible`. Counts that are too large are found in `core/upstream/usage_check`, because decoders do not know the
+request.
 """
 
 import json

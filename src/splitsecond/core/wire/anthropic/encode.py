@@ -1,13 +1,10 @@
 """Client role: a call in the common chat form as a request for ``/messages``.
 
 Anthropic requires a limit on output tokens: a call without one gets the maximum of the model (`default_max_tokens` of
-the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the call's notes say so. Fields of Anthropic's own
-pass unchanged (``thinking``, ``top_k``, ``system``, ``output_config``, …) and win over a field of OpenAI's with the
-same meaning; unknown fields are left out, and the call's notes name them. Tools that are not OpenAI's functions are
-Anthropic's own, too.
-
-The version of the format is in a header: the client's own, or the one set here. On Vertex it is in the body, and the
-model is in the path.
+the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the call's notes say so. Fields and tools of
+Anthropic's own pass unchanged and win over a field of OpenAI's with the same meaning; unknown fields are left out, and
+the call's notes name them. The version of the format is in a header: the client's own, or the one set here. On Vertex
+it is in the body, and the model is in the path.
 """
 
 import re

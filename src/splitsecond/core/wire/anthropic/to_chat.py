@@ -2,12 +2,8 @@
 
 Results of tools become messages of their own before the rest of their turn, where OpenAI requires them. They keep their
 images and their error flag for targets that support these (`tool_results`). Reasoning passes as text, for targets that
-take it back; signatures and hidden reasoning are readable for Anthropic only. The reasoning effort passes in a form of
-its own (`reasoning`).
-
-Fields that are left out do not change the answer, and the call's notes name them: marks for the prompt cache, for
-example, and fields that are unknown here. Requests for Anthropic's own services (its tools, its files, conversations
-that it has kept) are refused by name.
+take it back. Fields that are left out do not change the answer, and the call's notes name them. Requests for
+Anthropic's own services (its tools, its files, conversations that it has kept) are refused by name.
 """
 
 import hashlib

@@ -1,14 +1,11 @@
 """Client role: the body of an answer from Cohere to events.
 
-The fields of an event decide, not its type; but no answer is complete without ``message-end``. A tool plan, the text
-before a call, is reasoning.
+The fields of an event decide, not its type; but no answer is complete without ``message-end``. One structure serves the
+events of a stream, whose fields are in `delta`, and a whole answer; every field may be absent or null. A tool plan, the
+text before a call, is reasoning.
 
 Usage is ``usage.tokens``: everything that the model read and wrote, including Cohere's own text around the prompt.
-``billed_units`` excludes that text, and is used only if the other is missing. Cached tokens are part of the input. The
-number of thinking tokens is not reported.
-
-One structure serves the events of a stream, whose fields are in `delta`, and a whole answer. Every field may be absent
-or null.
+``billed_units`` excludes that text, and is used only if the other is missing. Cached tokens are part of the input.
 """
 
 from functools import partial

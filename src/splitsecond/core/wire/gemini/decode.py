@@ -1,13 +1,11 @@
 """Client role: the body of an answer from Gemini to events, and an error response to a fault.
 
-A body that begins with ``[`` is the list of chunks from a server that ignores ``alt=sse``. Each event is a whole
-``GenerateContentResponse``, decoded once. One structure serves a chunk and a whole answer; every field may be absent or
-null.
+Each event is a whole ``GenerateContentResponse``; a body that begins with ``[`` is the list of them from a server that
+ignores ``alt=sse``. Every field may be absent or null.
 
 An answer is complete when every candidate has its ``finishReason``, or the prompt was blocked (``promptFeedback``),
-whose reason is then the `Finish`. There is no end mark, so `Done` comes with the end of the body. An error in the
-middle is an event with ``error``, or bare JSON in several lines that are no event; the latter is found at the body's
-end.
+whose reason is then the `Finish`. There is no end mark. An error in the middle is an event with ``error``, or bare JSON
+in several lines that are no event; the latter is found at the body's end.
 
 A function call comes in one piece, so it is one token: the name followed by the arguments' JSON. Vertex can stream
 arguments value by value: they are tokens too, but not JSON, so such a call cannot be transcoded. The signature of

@@ -1,17 +1,13 @@
 """Client role: a call in the common chat form as a request for ``streamGenerateContent`` or ``generateContent``.
 
-A table maps OpenAI's fields to those of ``generationConfig`` with another name; `chat_form` handles fields that Gemini
-lacks. Gemini's own fields pass unchanged (``safetySettings``, ``cachedContent``, ``generationConfig``, ``contents``
-instead of messages) and override a translated field; unknown fields are left out, and the call's notes name them. Tools
-without a ``type`` are Gemini's own too (``{"googleSearch": {}}``).
-
-Messages become turns by "user" and "model", with the system text apart. Consecutive turns of one role become one,
-because Gemini expects the results of parallel calls together. A result names the function that it answers, so the call
-must be among the messages.
+Gemini's own fields pass unchanged (``safetySettings``, ``generationConfig``, ``contents`` instead of messages) and
+override a translated field; unknown fields are left out, and the call's notes name them. Tools without a ``type`` are
+Gemini's own too (``{"googleSearch": {}}``). Consecutive turns of one role become one, because Gemini expects the
+results of parallel calls together. A result names the function that it answers, so the call must be among the messages.
 
 Models from Gemini 3 on refuse a function call in the conversation without the signature of the reasoning before it.
 Clients return it in the form of Google's own compatibility endpoint (``extra_content.google.thought_signature``). For a
-call without it, from another provider or a client that drops it, Google documents a placeholder.
+call without it, Google documents a placeholder.
 """
 
 import re

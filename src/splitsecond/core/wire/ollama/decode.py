@@ -1,12 +1,8 @@
 """Client role: the body of an answer from Ollama to events.
 
-Each line is one event, decoded once. A line that msgspec rejects and a lenient reader accepts is repaired and decoded
-again. An answer that was not streamed is one such line.
-
-An answer is complete when a line with ``done`` has come. An error after the first line is a line too (``{"error":
-…}``), as the status has been sent by then. `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or
-not; ``eval_count`` includes thinking. Ollama reports neither how much of it was thinking nor how much was cached. Every
-field may be absent or null.
+Each line is one event; an answer that was not streamed is one such line. Every field may be absent or null. An answer
+is complete when a line with ``done`` has come. An error after the first line is a line too (``{"error": …}``).
+`Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or not; ``eval_count`` includes thinking.
 """
 
 from typing import Any

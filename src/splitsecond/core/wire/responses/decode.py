@@ -1,17 +1,12 @@
 """Client role: the body of an answer of OpenAI's Responses to events.
 
-Each event is decoded once, to the one structure `ResponseEvent`; its ``type`` decides, or the name in its ``event:``
-line if the type is missing. The structure serves stream events, whole answers and errors, and names only the fields
-that are used; every one may be absent or null.
+One structure, `ResponseEvent`, serves stream events, whole answers and errors; every field may be absent or null. The
+``type`` of an event decides, or the name in its ``event:`` line if that is missing.
 
 Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name at the start of a
-tool call, and an image, which comes whole. Content that only the end of an item holds (a server sends no deltas, or
-none of a kind) counts then, and so does a tool call that only the end of the answer holds. Encrypted reasoning becomes
-data of `Quiet`.
-
-An answer is complete with one of the events that end it, ``response.completed`` or ``response.incomplete``. Before that
-it may fail although the status was 200, by ``response.failed`` or ``error``. Items are parts of the one answer, so all
-tokens have index 0.
+tool call, and an image, which comes whole. Content that only the end of a part, of an item or of the answer holds
+counts then. Encrypted reasoning becomes data of `Quiet`. An answer is complete with ``response.completed`` or
+``response.incomplete``. Items are parts of the one answer, so all tokens have index 0.
 """
 
 from collections.abc import Mapping
