@@ -119,8 +119,7 @@ class Assembly:
             raise too_deep() from None
 
     def plain_answer(self, stream: bytes) -> bytes | None:
-        """Return the whole answer of a complete stream, if it is of the most frequent kind and the format has a fast
-        path for it; otherwise None. The general way gives the same answer."""
+        """Return the whole answer of a complete stream; None if the format has no fast path for it."""
         return None
 
     def _take(self, event: SseEvent) -> None:
@@ -147,11 +146,9 @@ class Assembly:
             self._text = text
 
     def fresh(self) -> "Assembly":
-        """Return an assembly of the same format."""
         return type(self)()
 
     def whole(self) -> bytes:
-        """Return the sum of all events, as JSON."""
         return msgspec.json.encode(self.fields())
 
     def merge(self, chunk: dict[str, Any], name: str) -> Added:
@@ -159,12 +156,10 @@ class Assembly:
         raise NotImplementedError
 
     def fields(self) -> dict[str, Any]:
-        """Return the sum of all events, in the order of fields that the provider uses."""
         raise NotImplementedError
 
 
 def _only_text(fresh: Assembly, data: bytes, name: str) -> str | None:
-    """Return the text that the event `data` adds, if it adds nothing else."""
     chunk: Any = read_json(data)
     added = fresh.merge(chunk, name) if isinstance(chunk, dict) else []
     return added[0][-1] if len(added) == 1 and added[0] else None
@@ -219,7 +214,6 @@ def _merge_list(into: _Items, new: list[Any], added: Added, *, joins: bool) -> N
 
 
 def plain(value: Any) -> Any:
-    """Return a merged value with its texts joined."""
     if isinstance(value, Text):
         return "".join(value)
     if isinstance(value, dict):
@@ -228,7 +222,6 @@ def plain(value: Any) -> Any:
 
 
 def too_deep() -> ProviderFault:
-    """Return the fault of an answer whose values are nested too deeply."""
     return malformed("the answer is nested too deeply")
 
 

@@ -28,12 +28,10 @@ def around_slots(event: bytes, slots: int) -> list[bytes]:
 
 
 def typed_event(name: str, **fields: Any) -> bytes:
-    """Return an event whose JSON repeats its name as the type."""
     return encode_event(to_json({"type": name, **fields}), name)
 
 
 def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """Return a tool call as OpenAI's chat and Cohere have it."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -51,7 +49,6 @@ def call_arguments(name: str, arguments: str) -> msgspec.Raw:
 
 
 def known(**counts: int | None) -> dict[str, int]:
-    """Return the counts that are known."""
     return {name: count for name, count in counts.items() if count is not None}
 
 
@@ -64,7 +61,6 @@ class _Parts(msgspec.Struct):
 
 
 def collected(events: Sequence[Event]) -> tuple[list[ServerAnswer], Usage]:
-    """Return the choices of an answer, and its token counts."""
     choices: dict[int, _Parts] = {0: _Parts()}
     usage = Usage(0)
     for event in events:

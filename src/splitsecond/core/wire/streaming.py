@@ -1,16 +1,14 @@
 """Base classes of the decoders: of any answer, and of an event stream.
 
-The first byte shows what the body is. A brace begins a plain JSON answer (requested, or from a server that ignores
-streaming): it is stored, and decoded at its end. Everything else goes through the SSE decoder, event by event, until
-one of them ends the stream; nothing after that is read. A subclass knows the meaning of an event, the meaning of a
-whole answer, and when the end of a body is a complete one.
+The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and decoded at its end.
+Everything else goes through the SSE decoder, event by event, until one of them ends the stream; nothing after that is
+read.
 
 JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not UTF-8, NaN) is
-repaired and decoded again: it need not fail an answer.
-
-A report of token counts is decoded apart from the event that holds it, so that no count fails an answer. A report that
-is not as its format says, or that contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too
-large for the request and the answer are found in `core/upstream/usage_check`, because decoders do not know the request.
+repaired and decoded again. A report of token counts is decoded apart from the event that holds it, so that no count
+fails an answer; one that is not as its format says, or that contradicts itself, becomes a `Usage` that is
+`implausible`. Counts that are too large are found in `core/upstream/usage_check`, because decoders do not know the
+request.
 """
 
 import json
@@ -94,16 +92,13 @@ class AnswerDecoder:
         return value
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return nothing: a format without a fast path takes all events in one way."""
         return ()
 
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
-        """Return None: a format without a fast path takes packets one by one."""
         return None
 
     @property
     def finished(self) -> bool:
-        """Whether each choice that began has its finish reason; False in formats in which an event ends the answer."""
         return False
 
     def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
@@ -149,7 +144,6 @@ class AnswerDecoder:
             self.odd_fields = (*self.odd_fields, name)
 
     def _note_tier(self, word: object) -> None:
-        """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
         if isinstance(word, str) and word:
             self.tier = provider_word(word, LONGEST_TIER)
 
@@ -169,7 +163,6 @@ class AnswerDecoder:
 
     @property
     def _phase(self) -> Phase:
-        """How far the answer has come."""
         return "between tokens" if self._tokens else "first token"
 
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
@@ -201,7 +194,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         self._json_bytes = self._json_at = 0
 
     def feed(self, data: bytes, at: int) -> list[Event]:
-        """Return the events that `data` completes. None after the end."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -225,7 +217,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         return out
 
     def close(self, at: int) -> list[Event]:
-        """End the body: return the last events, with `Done` or `Broken` unless one was returned before."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -252,7 +243,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         return False
 
     def _begin_events(self) -> None:
-        """Create the decoder of the events."""
         self._sse = SseDecoder()
         self._texts = TextEvents(learns=self.learns)
         self._like = Token(0, "")  # what the known events add
@@ -279,7 +269,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         return self.in_runs and self._like.kind != "reasoning"
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return the lengths of the texts if `data` is whole events that hold only texts."""
         if self._ended or not self._begun or self._json is not None:
             return ()
         if not (self._texts.current and self._in_runs and self._sse.between_events):
@@ -295,7 +284,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         return lengths
 
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
-        """Return the tokens of packets that each brought one event with only a text."""
         if self._ended or not self._begun or self._json is not None:
             return None
         texts = self._texts.each(packets) if self._in_runs and self._sse.between_events else None
@@ -323,7 +311,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         return out[0].text if len(out) == 1 and isinstance(out[0], Token) else None
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
-        """Take one event of the stream."""
         data = event.data
         if data is None:
             out.append(Quiet(at, "comment"))
@@ -392,7 +379,6 @@ class StreamDecoder(AnswerDecoder, ABC):
 
     @property
     def _junk(self) -> bytes:
-        """The lines of the stream that are not SSE."""
         return b"" if self._json is not None else self._sse.junk
 
 
@@ -472,7 +458,6 @@ def _finite(text: str) -> float | None:
 
 
 def contradictory(usage: Usage) -> bool:
-    """Return whether a part of the input, or of the output, is larger than the whole."""
     if not (usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens):
         return False
     part, hidden = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0), usage.reasoning_tokens or 0
@@ -480,7 +465,6 @@ def contradictory(usage: Usage) -> bool:
 
 
 def _largest(one: Usage, other: Usage) -> Usage:
-    """Return the larger counts of two reports; implausible if one of them is."""
     return Usage(
         other.at,
         max(one.input_tokens or 0, other.input_tokens or 0),
@@ -490,7 +474,6 @@ def _largest(one: Usage, other: Usage) -> Usage:
 
 
 def is_json(data: bytes) -> bool:
-    """Return whether `data` is a whole JSON value, read leniently."""
     try:
         repair_json(data)
     except (ValueError, RecursionError):

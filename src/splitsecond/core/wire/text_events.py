@@ -49,7 +49,6 @@ def bytes_around(data: bytes, text: str, read: Callable[[bytes], str | None]) ->
 
 
 def _only_value(data: bytes, raw: bytes) -> int:
-    """Return where `raw` begins as the value of a field; -1 if it is the value of none or of several."""
     found = -1
     at = data.find(b'"' + raw + b'"')
     while at >= 0:

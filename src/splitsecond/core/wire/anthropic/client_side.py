@@ -26,8 +26,6 @@ transcoder = partial(new_transcoder, StreamWriter, "msg_")
 
 
 class MessageRelay(StreamRelay):
-    """Relay of a stream of Messages."""
-
     decoder = AnthropicDecoder
     transcoder = staticmethod(transcoder)  # from Python 3.14 on, a partial in a class is a method
 
@@ -43,7 +41,6 @@ class MessageAssembly(Assembly):
         self._blocks: dict[int, dict[str, Any]] = {}
 
     def merge(self, chunk: dict[str, Any], name: str) -> Added:
-        """Merge one event into the message."""
         added: Added = []
         match {**chunk, "type": chunk.get("type") or name}:
             case {"type": "message_start", "message": dict(message)}:
@@ -69,7 +66,6 @@ class MessageAssembly(Assembly):
         return added
 
     def fields(self) -> dict[str, Any]:
-        """Return the message with its blocks."""
         blocks = [plain(self._blocks[number]) for number in sorted(self._blocks)]
         for block in blocks:
             given = block.pop("partial_json", None) or block.get("input")
@@ -99,8 +95,6 @@ class _Block(msgspec.Struct):
 
 
 class _Bound(msgspec.Struct):
-    """The start or the stop of a block."""
-
     index: Any = None
     type: str = ""
     content_block: _Block | None = None
@@ -110,8 +104,6 @@ _decode_bound = msgspec.json.Decoder(_Bound).decode
 
 
 class MessageEncoder(PartsEncoder):
-    """Encoder of one message."""
-
     def __init__(self, call: Call) -> None:
         super().__init__(AnthropicDecoder())
         self._operation = call.operation
@@ -119,7 +111,6 @@ class MessageEncoder(PartsEncoder):
         self._open = ""  # the type of the open block
 
     def note(self, data: bytes) -> None:
-        """Follow the position in the message with one more of its events."""
         if _BOUNDS not in data:
             return
         bound = read_json(data, _decode_bound)
@@ -135,7 +126,6 @@ class MessageEncoder(PartsEncoder):
             self._calls += self._open == "tool_use"
 
     def resumed(self) -> StreamWriter:
-        """Return a writer that continues at this position."""
         writer = StreamWriter(self._operation, "", id="", created=0)
         writer.resume(self._blocks, _KINDS.get(self._open), is_open=bool(self._open))
         return writer

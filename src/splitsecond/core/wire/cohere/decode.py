@@ -1,14 +1,11 @@
 """Client role: the body of an answer from Cohere to events.
 
-The fields of an event decide, not its type; but no answer is complete without ``message-end``. A tool plan, the text
-before a call, is reasoning.
+The fields of an event decide, not its type; but no answer is complete without ``message-end``. One structure serves the
+events of a stream, whose fields are in `delta`, and a whole answer; every field may be absent or null. A tool plan, the
+text before a call, is reasoning.
 
 Usage is ``usage.tokens``: everything that the model read and wrote, including Cohere's own text around the prompt.
-``billed_units`` excludes that text, and is used only if the other is missing. Cached tokens are part of the input. The
-number of thinking tokens is not reported.
-
-One structure serves the events of a stream, whose fields are in `delta`, and a whole answer. Every field may be absent
-or null.
+``billed_units`` excludes that text, and is used only if the other is missing. Cached tokens are part of the input.
 """
 
 from functools import partial
@@ -26,8 +23,6 @@ from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class Content(Struct, gc=False):
-    """A block of text or thinking, or a fragment of one."""
-
     text: str | None = None
     thinking: str | None = None
 
@@ -41,8 +36,6 @@ class Message(Struct, gc=False):
 
 
 class Tokens(Struct, gc=False):
-    """Input and output counts of one kind."""
-
     input_tokens: Count | None = None
     output_tokens: Count | None = None
 
@@ -85,8 +78,6 @@ _HTML_HINT = "The response is a web page, not an API: check the base URL (it usu
 
 
 class CohereDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Cohere sends no timings."""
-
     event_form = whole_form = _CHUNK
     end_name = "message-end"
     html_hint = _HTML_HINT
@@ -151,7 +142,6 @@ class CohereDecoder(StreamDecoder):
 
 
 def _read_usage(at: int, data: Raw) -> Usage | None:
-    """Return the counts; None if there are none. Raises `ValueError` for counts that are no counts."""
     shape = _decode_usage(data)
     counts = shape.tokens or shape.billed_units
     if counts is None or (counts.input_tokens is None and counts.output_tokens is None):

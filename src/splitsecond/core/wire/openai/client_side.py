@@ -52,10 +52,7 @@ _fitted_delta = partial(fitted, form=msgspec.json.Decoder(Delta))
 
 
 class ChunkRelay(StreamRelay):
-    """Relay of a stream of chunks."""
-
     def feed(self, data: bytes) -> bytes:
-        """Return the events that `data` completes, to the end mark, without a usage chunk that was not requested."""
         if self.done:
             return b""
         cutter = self._cutter
@@ -67,14 +64,12 @@ class ChunkRelay(StreamRelay):
         return events if self._usage or _USAGE not in events else _without_usage(events)
 
     def rest(self) -> bytes:
-        """Return the end of a complete answer, with the end mark if the provider sent none."""
         if self.done:
             return b""
         rest = super().rest()
         return rest if self.done else rest + b"data: [DONE]\n\n"
 
     def error(self, body: bytes) -> bytes:
-        """Return the event that ends a failed answer."""
         return encode_event(body)
 
     def _as_stream(self, body: bytes) -> bytes:
@@ -142,11 +137,9 @@ class ChunkAssembly(Assembly):
         self._calls = ToolCalls()
 
     def plain_answer(self, stream: bytes) -> bytes | None:
-        """Return the whole answer of a plain stream."""
         return plain_answer(stream)
 
     def merge(self, chunk: dict[str, Any], name: str) -> Added:
-        """Merge one chunk into the answer."""
         for choice in _objects(chunk, "choices"):
             choice["index"], delta = _index(choice), choice.get("delta")
             if isinstance(delta, dict) and (delta.get("tool_calls") or isinstance(delta.get("content"), list)):
@@ -156,7 +149,6 @@ class ChunkAssembly(Assembly):
         return added
 
     def fields(self) -> dict[str, Any]:
-        """Return the answer in OpenAI's order of fields."""
         fields: dict[str, Any] = plain(self.merged)
         kind = fields.get("object")
         fields["object"] = _OBJECTS.get(kind, kind) if isinstance(kind, str) else kind
@@ -248,7 +240,6 @@ def _object(name: str, value: Any) -> dict[str, Any]:
 
 
 def _objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the list of objects in the field `name`, empty if absent. Raises `ProviderFault`."""
     value = fields.get(name) or []
     if isinstance(value, dict):  # TGI sends no list
         value = fields[name] = [value]
@@ -294,8 +285,6 @@ def continuation_encoder(call: Call) -> "ChunkEncoder | None":
 
 
 class AnswerHead(msgspec.Struct):
-    """The fields that all chunks of an answer share."""
-
     id: str | None = None
     model: str | None = None
     created: float | None = None
@@ -310,8 +299,6 @@ decode_head = msgspec.json.Decoder(AnswerHead).decode
 
 
 class ChunkEncoder(ContinuationEncoder):
-    """Encoder of one answer in chunks."""
-
     def __init__(self, operation: Operation) -> None:
         super().__init__(decoder(operation))
         self._operation: Operation = operation
@@ -319,7 +306,6 @@ class ChunkEncoder(ContinuationEncoder):
         self._writer: StreamWriter | None = None
 
     def cut(self, data: bytes) -> bytes:
-        """Return the whole events that have come so far; the rest waits for its end."""
         data = super().cut(data)
         if not self._first and b'"id"' in data:
             self._first = data
@@ -329,7 +315,6 @@ class ChunkEncoder(ContinuationEncoder):
         return bool(self._first) and super().whole(data)  # until then `cut` looks for the head
 
     def encode(self, event: Event) -> bytes:
-        """Encode `event` as the next of this answer; b"" if chunks have nothing for it."""
         if self._writer is None:
             head = self._read_head()
             self._writer = StreamWriter(self._operation, head.model or "", id=head.id or "", created=head.created_s)

@@ -72,8 +72,6 @@ def decoder(operation: Operation) -> Decoder:
 
 
 class OpenAIDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`."""
-
     event_form = whole_form = _CHUNK
     end_name = "a finish_reason"
 
@@ -251,7 +249,6 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
 
 
 def texts_of(parts: Sequence[Part]) -> tuple[str, str]:
-    """Return the reasoning, and the text, of content that is a list."""
     reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or part.summary or ())
     return reasoning, "".join(part.text or "" for part in parts)
 
@@ -273,7 +270,6 @@ def tool_fragments(delta: Delta, index: int, calls: ToolCalls, *, whole: bool) -
 
 
 def _reported(chunk: Chunk) -> ProviderError | None:
-    """Return the error in a chunk, None if absent."""
     if chunk.error:
         return error_of(chunk.error)
     if chunk.x_groq is not None and chunk.x_groq.error:

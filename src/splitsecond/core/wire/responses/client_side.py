@@ -29,7 +29,6 @@ _ANSWER_ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def transcoder(call: Call, model: str) -> Transcoder:
-    """Return the transcoder that writes the answer of `model` to `call` as Responses."""
     return new_transcoder(partial(StreamWriter, tools=carried_tools(call.body)), "resp_", call, model)
 
 
@@ -44,13 +43,11 @@ class ResponseRelay(StreamRelay):
         self._last = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the events that `data` completes."""
         events = super().feed(data)
         self._last = events or self._last
         return events
 
     def error(self, body: bytes) -> bytes:
-        """Return the event that ends a failed answer."""
         numbers = _SEQUENCE.findall(self._last)
         error: dict[str, Any] = msgspec.json.decode(body)["error"]
         fields = {name: error[name] for name in ("code", "message", "param")}
@@ -83,7 +80,6 @@ class ResponseAssembly(Assembly):
         self._events: list[bytes] = []  # before the end of the first item
 
     def take(self, data: bytes, name: str) -> None:
-        """Take one event of the stream, as JSON."""
         event = decoded(data, _decode_end)
         if event.type == "response.output_item.done" and event.item:
             self._items.append(event.item.copy())
@@ -95,7 +91,6 @@ class ResponseAssembly(Assembly):
             self._events.append(encode_event(data, name))
 
     def whole(self) -> bytes:
-        """Return the response of the last event."""
         if not self._response:
             raise malformed("the stream holds no event with the whole response")
         fields = read_json(self._response, _decode_fields)
@@ -141,8 +136,6 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class ResponseEncoder(PartsEncoder):
-    """Encoder of one response."""
-
     kinds = frozenset({"text", "refusal", "reasoning", "tool", "image"})
 
     def __init__(self, call: Call) -> None:
@@ -151,7 +144,6 @@ class ResponseEncoder(PartsEncoder):
         self._position = Position()
 
     def note(self, data: bytes) -> None:
-        """Follow the position in the response with one more of its events."""
         event = read_json(data, _decode_event)
         if event is None:
             self._position_known = False
@@ -171,7 +163,6 @@ class ResponseEncoder(PartsEncoder):
             self._take_part(event.part, event)
 
     def resumed(self) -> StreamWriter:
-        """Return a writer that continues at this position."""
         writer = StreamWriter(self._operation, "", id="", created=0)
         writer.resume(self._position)
         return writer

@@ -1,17 +1,12 @@
 """Client role: the body of an answer of OpenAI's Responses to events.
 
-Each event is decoded once, to the one structure `ResponseEvent`; its ``type`` decides, or the name in its ``event:``
-line if the type is missing. The structure serves stream events, whole answers and errors, and names only the fields
-that are used; every one may be absent or null.
+One structure, `ResponseEvent`, serves stream events, whole answers and errors; every field may be absent or null. The
+``type`` of an event decides, or the name in its ``event:`` line if that is missing.
 
 Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name at the start of a
-tool call, and an image, which comes whole. Content that only the end of an item holds (a server sends no deltas, or
-none of a kind) counts then, and so does a tool call that only the end of the answer holds. Encrypted reasoning becomes
-data of `Quiet`.
-
-An answer is complete with one of the events that end it, ``response.completed`` or ``response.incomplete``. Before that
-it may fail although the status was 200, by ``response.failed`` or ``error``. Items are parts of the one answer, so all
-tokens have index 0.
+tool call, and an image, which comes whole. Content that only the end of a part, of an item or of the answer holds
+counts then. Encrypted reasoning becomes data of `Quiet`. An answer is complete with ``response.completed`` or
+``response.incomplete``. Items are parts of the one answer, so all tokens have index 0.
 """
 
 from collections.abc import Mapping
@@ -21,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, TokenKind, Usage
+from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
 from splitsecond.core.wire.provider_errors import error_of, parse_error
@@ -38,8 +34,6 @@ class UsageShape(Struct, gc=False):
 
 
 class Part(Struct, gc=False):
-    """A part of a message, or of a summary of reasoning."""
-
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -61,8 +55,6 @@ class Item(Struct, gc=False):
 
 
 class Incomplete(Struct, gc=False):
-    """``incomplete_details``: why an answer is incomplete."""
-
     reason: str | None = None
 
 
@@ -81,8 +73,6 @@ class Response(Struct, gc=False):
 
 
 class ResponseEvent(Response, gc=False):
-    """One event of a stream, or a whole answer."""
-
     type: str = ""
     delta: Any = None
     text: Any = None
@@ -114,8 +104,6 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "respon
 
 
 class ResponsesDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The format has no timings."""
-
     event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
     end_name = "response.completed"
     learns = False  # each event has a number
@@ -196,8 +184,10 @@ class ResponsesDecoder(StreamDecoder):
             if not had_tokens or (item.type in _CALLS and item.call_id and item.call_id not in self._called):
                 self._take_item(item, self._items.end(None), at, out, whole=True)
         self._note_tier(response.service_tier)
-        incomplete = response.incomplete_details
-        self._add_finish(at, out, (incomplete and incomplete.reason) or response.status or "completed", data)
+        why = response.incomplete_details.reason if response.incomplete_details else None
+        if why and response.status == "incomplete" and not meaning(why):
+            why = "incomplete"  # for a reason that is not known to leave a good answer
+        self._add_finish(at, out, why or response.status or "completed", data)
         if self._ended:
             return
         if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:
