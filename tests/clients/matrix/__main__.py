@@ -34,7 +34,7 @@ ROOT = HERE.parents[2]
 ENVIRONMENT = Path(os.environ.get("SPLITSECOND_CLIENTS", ROOT / "build/clients-newest"))
 PATHS = {"openai": "/v1", "responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta", "ollama": "", "cohere": "/v2"}
 TARGETS = tuple(PATHS)
-MAX_CLIENT_S = 560
+MAX_CLIENT_S = 240
 SLOW_S = 3
 PROFILE = {"title": "A model", "model": "*", "embedding_dimensions": 64}
 TABLE = "[[table]]\nconcurrency = 1\nttft_ms = {{ p50 = 2, p95 = 3 }}\ntps = {{ p50 = {tps}, p95 = {tps} }}\n"

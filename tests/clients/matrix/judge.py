@@ -14,7 +14,7 @@ from tests.clients.matrix.relay import Exchange
 
 CLASSES = {400: "BadRequest|InvalidRequest", 401: "Authentication|Unauthorized", 429: "RateLimit|TooManyRequests"}
 """What the name of an exception has in libraries with a class for each status."""
-OTHER_CLASSES = ("APICallError", "ClientError", "ServerError", "ResponseError", "SDKError", "ModelHTTPError")
+OTHER_CLASSES = ("APICallError", "ApiError", "ClientError", "ServerError", "ResponseError", "SDKError", "ModelHTTPError")
 """Exceptions of libraries that only tell the status."""
 
 

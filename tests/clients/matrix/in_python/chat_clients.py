@@ -139,7 +139,7 @@ class Chat:
     )  # fmt: skip
     kinds: tuple[str, ...] = ("image", "image_url", "pdf", "audio")
     stream_usage = True
-    """Whether a stream has token counts only on request."""
+    """Whether a program can ask for the token counts of a stream."""
 
     def __init__(self, origin: str, key: str) -> None:
         self.origin, self.key = origin, key
@@ -169,7 +169,9 @@ class Chat:
 
     def once(self, ask: Ask, **options: Any) -> tuple[Answer, Any]:
         if ask.get("stream"):
-            if ask.get("usage") and self.stream_usage:
+            if ask.get("usage"):
+                if not self.stream_usage:
+                    raise UnsupportedError("token counts of a stream")
                 options["stream_options"] = {"include_usage": True}
             return chat_stream(self.create(stream=True, **options), ask)
         completion = self.create(**options)
@@ -211,54 +213,28 @@ class GroqChat(OpenAIChat):
         settings: dict[str, Any] = {"base_url": origin, "api_key": key, "max_retries": 0, "timeout": TIMEOUT_S}
         self.client, self.settings, self.groq = groq.Groq(**settings), settings, groq
 
-    def create(self, **options: Any) -> Any:
-        return self.client.chat.completions.create(**options)
-
     async def create_async(self, **options: Any) -> Any:
         async with self.groq.AsyncGroq(**self.settings) as client:
             return await client.chat.completions.create(**options)
 
-
-class MistralChat(Chat):
-    known = tuple(each for each in Chat.known if each not in ("cache", "texts", "asynchronous"))
-    kinds = ("image", "image_url")
-    stream_usage = False
-
-    def __init__(self, origin: str, key: str) -> None:
-        super().__init__(origin, key)
-        from mistralai.client import Mistral
-
-        self.client = Mistral(api_key=key, server_url=origin, timeout_ms=TIMEOUT_S * 1000)
-
-    def options(self, ask: Ask) -> dict[str, Any]:
-        options = chat_options(ask)
-        if "seed" in options:
-            options["random_seed"] = options.pop("seed")
-        if "parallel_tool_calls" not in options and "tools" in options:
-            options["parallel_tool_calls"] = True
-        return options
-
-    def create(self, stream: bool = False, **options: Any) -> Any:
-        if not stream:
-            return self.client.chat.complete(**options)
-        return (event.data for event in self.client.chat.stream(**options))
-
     def embed(self, model: str, texts: list[str]) -> Answer:
-        found = self.client.embeddings.create(model=model, inputs=texts)
-        return {"vectors": [each.embedding for each in found.data]}
+        raise UnsupportedError("embeddings")
 
     def models(self) -> Answer:
-        return {"models": [each.id for each in self.client.models.list().data or ()]}
+        raise UnsupportedError("models")
 
 
 class OpenRouterChat(Chat):
-    known = (*(each for each in Chat.known if each not in ("texts", "asynchronous")), "top_k")
+    known = (*(each for each in Chat.known if each not in ("texts", "asynchronous", "n")), "top_k")
 
     def __init__(self, origin: str, key: str) -> None:
         super().__init__(origin, key)
         from openrouter import OpenRouter
+        from openrouter.utils import BackoffStrategy, RetryConfig
 
-        self.client = OpenRouter(api_key=key, server_url=f"{origin}/v1", timeout_ms=TIMEOUT_S * 1000)
+        never = RetryConfig("none", BackoffStrategy(1, 1, 1, 1), False)
+        settings: dict[str, Any] = {"timeout_ms": TIMEOUT_S * 1000, "retry_config": never}
+        self.client = OpenRouter(api_key=key, server_url=f"{origin}/v1", **settings)
 
     def options(self, ask: Ask) -> dict[str, Any]:
         options = chat_options(ask)

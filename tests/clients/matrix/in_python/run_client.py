@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from chat_clients import GroqChat, LiteLLM, MistralChat, OpenAIChat, OpenRouterChat
+from chat_clients import GroqChat, LiteLLM, OpenAIChat, OpenRouterChat
 from google_clients import GoogleGenai
 from langchain_clients import langchain
 from messages_clients import Anthropic
@@ -30,7 +30,6 @@ CLIENTS: dict[str, Callable[[str, str], Any]] = {
     "google-genai": GoogleGenai,
     "ollama": Ollama,
     "groq": GroqChat,
-    "mistralai": MistralChat,
     "openrouter": OpenRouterChat,
     "litellm with openai": partial(LiteLLM, "openai", "/v1"),
     "litellm with anthropic": partial(LiteLLM, "anthropic", ""),
