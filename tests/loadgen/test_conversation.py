@@ -145,7 +145,7 @@ def test_no_two_sessions_begin_alike() -> None:
     assert len({body[:60] for body in bodies}) == 4
 
 
-def test_a_shared_system_prompt_is_known_from_the_second_session_on() -> None:
+def test_second_session_finds_the_shared_system_prompt() -> None:
     turn = Turn(input_tokens=900, output_tokens=9, shared_tokens=600)
     one, two = (player([turn], number=number, shared_prompt="p", shared_tokens=600) for number in (0, 1))
     first, second = decoded(one.body(1)), decoded(two.body(1))
