@@ -205,7 +205,7 @@ class Player:
 
         An answer without a call is followed by a message of the user.
         """
-        found = msgspec.json.decode(f"[{turn.messages}]")
+        found: list[dict[str, Any]] = msgspec.json.decode(f"[{turn.messages}]")
         if self._prompts.sessions.answers == "recorded":
             return found
         calls, self._answer_calls = self._answer_calls, []
