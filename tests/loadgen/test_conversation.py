@@ -66,10 +66,12 @@ def test_each_turn_begins_with_the_bytes_of_the_turn_before() -> None:
 
 
 def test_filler_makes_up_for_what_the_server_counts() -> None:
-    session = player(growing(1000, 2000))
+    session = player(growing(1000, 2000, 3000))
     assert len(decoded(session.body(1))[0]["content"].split()) == 1000
     session.answered(1, "a", [], counts(1100, 50))
     assert len(decoded(session.body(2))[2]["content"].split()) == 2000 - 1100 - 50
+    session.answered(2, "a", [], counts(2008, 50))  # eight more than words: a template
+    assert len(decoded(session.body(3))[4]["content"].split()) == 3000 - 2008 - 50 - 8
 
 
 def test_a_turn_grows_without_a_copy_of_the_conversation() -> None:
