@@ -66,10 +66,12 @@ def test_each_turn_begins_with_the_bytes_of_the_turn_before() -> None:
 
 
 def test_filler_makes_up_for_what_the_server_counts() -> None:
-    session = player(growing(1000, 2000))
+    session = player(growing(1000, 2000, 3000))
     assert len(decoded(session.body(1))[0]["content"].split()) == 1000
     session.answered(1, "a", [], counts(1100, 50))
     assert len(decoded(session.body(2))[2]["content"].split()) == 2000 - 1100 - 50
+    session.answered(2, "a", [], counts(2008, 50))  # eight more than words: a template
+    assert len(decoded(session.body(3))[4]["content"].split()) == 3000 - 2008 - 50 - 8
 
 
 def test_a_turn_grows_without_a_copy_of_the_conversation() -> None:
@@ -145,7 +147,7 @@ def test_no_two_sessions_begin_alike() -> None:
     assert len({body[:60] for body in bodies}) == 4
 
 
-def test_a_shared_system_prompt_is_known_from_the_second_session_on() -> None:
+def test_second_session_finds_the_shared_system_prompt() -> None:
     turn = Turn(input_tokens=900, output_tokens=9, shared_tokens=600)
     one, two = (player([turn], number=number, shared_prompt="p", shared_tokens=600) for number in (0, 1))
     first, second = decoded(one.body(1)), decoded(two.body(1))

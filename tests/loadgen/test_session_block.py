@@ -132,7 +132,7 @@ def text_of(messages: list[dict[str, Any]]) -> str:
     return "\n".join(message["content"] for message in messages)
 
 
-def test_each_turn_contains_the_one_before_and_the_servers_answer() -> None:
+def test_each_turn_contains_the_one_before_and_its_answer() -> None:
     played = Played(session_set(turns(6), turns(9)), served(), requests=20, concurrency=2)
     assert len(played.role("measured")) == 20
     assert all(o.ok for o in played.role("measured"))
@@ -163,6 +163,7 @@ def test_an_unlimited_cache_has_what_is_ideal() -> None:
         text, before = text_of(played.bodies[o.call]), seen.get(place(o).session, "")
         common = next((at for at, (one, two) in enumerate(zip(text, before, strict=False)) if one != two), len(before))
         assert o.cached_tokens == common // (4 * BLOCK) * BLOCK == played.truth[o.id].cached_tokens
+        assert bool(place(o).reusable_tokens) == (place(o).turn > 1 and not place(o).primes)
         if place(o).reusable_tokens:
             assert abs(place(o).reusable_tokens - o.cached_tokens) <= 2 * BLOCK
         seen[place(o).session] = text

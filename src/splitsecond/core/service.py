@@ -174,6 +174,10 @@ class Reply(Protocol):
 
     async def finished(self) -> None: ...
 
+    async def collected(self) -> list[Event]:
+        """Return the events that were not read yet, when the answer has ended. The last is `Done` or `Broken`."""
+        ...
+
     async def read(self) -> bytes:
         """Return the bytes of the body that arrived since the last `read`; b"" after the last of a complete answer.
 
@@ -225,6 +229,12 @@ class ReplyBase:
     def pass_on(self, take: Callable[[bytes], bool]) -> None:
         """Do nothing: `read` returns all bytes."""
 
+    async def collected(self) -> list[Event]:
+        return [event async for event in self]
+
+    async def __anext__(self) -> Event:
+        raise NotImplementedError
+
     def __aiter__(self) -> Self:
         return self
 
@@ -263,6 +273,9 @@ class ForwardingReply(ReplyBase):
 
     async def finished(self) -> None:
         await self._reply.finished()
+
+    async def collected(self) -> list[Event]:
+        return await self._reply.collected()
 
     async def read(self) -> bytes:
         return await self._reply.read()

@@ -49,7 +49,7 @@ SPAN = 32
 RETRIES = 2
 PAUSE_S = 0.5
 SESSION_TOKENS = 2048
-"""Length of the prompt that gives the scale of sessions, whose own prompts are long and expensive."""
+"""Most tokens of the prompt that gives the scale of sessions, whose own prompts are long and expensive."""
 CHECKS = 3
 """One request checks the line, two can correct it."""
 CHARACTERS_PER_TOKEN = sum(map(len, WORDS)) / len(WORDS) + 1
@@ -101,7 +101,8 @@ async def calibrate(
     request that cannot be sent to it.
     """
     if workload.sessions is not None:
-        prompt = TracedRequest(0, SESSION_TOKENS, round(workload.sessions.mean("output_tokens")) or 1)
+        tokens = min(SESSION_TOKENS, round(median(each.turns[0].input_tokens for each in workload.sessions.sessions)))
+        prompt = TracedRequest(0, tokens, round(workload.sessions.mean("output_tokens")) or 1)
         like = msgspec.structs.replace(workload, sessions=None, traced=[prompt])
         found = await calibrate(service, like, input_tokens=input_tokens, name=name, pilot=pilot)
         return msgspec.structs.replace(

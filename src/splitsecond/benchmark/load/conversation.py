@@ -36,6 +36,8 @@ class Conversation:
         self.tokens = 0.0
         self._scale = scale
         self._filler = filler
+        self._counted = False
+        self._surplus = 0.0
         self._text = bytearray(b"[")
         self._ends: list[tuple[float, int]] = [(0.0, 1)]
         """The tokens and bytes at the end of each message, after the beginning of the array."""
@@ -53,10 +55,17 @@ class Conversation:
     def copy(self) -> "Conversation":
         other = Conversation(self._scale, self._filler)
         other.tokens, other._text, other._ends = self.tokens, bytearray(self._text), list(self._ends)
+        other._counted, other._surplus = self._counted, self._surplus
         return other
 
     def counted(self, tokens: int) -> None:
-        """Take the server's count of the prompt that was sent."""
+        """Take the server's count of the prompt that was sent.
+
+        What a turn has beside its words, such as the template of its messages, is expected of the next turn, too.
+        """
+        if self._counted:
+            self._surplus = tokens - self.tokens
+        self._counted = True
         self.tokens = float(tokens)
         self._ends[-1] = (self.tokens, self._ends[-1][1])
 
@@ -72,7 +81,7 @@ class Conversation:
     def fill(self, role: str, nonce: str, until: float) -> None:
         """Append a message of filler, up to a prompt of `until` tokens. `nonce`: its first words, or ""."""
         fixed = self._scale.fixed if self.tokens == 0 else 0.0
-        words = max(round((until - self.tokens - fixed) / self._scale.per_word), 1)
+        words = max(round((until - self.tokens - fixed - self._surplus) / self._scale.per_word), 1)
         self.add(_message(role, self._words(nonce, words)), fixed + words * self._scale.per_word)
 
     def cut(self, tokens: float) -> None:

@@ -149,7 +149,7 @@ class SessionBlockRun(BlockRun):
         try:
             async with await self._service(call) as reply:
                 self._unanswered = None
-                async for event in reply:
+                for event in await reply.collected():
                     if isinstance(event, Token):
                         _add(event, text, calls)
                     elif isinstance(event, Broken):

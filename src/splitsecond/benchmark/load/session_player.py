@@ -104,10 +104,10 @@ class Player:
         """Return the place of turn `number`, after its `body` was made."""
         turn = self.turns[number - 1]
         reusable = turn.shared_tokens
-        if turn.messages:
+        if primes or (number == 1 and not self._branch):
+            reusable = self._session.shared_tokens if self._knows_shared else 0
+        elif turn.messages:
             reusable = self._shared
-        elif number == 1 and not self._knows_shared:
-            reusable = 0
         total = round(self._conversation.tokens) if turn.messages else turn.input_tokens
         return SessionTurn(
             session=f"{self.name}-{self._session.id}"[:MAX_NAME],
@@ -194,7 +194,6 @@ class Player:
                 others[:1] = [begins_with(f"{nonce}.\n", each) for each in others[:1]]
             else:
                 first = begins_with(f"{nonce}.\n", first)
-            self._shared = shared if self._knows_shared else 0
             self._add_texts(turn, [first, *others])
             return
         if shared:
@@ -206,7 +205,7 @@ class Player:
 
         An answer without a call is followed by a message of the user.
         """
-        found = msgspec.json.decode(f"[{turn.messages}]")
+        found: list[dict[str, Any]] = msgspec.json.decode(f"[{turn.messages}]")
         if self._prompts.sessions.answers == "recorded":
             return found
         calls, self._answer_calls = self._answer_calls, []

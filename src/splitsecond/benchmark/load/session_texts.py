@@ -57,7 +57,13 @@ class _ShareGpt(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     system: str | None = None
 
 
-_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
+_ROLES: dict[str, Literal["user", "assistant", "system"]] = {
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "system": "system",
+}
 
 
 def share_gpt(record: Any, place: str) -> Session:

@@ -230,6 +230,7 @@ class _Prepared:
             timeouts=Timeouts(head_ms=timeout_ms, first_token_ms=timeout_ms),
             seed=settings.seed,
             config=settings.config,
+            prompt_cache=sessions is not None,
         )
         self._servers = server_software(self.resolved.specs)
         self.prices = find_prices(self.resolved.specs, self.resolved.prices | dict(settings.prices))
