@@ -75,7 +75,11 @@ class FaultRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The place of a request in a session of a bench, and how much of its prompt is new."""
+    """The place of a request in a session of a bench, and how much of its prompt is new.
+
+    A session ends with its `last` request, or with one that failed (`outcome` "failed"). Any other was cut off at the
+    end of measuring. One whose first request `primes` was joined in the middle: its turns before were not sent.
+    """
 
     session: str
     """Identifies the session within its run."""
@@ -89,10 +93,10 @@ class SessionTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Planned input tokens that a prompt cache without limits would contain: the ideal."""
     wait_ns: int = 0
     """The planned tool time between the end of the answer before and this request."""
-    turns: int = 0
-    """The measured requests that its session has in all branches, if it ends without an error; 0: unknown."""
     primes: bool = False
     """Whether the request only fills the prompt cache, before the measured turns of its session."""
+    last: bool = False
+    """Whether it is the last request of its session."""
 
 
 class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
