@@ -197,17 +197,25 @@ def explained_turns(sent: Sequence[Observation]) -> list[ExplainedTurn]:
         return []
     turns = turns_of(known)
     model = model_of(turns)
-    tokens = [turns.total, turns.ideal, turns.cached]
+    ideal_s = new_s = miss_s = np.zeros(len(known))
     if model is not None:
         _, miss = judged_misses(turns, model)
         absent = np.where(miss, turns.ideal - turns.cached if turns.reported else turns.ideal, 0.0)
-        missing_s = absent * max(model.new - model.reused, 0.0)
-        tokens += [fresh_and_reused_s(turns, model)[1], (turns.total - turns.ideal) * max(model.new, 0.0), missing_s]
+        ideal_s = fresh_and_reused_s(turns, model)[1]
+        new_s = (turns.total - turns.ideal) * max(model.new, 0.0)
+        miss_s = absent * max(model.new - model.reused, 0.0)
     return [
-        ExplainedTurn(o, total, ideal, cached if turns.reported else None, *seconds, fitted=model is not None)
-        for o, (total, ideal, cached, *seconds) in zip(
-            known, zip(*(t.tolist() for t in tokens), strict=True), strict=True
+        ExplainedTurn(
+            turn=o,
+            total=float(turns.total[at]),
+            ideal=float(turns.ideal[at]),
+            cached=float(turns.cached[at]) if turns.reported else None,
+            ideal_s=float(ideal_s[at]),
+            new_s=float(new_s[at]),
+            miss_s=float(miss_s[at]),
+            fitted=model is not None,
         )
+        for at, o in enumerate(known)
         if o.role == "measured"
     ]
 
@@ -244,7 +252,7 @@ def _times(times: Sequence[SessionTime]) -> dict[str, Any]:
     }
 
 
-def _costs(times: Sequence[SessionTime], prices: Prices) -> dict[str, Estimated]:
+def _costs(times: Sequence[SessionTime], prices: Prices) -> dict[str, Any]:
     """Return the cost of the measured turns ÷ the sessions that were finished, as fields."""
     sessions = [each.session for each in times]
     price = prices.get(sessions[0].requests[0].target)
@@ -270,7 +278,7 @@ class _FitFindings(Struct, frozen=True):
     miss: Flags
     by: Sequence[RoundNumbers]
 
-    def fields(self) -> dict[str, Estimated]:
+    def fields(self) -> dict[str, Any]:
         if self.model is None:
             return {}
         everything = np.ones(len(self.counted), dtype=bool)
