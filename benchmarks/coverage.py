@@ -17,11 +17,10 @@ from tests.analysis.simulated_sessions import Server, simulated
 
 from splitsecond.benchmark.findings.compare import compare_figure
 from splitsecond.benchmark.findings.figures import FIGURES, ended
-from splitsecond.benchmark.findings.row_fields import SessionFindings
+from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings
 from splitsecond.benchmark.findings.sessions import session_findings
-from splitsecond.core.observation import Observation
-from splitsecond.log.statistics.sample_comparison import SampleComparison, compare_samples, holm
-from splitsecond.log.statistics.summary import FigureSample, Floats, Interval, summary_of
+from splitsecond.log.statistics.sample_comparison import SampleComparison, compare_blocks, compare_samples, holm
+from splitsecond.log.statistics.summary import FigureSample, Floats, summary_of
 
 SIGMA = 0.4
 """Standard deviation of the logarithm of a time."""
@@ -161,77 +160,66 @@ def unequal_false(scatter: Scatter, repeats: int, layout: tuple[int, int], seed:
 
 
 SERVERS = {
-    "sessions alike": Server(of_session=0.0, of_minute=0.0, alike=0.0, breaks=0.05),
-    "sessions differ": Server(breaks=0.05, of_session=0.35, of_minute=0.0),
-    "and slow minutes": Server(breaks=0.05, of_session=0.35, of_minute=0.3),
-    "and no counts of cached tokens": Server(breaks=0.05, of_session=0.35, of_minute=0.3, reports=False),
+    "sessions differ": Server(of_session=0.35, of_minute=0.0, breaks=0.005),
+    "and slow minutes": Server(of_session=0.35, of_minute=0.3, breaks=0.005),
+    "and no counts of cached tokens": Server(of_session=0.35, of_minute=0.3, breaks=0.005, reports=False),
 }
-"""Servers of simulated sessions. The last two have sessions that differ; the first has turns that are independent."""
-SESSION_LAYOUTS: tuple[Layout, ...] = ((20, 5), (40, 5), (40, 8))
-"""Sessions of a row, and the rounds that they are measured in, 180 s apart."""
-TRUTH_RUNS = 400
+"""Servers of simulated sessions."""
+SESSION_LAYOUTS: tuple[Layout, ...] = ((200, 5), (400, 8))
+"""Measured turns of a row, and the rounds that they are measured in, with pauses of 180 s."""
+TRUTH_TURNS = 150_000
 TRUTH_OF_SLOW_MINUTES = {
-    "ttft_ms p50": 696.2,
-    "ttft_ms p95": 6404.0,
-    "session_s p50": 46.5,
-    "ttft_first_turn_ms p50": 662.3,
-    "waiting": 14.67,
-    "cache share ÷ ideal": 0.9281,
+    "ttft_ms p50": 706.9,
+    "ttft_ms p95": 7050.0,
+    "ttft_later_turns_ms p50": 638.6,
+    "session time": 50.17,
+    "waiting": 16.58,
+    "sessions without an error": 0.9515,
+    "cached ÷ ideal": 0.9281,
     "prefill speed": 4000.0,
-    "cached token": 4.0,
-    "misses": 0.07,
-    "cost of a miss": 7.557,
-    "waiting by misses": 0.3674,
-    "unbroken": 0.95,
+    "cost of a cached token": 4.0,
+    "cache misses": 0.07,
+    "cost of a miss": 5.779,
+    "waiting by misses": 0.2265,
 }
 """`session_truths` of the last two servers, which take half a minute."""
-PERCENTILES_OF_SESSIONS = (("ttft_ms", "p50"), ("ttft_ms", "p95"), ("session_s", "p50"), ("ttft_first_turn_ms", "p50"))
-SESSION_NUMBERS: dict[str, Callable[[SessionFindings], Interval]] = {
-    "waiting": lambda s: s.waiting_s.ci95,
-    "cache share ÷ ideal": lambda s: s.cached_of_ideal.ci95,
-    "prefill speed": lambda s: s.prefill_tokens_per_s.ci95,
-    "cached token": lambda s: s.ms_per_1000_cached_tokens.ci95,
-    "misses": lambda s: s.miss_share.ci95,
-    "cost of a miss": lambda s: s.miss_s.ci95,
-    "waiting by misses": lambda s: s.miss_waiting_share.ci95,
-    "unbroken": lambda s: s.ok_share.ci95,
+PERCENTILES_OF_SESSIONS = (("ttft_ms", "p50"), ("ttft_ms", "p95"), ("ttft_later_turns_ms", "p50"))
+SESSION_NUMBERS: dict[str, Callable[[SessionFindings], Estimated]] = {
+    "session time": lambda s: s.session_s,
+    "waiting": lambda s: s.waiting_s,
+    "sessions without an error": lambda s: s.ok_share,
+    "cached ÷ ideal": lambda s: s.cached_of_ideal,
+    "prefill speed": lambda s: s.prefill_tokens_per_s,
+    "cost of a cached token": lambda s: s.ms_per_1000_cached_tokens,
+    "cache misses": lambda s: s.miss_share,
+    "cost of a miss": lambda s: s.miss_s,
+    "waiting by misses": lambda s: s.miss_waiting_share,
 }
 
 
 def session_truths(server: Server) -> dict[str, float]:
-    """Return the true figures: those of so many sessions that chance is small, and what the server was made with."""
-    server = replace(server, reports=True)
-    pooled: list[Observation] = []
-    for seed in range(TRUTH_RUNS):
-        made = simulated(server, 1_000_000 + seed, tokens_listed=False, condition=f"{seed}")
-        pooled += [replace(o, turn=replace(o.turn, session=f"{seed} {o.turn.session}")) for o in made if o.turn]
+    """Return the true figures: those of one round so long that chance is small, and what the server was made with."""
+    made = simulated(replace(server, reports=True), turns=TRUTH_TURNS, rounds=1, slots=64, tokens_listed=False)
+    whole = session_findings(made, {}, intervals=False)
+    assert whole is not None
     found = {
-        f"{name} {p}": float(np.quantile(FIGURES[name].sample(ended(pooled)).values, {"p50": 0.5, "p95": 0.95}[p]))
+        f"{name} {p}": float(np.quantile(FIGURES[name].sample(ended(made)).values, {"p50": 0.5, "p95": 0.95}[p]))
         for name, p in PERCENTILES_OF_SESSIONS
     }
-    whole = session_findings(pooled, {}, intervals=False)
-    assert whole is not None
+    found |= {name: of(whole).value or 0.0 for name, of in SESSION_NUMBERS.items()}
     # Chance is symmetric in the logarithm, and the fit is of the typical time: what the server was made with.
-    return found | {
-        "waiting": whole.waiting_s.value or 0.0,
-        "cache share ÷ ideal": whole.cached_of_ideal.value or 0.0,
-        "prefill speed": 1 / server.new_s,
-        "cached token": 1e6 * server.reused_s,
-        "misses": server.miss,
-        "cost of a miss": whole.miss_s.value or 0.0,
-        "waiting by misses": whole.miss_waiting_share.value or 0.0,
-        "unbroken": 1 - server.breaks,
-    }
+    made_with = {"prefill speed": 1 / server.new_s, "cost of a cached token": 1e6 * server.reused_s}
+    return found | made_with | {"cache misses": server.miss}
 
 
 def sessions_covered(server: Server, repeats: int, layout: Layout, truths: Mapping[str, float]) -> dict[str, float]:
     """Return how often each 95% interval of a row of sessions contains the truth; those without one are left out."""
     hits: dict[str, list[bool]] = {}
     for seed in range(repeats):
-        made = simulated(server, seed, sessions=layout[0], rounds=layout[1], tokens_listed=False)
+        made = simulated(server, seed, turns=layout[0], rounds=layout[1], tokens_listed=False)
         row = session_findings(made, {})
         assert row is not None
-        intervals = {name: of(row) for name, of in SESSION_NUMBERS.items()}
+        intervals = {name: of(row).ci95 for name, of in SESSION_NUMBERS.items()}
         for name, p in PERCENTILES_OF_SESSIONS:
             intervals[f"{name} {p}"] = FIGURES[name].summarise(ended(made)).interval(p)
         for name, (low, high) in intervals.items():
@@ -242,16 +230,18 @@ def sessions_covered(server: Server, repeats: int, layout: Layout, truths: Mappi
 
 
 def false_session_differences(server: Server, repeats: int, layout: Layout) -> dict[str, float]:
-    """Return how often a comparison of two equal targets by p50 finds a difference, for each figure."""
-    found = dict.fromkeys(("ttft_ms", "session_s", "ttft_later_turns_ms"), 0)
+    """Return how often a comparison of two equal targets finds a difference: of TTFT p50, and of session time."""
+    found = {"ttft_ms p50": 0, "ttft_later_turns_ms p50": 0, "session time": 0}
     for seed in range(repeats):
-        one, other = (
-            ended(simulated(server, 2 * seed + at, sessions=layout[0], rounds=layout[1], tokens_listed=False))
-            for at in (0, 1)
-        )
-        for name in found:
-            figure = FIGURES[name]
-            found[name] += compare_figure(figure, figure.sample(one), figure.sample(other), paired=True)["p50"].real
+        pair = [
+            simulated(server, 2 * seed + at, turns=layout[0], rounds=layout[1], tokens_listed=False) for at in (0, 1)
+        ]
+        for name in ("ttft_ms", "ttft_later_turns_ms"):
+            one, other = (FIGURES[name].sample(ended(made)) for made in pair)
+            found[f"{name} p50"] += compare_figure(FIGURES[name], one, other, paired=True)["p50"].real
+        rows = [session_findings(made, {}, intervals=False) for made in pair]
+        blocks = [{at: math.log(s) for at, s in row.session_s_rounds.items()} if row else {} for row in rows]
+        found["session time"] += compare_blocks(*blocks, paired=True, percentiles=(None, None)).real
     return {name: count / repeats for name, count in found.items()}
 
 
@@ -261,14 +251,12 @@ def print_sessions(repeats: int) -> None:
         truths = session_truths(server)
         columns = {layout: sessions_covered(server, repeats, layout, truths) for layout in SESSION_LAYOUTS}
         false = {layout: false_session_differences(server, repeats, layout) for layout in SESSION_LAYOUTS}
-        heads = " | ".join(f"{n} sessions in {rounds} rounds" for n, rounds in SESSION_LAYOUTS)
+        heads = " | ".join(f"{n} turns in {rounds} rounds" for n, rounds in SESSION_LAYOUTS)
         print(f"\n{name}\n\n| figure | {heads} |\n" + "|---" * (len(SESSION_LAYOUTS) + 1) + "|")
         for figure in dict.fromkeys(each for column in columns.values() for each in column):
             print(f"| {figure} | " + " | ".join(f"{c.get(figure, math.nan):.2f}" for c in columns.values()) + " |")
         for figure in false[SESSION_LAYOUTS[0]]:
-            print(
-                f"| false differences, {figure} p50 | " + " | ".join(f"{f[figure]:.3f}" for f in false.values()) + " |"
-            )
+            print(f"| false differences, {figure} | " + " | ".join(f"{f[figure]:.3f}" for f in false.values()) + " |")
         print(flush=True)
 
 

@@ -2,10 +2,15 @@
 
 TTFT = fixed + new × new tokens + reused × reused tokens, times what a session has of its own, what a slow minute has
 for all, and chance, which is alike in successive turns. Sometimes a prompt is not in the cache, and a session breaks.
+
+As in a bench, each slot of a round begins in the middle of a session, after a request that fills the prompt cache, and
+the round ends with the last of its measured turns, in the middle of other sessions.
 """
 
 import math
 import random
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any
 
 from msgspec import Struct
@@ -18,13 +23,16 @@ FAILED = FaultRecord(type="ProviderFault", kind="http_500", phase="head", messag
 TOKEN_S = 0.01
 BLOCK = 64
 """Tokens of a block of the prompt cache."""
+AGENT_TURNS = 2
 
 
 class Server(Struct, frozen=True, kw_only=True):
     """What is true of a server and of the sessions that it gets. Scatters are of logarithms.
 
-    `fixed_s`, `new_s` and `reused_s`: TTFT of no token, and of each. `tau_s`: how long slow minutes last. `agents`:
-    how many sub-agents work at the same time in the middle of each session.
+    `fixed_s`, `new_s` and `reused_s`: TTFT of no token, and of each. `of_session`, `of_minute`, `of_turn`: how much
+    sessions, minutes and turns differ; `alike`: correlation of successive turns. `tau_s`: how long slow minutes last.
+    `miss`: share of turns that are not in the cache; `breaks`: share of turns that fail. `turns`: least and most of a
+    session; `agents`: sub-agents that work at the same time in the middle of each session.
     """
 
     fixed_s: float = 0.25
@@ -41,18 +49,34 @@ class Server(Struct, frozen=True, kw_only=True):
     primes_well: bool = True
     turns: tuple[int, int] = (4, 16)
     tokens: int = 60
-    prompt: int = 20_000
+    prompt: int = 15_000
     new: int = 900
     tools_s: float = 3.0
     agents: int = 0
-    slower: float = 1.0
+
+
+@dataclass
+class Talk:
+    """A conversation: the main one of a session, or that of a sub-agent of `parent`."""
+
+    session: str
+    own: float
+    count: int
+    context: int
+    next: int = 1
+    branch: str = ""
+    parent: "Talk | None" = None
+    wait_s: float = 0.0
+    working: int = 0
+    last: float = 0.0
+    agents_over_s: float = field(default=0.0)
 
 
 def simulated(
     server: Server,
     seed: int = 1,
     *,
-    sessions: int = 40,
+    turns: int = 400,
     slots: int = 4,
     rounds: int = 5,
     apart_s: float = 180.0,
@@ -60,23 +84,12 @@ def simulated(
     condition: str = "c",
     tokens_listed: bool = True,
 ) -> list[Observation]:
-    """Return the requests of so many sessions in rounds, each slot with one session after the other."""
-    chance = random.Random(seed)
-    minute = chance.gauss(0, 1)
+    """Return the requests of so many measured turns in rounds, `apart_s` from the end of one to the next."""
     made: list[Observation] = []
-    number = 0
-    for at in range(rounds):
-        minute = _kept(chance, minute, math.exp(-apart_s / server.tau_s))
-        begin_s = BEGIN_S + at * apart_s
-        own = len(range(at, sessions, rounds))
-        ends = [begin_s + 0.2 * slot for slot in range(slots)]
-        for _ in range(own):
-            slot = min(range(slots), key=lambda each: ends[each])
-            number += 1
-            run = _Run(server, chance, f"s{number}", at + 1, minute, target, condition, tokens_listed)
-            made += run.session(ends[slot])
-            ends[slot] = run.now_s
-            minute = run.minute
+    run = _Run(server, random.Random(seed), target, condition, tokens_listed)
+    for number in range(1, rounds + 1):
+        run.pause(apart_s)
+        made += run.round(number, len(range(number - 1, turns, rounds)), slots)
     return made
 
 
@@ -85,107 +98,115 @@ def _kept(chance: random.Random, value: float, share: float) -> float:
 
 
 class _Run:
-    def __init__(
-        self,
-        server: Server,
-        chance: random.Random,
-        name: str,
-        number: int,
-        minute: float,
-        target: str,
-        condition: str,
-        tokens_listed: bool,
-    ) -> None:
-        self.server, self.chance, self.name, self.number, self.minute = server, chance, name, number, minute
-        self.target, self.condition, self.tokens_listed = target, condition, tokens_listed
-        self.own = chance.gauss(0, 1)
-        self.last = chance.gauss(0, 1)
-        self.now_s = 0.0
+    def __init__(self, server: Server, chance: random.Random, target: str, condition: str, tokens_listed: bool) -> None:
+        self.server, self.chance, self.target, self.condition = server, chance, target, condition
+        self.tokens_listed = tokens_listed
+        self.minute, self.now_s, self.number, self.sessions = chance.gauss(0, 1), BEGIN_S, 0, 0
 
-    def session(self, begin_s: float) -> list[Observation]:
+    def pause(self, seconds: float) -> None:
+        self._pass(self.now_s + seconds)
+
+    def _pass(self, until_s: float) -> None:
+        past_s = max(until_s - self.now_s, 0.0)
+        self.minute = _kept(self.chance, self.minute, math.exp(-past_s / self.server.tau_s))
+        self.now_s = max(self.now_s, until_s)
+
+    def round(self, number: int, turns: int, slots: int) -> list[Observation]:
+        self.number = number
+        made: list[Observation] = []
+        heap: list[tuple[float, int, Talk]] = []
+        order = iter(range(1 << 40))
+        primed_s = self.now_s
+        for _ in range(slots):
+            talk = self._talk(joined=True)
+            if talk.next > 1:
+                made.append(self._request(talk, self.now_s, role="warmup", primes=True))
+                primed_s = max(primed_s, made[-1].end_ns / NS_PER_S)
+            heappush(heap, (0.0, next(order), talk))
+        heap = [(primed_s + self.chance.random() * talk.wait_s, at, talk) for _, at, talk in heap]
+        heap.sort()
+        left, end_s = turns, math.inf
+        while heap[0][0] <= end_s:
+            due_s, _, talk = heappop(heap)
+            self._pass(due_s)
+            one = self._request(talk, due_s, role="measured" if left else "cooldown")
+            made.append(one)
+            left -= bool(left)
+            after_s = one.end_ns / NS_PER_S
+            for at_s, following in self._following(talk, after_s, failed=not one.ok):
+                heappush(heap, (at_s, next(order), following))
+            if not left and end_s == math.inf:
+                end_s = max(o.end_ns for o in made if o.role == "measured") / NS_PER_S
+        self.now_s = end_s
+        return [self._cut(o, round(end_s * NS_PER_S)) for o in made]
+
+    def _cut(self, o: Observation, end_ns: int) -> Observation:
+        if o.role != "cooldown" or o.end_ns <= end_ns:
+            return o
+        both = {name: getattr(o, name) for name in ("id", "call", "target", "condition", "round", "role", "turn")}
+        sent = {name: getattr(o, name) for name in ("due_ns", "start_ns", "sent_ns")}
+        return Observation(**both, **sent, outcome="cancelled", end_ns=end_ns, kernel_time=True)
+
+    def _talk(self, *, joined: bool = False) -> Talk:
         server, chance = self.server, self.chance
-        count = chance.randint(*server.turns)
-        begins = round(server.prompt * math.exp(chance.gauss(0, 0.5)))
-        made = [self._request(begin_s, begins, 0, primes=True, role="warmup", hits=True)]
-        self.now_s = made[-1].end_ns / NS_PER_S
-        context, broken_at = begins, chance.randint(1, count) if chance.random() < server.breaks else 0
-        planned = count + server.agents * 2
-        for turn in range(1, count + 1):
-            if server.agents and turn == count // 2 + 1:
-                made += self._agents(context, planned)
-            wait_s = chance.expovariate(1 / server.tools_s) if turn > 1 else 0.0
-            new = max(round(server.new * math.exp(chance.gauss(0, 1))), 20)
-            primed = turn > 1 or server.primes_well
-            made.append(
-                self._request(
-                    self.now_s + wait_s,
-                    new,
-                    context,
-                    turn=turn,
-                    turns=planned,
-                    wait_s=wait_s,
-                    hits=primed and chance.random() >= server.miss,
-                    fails=turn == broken_at,
-                )
-            )
-            self.now_s = made[-1].end_ns / NS_PER_S
-            if turn == broken_at:
-                break
-            context += new + server.tokens
-        return made
+        self.sessions += 1
+        low, high = server.turns
+        count = chance.randint(low, high)
+        while joined and chance.random() * high > count:  # a slot is more often in a long session
+            count = chance.randint(low, high)
+        talk = Talk(f"{self.condition}-{self.sessions}", chance.gauss(0, 1), count, 0, last=chance.gauss(0, 1))
+        talk.next = chance.randint(1, count) if joined else 1
+        if talk.next > 1:
+            talk.context = self._prompt() + (talk.next - 2) * (round(server.new * math.exp(0.5)) + server.tokens)
+        talk.wait_s = chance.expovariate(1 / server.tools_s) if talk.next > 1 else 0.0
+        return talk
 
-    def _agents(self, context: int, planned: int) -> list[Observation]:
-        made, begin_s, ends = [], self.now_s, [self.now_s]
-        for agent in range(self.server.agents):
-            at_s = begin_s
-            for turn in (1, 2):
-                wait_s = 0.5 * (turn - 1)
-                one = self._request(
-                    at_s + wait_s, 400, 2_000 * turn, turn=turn, turns=planned, wait_s=wait_s, branch=f"agent {agent}"
-                )
-                made.append(one)
-                at_s = one.end_ns / NS_PER_S
-            ends.append(at_s)
-        self.now_s = max(ends)
-        return made
+    def _prompt(self) -> int:
+        return round(self.server.prompt * math.exp(self.chance.gauss(0, 0.5)))
 
-    def _request(
-        self,
-        at_s: float,
-        new: int,
-        reusable: int,
-        *,
-        turn: int = 1,
-        turns: int = 0,
-        wait_s: float = 0.0,
-        branch: str = "",
-        hits: bool = True,
-        fails: bool = False,
-        primes: bool = False,
-        role: Role = "measured",
-    ) -> Observation:
+    def _following(self, talk: Talk, after_s: float, *, failed: bool) -> list[tuple[float, Talk]]:
         server, chance = self.server, self.chance
-        self.last = _kept(chance, self.last, server.alike)
-        self.minute = _kept(chance, self.minute, math.exp(-1.0 / server.tau_s))
-        scatter = server.of_session * self.own + server.of_minute * self.minute + server.of_turn * self.last
+        if failed:
+            return [(after_s, self._talk())]
+        talk.next += 1
+        if talk.parent is not None:
+            parent = talk.parent
+            if talk.next <= AGENT_TURNS:
+                talk.wait_s = 0.5
+                return [(after_s + talk.wait_s, talk)]
+            parent.working -= 1
+            parent.agents_over_s = max(parent.agents_over_s, after_s)
+            return [] if parent.working else [(parent.agents_over_s + parent.wait_s, parent)]
+        if talk.next > talk.count:
+            return [(after_s, self._talk())]
+        talk.wait_s = chance.expovariate(1 / server.tools_s)
+        if server.agents and talk.next == talk.count // 2 + 1:
+            talk.working, talk.agents_over_s = server.agents, after_s
+            return [
+                (after_s, Talk(talk.session, talk.own, AGENT_TURNS, 0, branch=f"agent {at}", parent=talk))
+                for at in range(1, server.agents + 1)
+            ]
+        return [(after_s + talk.wait_s, talk)]
+
+    def _request(self, talk: Talk, at_s: float, *, role: Role, primes: bool = False) -> Observation:
+        server, chance = self.server, self.chance
+        new, reusable = (talk.context, 0) if primes else (self._new(talk), talk.context)
+        talk.last = _kept(chance, talk.last, server.alike)
+        first_after_priming = not primes and talk.branch == "" and talk.context > 0 and talk.working == -1
+        hits = chance.random() >= server.miss and (server.primes_well or not first_after_priming)
+        if primes:
+            talk.working = -1
+        elif talk.working == -1:
+            talk.working = 0
+        fails = not primes and not talk.branch and chance.random() < server.breaks
+        scatter = server.of_session * talk.own + server.of_minute * self.minute + server.of_turn * talk.last
         cached = reusable // BLOCK * BLOCK if hits else 0
         fixed = server.fixed_s + server.new_s * (new + reusable - cached) + server.reused_s * cached
-        ttft_s = server.slower * fixed * math.exp(scatter)
-        name = f"{self.condition}.{self.name}.{branch or 'main'}.{'p' if primes else turn}"
-        sent, first = round(at_s * NS_PER_S), round((at_s + ttft_s) * NS_PER_S)
+        sent, first = round(at_s * NS_PER_S), round((at_s + fixed * math.exp(scatter)) * NS_PER_S)
         gap = round(TOKEN_S * NS_PER_S * math.exp(chance.gauss(0, 0.05)))
         tokens = 1 if primes else server.tokens
         times = [first + gap * i for i in range(tokens)] if self.tokens_listed else [first, first + gap * (tokens - 1)]
-        at = SessionTurn(
-            session=self.name,
-            branch=branch,
-            turn=turn,
-            new_tokens=new,
-            reusable_tokens=reusable,
-            wait_ns=round(wait_s * NS_PER_S),
-            turns=turns,
-            primes=primes,
-        )
+        name = f"{talk.session}.{talk.branch or 'main'}.{talk.next - 1 if primes else talk.next}{'p' if primes else ''}"
         both: dict[str, Any] = {
             "id": name,
             "call": name,
@@ -193,7 +214,16 @@ class _Run:
             "condition": self.condition,
             "round": self.number,
             "role": role,
-            "turn": at,
+            "turn": SessionTurn(
+                session=talk.session,
+                branch=talk.branch,
+                turn=talk.next - 1 if primes else talk.next,
+                new_tokens=new,
+                reusable_tokens=reusable,
+                wait_ns=0 if primes else round(talk.wait_s * NS_PER_S),
+                primes=primes,
+                last=not primes and not talk.branch and talk.next == talk.count,
+            ),
             "due_ns": sent,
             "start_ns": sent,
             "sent_ns": sent,
@@ -201,6 +231,8 @@ class _Run:
         }
         if fails:
             return Observation(**both, outcome="failed", fault=FAILED, status=500, end_ns=first)
+        if not primes:
+            talk.context += new + server.tokens
         return Observation(
             **both,
             head_ns=first,
@@ -219,3 +251,10 @@ class _Run:
             reads=len(times),
             max_read_tokens=1,
         )
+
+    def _new(self, talk: Talk) -> int:
+        if talk.branch:
+            return 2_000 if talk.next == 1 else 400
+        if talk.next == 1:
+            return self._prompt()
+        return max(round(self.server.new * math.exp(self.chance.gauss(0, 1))), 20)

@@ -14,14 +14,14 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation
 
 SERVERS = {
-    "fireworks/qwen3-coder-480b": Server(agents=2, breaks=0.03),
+    "fireworks/qwen3-coder-480b": Server(agents=2, breaks=0.003),
     "groq/kimi-k2-instruct": Server(new_s=1 / 9_000, miss=0.2, reports=False),
 }
 PRICE = Price(input_usd=0.6, cached_usd=0.12, output_usd=2.5, as_of="2026-01-02", source="the test")
 
 
 def invented_sessions(
-    targets: Sequence[str] = tuple(SERVERS), concurrencies: Sequence[int] = (4, 8), sessions: int = 40
+    targets: Sequence[str] = tuple(SERVERS), concurrencies: Sequence[int] = (4, 8), turns: int = 400
 ) -> tuple[Run, list[Observation]]:
     """Return a run and its observations, the same every time."""
     asked, observations = [], list[Observation]()
@@ -32,7 +32,7 @@ def invented_sessions(
             observations += simulated(
                 SERVERS[target],
                 concurrency,
-                sessions=sessions,
+                turns=turns,
                 slots=concurrency,
                 target=target,
                 condition=condition,
@@ -43,7 +43,7 @@ def invented_sessions(
         began="2026-11-26T14:03:02Z",
         began_ns=1_000 * NS_PER_S,
         version="0.1.0",
-        asked={"command": f"splitsecond bench {' '.join(targets)} --sessions agent -c 4,8 -n {sessions}"},
+        asked={"command": f"splitsecond bench {' '.join(targets)} --sessions agent -c 4,8 -n {turns}"},
         finished=True,
         conditions=conditions,
     )

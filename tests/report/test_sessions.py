@@ -125,9 +125,10 @@ def test_parts_of_a_turn_add_up(one: Invented) -> None:
 def test_run_json_has_sessions_and_turns(one: Invented) -> None:
     run = msgspec.json.decode(msgspec.json.encode(one[0]))
     (row,) = run["conditions"]
-    assert (row["sessions"], row["turns"]) == (40, row["requests"])
+    assert (row["sessions"] > 20, row["turns"]) == (True, row["requests"])
     assert row["session"]["prefill_tokens_per_s"]["ci95"][0] < row["prefill_tokens_per_s"]
-    assert row["session_s"]["p50"] > 0
+    low, high = row["session"]["session_s"]["ci95"]
+    assert low < row["session_s"] < high
     assert 0 < row["cached_share"] < row["ideal_cached_share"] < 1
     assert msgspec.json.decode(msgspec.json.encode(one[0]), type=Run).conditions[0].session is not None
 
@@ -136,4 +137,6 @@ def test_data_frame_has_the_session_of_each_turn(one: Invented) -> None:
     frame = BenchRun(*one, Path()).to_frame(backend="pandas")
     assert {"session", "branch", "turn", "new_tokens", "reusable_tokens", "tools_s"} <= set(frame.columns)
     assert frame.groupby("session").size().sum() == len(frame)
-    assert "session_s" not in frame.columns
+    later = frame[(frame["turn"] > 1) & (frame["outcome"] == "ok")]
+    assert later["ttft_later_turns_ms"].equals(later["ttft_ms"])
+    assert frame["ttft_later_turns_ms"].notna().sum() == len(later)

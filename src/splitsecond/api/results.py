@@ -187,6 +187,12 @@ class BenchRun(Mapping[str, Row]):
         return nw.from_dict(self._columns(roles), backend=library).to_native()
 
     def _columns(self, roles: Sequence[Role]) -> dict[str, list[Any]]:
+        chosen = [o for o in self.observations if o.role in roles]
+        in_sessions = any(o.turn for o in chosen)
+
+        def shown(figure: Figure) -> bool:
+            return in_sessions or figure.group != "Sessions"
+
         loads = {row.condition: (row.concurrency, row.rate) for row in self.rows.values()}
         prices = {row.target: row.findings.price for row in self.rows.values()}
 
@@ -203,7 +209,7 @@ class BenchRun(Mapping[str, Row]):
             "outcome": lambda o: o.outcome,
             "error": lambda o: o.fault.kind if o.fault else "",
             "start_s": lambda o: (o.start_ns - self.findings.began_ns) / NS_PER_S,
-            **{figure.name: partial(_value, figure) for figure in FIGURES.values() if figure.per_request},
+            **{each.name: partial(_value, each) for each in FIGURES.values() if each.per_request and shown(each)},
             "input_tokens": lambda o: o.input_tokens,
             "output_tokens": lambda o: o.output_tokens,
             "cached_tokens": lambda o: o.cached_tokens,
@@ -211,8 +217,7 @@ class BenchRun(Mapping[str, Row]):
             "cost_usd": cost,
             "request_id": lambda o: o.id,
         }
-        chosen = [o for o in self.observations if o.role in roles]
-        if any(o.turn for o in chosen):
+        if in_sessions:
             values |= _TURNS
         return {name: [value(o) for o in chosen] for name, value in values.items()}
 

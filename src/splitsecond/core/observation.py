@@ -93,8 +93,6 @@ class SessionTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Planned input tokens that a prompt cache without limits would contain: the ideal."""
     wait_ns: int = 0
     """The planned tool time between the end of the answer before and this request."""
-    turns: int = 0
-    """The measured requests that its session has in all branches, if it ends without an error; 0: unknown."""
     primes: bool = False
     """Whether the request only fills the prompt cache, before the measured turns of its session."""
     last: bool = False

@@ -22,7 +22,7 @@ from splitsecond.benchmark.findings.sessions import session_findings
 from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.findings.throughput import per_second
 from splitsecond.benchmark.findings.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
-from splitsecond.benchmark.statistics.sessions import as_requests
+from splitsecond.benchmark.statistics.sessions import session_load
 from splitsecond.benchmark.statistics.steady import (
     MeasuredLoad,
     TimeWindows,
@@ -59,8 +59,11 @@ def condition_findings(
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
     ok = successful(measured)
-    as_sessions = asked.concurrency is not None and any(o.turn for o in sent)
-    load = measured_load(as_requests(sent) if as_sessions else sent, asked.concurrency, readings)
+    load = (
+        session_load(sent, asked.concurrency, readings)
+        if asked.concurrency is not None and any(o.turn for o in sent)
+        else measured_load(sent, asked.concurrency, readings)
+    )
     ended_per_s = per_second(ended_in(_not_cancelled(sent), load.steady), load.steady.length_ns)
     error_kinds, error_examples = failures_by_kind(measured)
 

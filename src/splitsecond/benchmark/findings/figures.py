@@ -4,6 +4,7 @@
 docs/reference/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,10 +12,10 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.row_fields import Estimated, RowFields, SessionFindings
-from splitsecond.benchmark.statistics.sessions import Session, session_numbers, sessions_of
+from splitsecond.benchmark.statistics.sessions import session_numbers
 from splitsecond.benchmark.statistics.steady import begin_ns, event_tokens
 from splitsecond.core.catalog.price import MILLION
-from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.log.statistics.summary import (
@@ -41,8 +42,8 @@ class Figure(Struct, frozen=True, kw_only=True):
     divides them to give `unit`. With `higher_is_better`, percentiles run from the fast end. `from_due` names the figure
     that replaces this one in an open loop, where time counts from the moment a request was due.
 
-    A failed request counts as slower than all others, unless `answered_only`. `counts_tokens`: compared only between
-    rows with the same source of counts.
+    `among`: the requests that it describes. A failed one counts as slower than all others, unless `answered_only`.
+    `counts_tokens`: compared only between rows with the same source of counts.
 
     `main`: shown in the first table (p50 and p95). `listed`: percentiles under "All metrics". `applies`: rows for which
     it differs from simpler figures. `compared`: part of `compare`; `stated`: a change gets a sentence.
@@ -54,6 +55,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     group: str
     definition: str
     of: Callable[[Observation], float | Floats | None]
+    among: Callable[[Observation], bool] = lambda o: True
     scale: int = 1
     higher_is_better: bool = False
     from_due: str = ""
@@ -71,7 +73,7 @@ class Figure(Struct, frozen=True, kw_only=True):
         return f" {self.unit}"
 
     def value(self, observation: Observation) -> Any:
-        value = self.of(observation)
+        value = self.of(observation) if self.among(observation) else None
         return None if value is None else value / self.scale
 
     def sample(self, requests: Sequence[Observation]) -> FigureSample:
@@ -79,6 +81,7 @@ class Figure(Struct, frozen=True, kw_only=True):
 
         Gaps within a request are those of the answers.
         """
+        requests = [o for o in requests if self.among(o)]
         if self.answered_only or not self.per_request:
             requests = [o for o in requests if o.ok]
         failed = -np.inf if self.higher_is_better else np.inf
@@ -111,26 +114,6 @@ class Figure(Struct, frozen=True, kw_only=True):
         return FIGURES[self.from_due] if open_loop and self.from_due else self
 
 
-class SessionFigure(Figure, frozen=True, kw_only=True):
-    """One figure of a session. `in_session` returns its values in a session, infinite where the session broke."""
-
-    of: Callable[[Observation], float | Floats | None] = lambda o: None
-    per_request: bool = False
-    in_session: Callable[[Session], Sequence[float]]
-
-    def sample(self, requests: Sequence[Observation]) -> FigureSample:
-        found = [(session, value) for session in sessions_of(requests) for value in self.in_session(session)]
-        names = {session.name: number for number, (session, _) in enumerate(found)}
-        rounds, clusters = (
-            np.array(numbers, dtype=np.int64)
-            for numbers in ([s.round for s, _ in found], [names[s.name] for s, _ in found])
-        )
-        return _in_rounds(np.array([value for _, value in found]) / self.scale, rounds, clusters)
-
-    def summarise(self, requests: Sequence[Observation]) -> Summary:
-        return summary_of(self.sample(requests), higher_is_better=self.higher_is_better)
-
-
 def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | None) -> FigureSample:
     spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
     return FigureSample(values.astype(np.float64), rounds, spread, clusters)
@@ -152,7 +135,7 @@ class Total(Struct, frozen=True, kw_only=True):
 
     @property
     def unit_after(self) -> str:
-        return "" if self.unit in self.label else f" {self.unit}"
+        return "" if self.unit in ("", *re.split("[ ,]+", self.label)) else f" {self.unit}"
 
     def value(self, row: RowFields) -> float | None:
         stored: float | None = getattr(row, self.name)
@@ -181,23 +164,12 @@ def _of_sessions(row: RowFields) -> bool:
     return row.session is not None
 
 
-def _first_turn(session: Session) -> list[float]:
-    return _ttfts([session.first])
+def _begins(o: Observation) -> bool:
+    return o.turn is not None and o.turn.turn == 1
 
 
-def _later_turns(session: Session) -> list[float]:
-    return _ttfts(session.turns[1:])
-
-
-def _ttfts(turns: Sequence[Observation]) -> list[float]:
-    found = (o.ttft_ns if o.ok else np.inf for o in turns)
-    return [value for value in found if value is not None]
-
-
-def _session_ns(session: Session) -> list[float]:
-    if session.cut_off:
-        return []
-    return [np.inf if session.broken else session.end_ns - session.begin_ns]
+def _goes_on(o: Observation) -> bool:
+    return o.turn is not None and o.turn.turn > 1
 
 
 FIGURES: dict[str, Figure] = {
@@ -360,41 +332,27 @@ FIGURES: dict[str, Figure] = {
             counts_tokens=True,
             compared=True,
         ),
-        SessionFigure(
-            name="session_s",
-            label="session time",
-            unit="s",
-            group="Sessions",
-            definition=(
-                "From when the first measured turn of a session was due to the end of its last answer, its tools "
-                "included. A session in which a request failed counts as slower than all others."
-            ),
-            in_session=_session_ns,
-            scale=NS_PER_S,
-            listed=("p50", "p95"),
-            applies=_of_sessions,
-            compared=True,
-            stated=True,
-        ),
-        SessionFigure(
+        Figure(
             name="ttft_first_turn_ms",
             label="TTFT of first turns",
             unit="ms",
             group="Sessions",
-            definition="TTFT of the first measured turn of each session.",
-            in_session=_first_turn,
+            definition="TTFT of the first turns of sessions and of their sub-agents: most of the prompt is new.",
+            of=lambda o: o.ttft_ns,
+            among=_begins,
             scale=NS_PER_MS,
             listed=("p50", "p95"),
             applies=_of_sessions,
             compared=True,
         ),
-        SessionFigure(
+        Figure(
             name="ttft_later_turns_ms",
             label="TTFT of later turns",
             unit="ms",
             group="Sessions",
-            definition="TTFT of all measured turns of a session but its first.",
-            in_session=_later_turns,
+            definition="TTFT of all later turns, whose prompt begins with the turn before and its answer.",
+            of=lambda o: o.ttft_ns,
+            among=_goes_on,
             scale=NS_PER_MS,
             listed=("p50", "p95"),
             applies=_of_sessions,
@@ -440,32 +398,41 @@ _SESSION_TOTALS = (
         "sessions_ok_share",
         "sessions without an error",
         "share",
-        "Sessions in which no request failed, of all that were not stopped.",
+        "Sessions that were finished, of those that were finished or in which a request failed.",
         lambda s: s.ok_share,
         higher_is_better=True,
     ),
     _session_total(
-        "session_waiting_s",
-        "waiting for first tokens, s",
+        "session_s",
+        "session time",
         "s",
-        "Mean time of a session until first tokens, along its critical path: the turns without which it would have "
-        "ended sooner. With the next two it adds up to the mean session time.",
+        "Mean time of a session, its tools included: the time of all sessions in flight during the rounds ÷ the "
+        "sessions that were finished in them.",
+        lambda s: s.session_s,
+        higher_is_better=False,
+    ),
+    _session_total(
+        "session_waiting_s",
+        "waiting for first tokens",
+        "s",
+        "The part of it until first tokens, along the critical path: the turns without which a session would have "
+        "gone on sooner.",
         lambda s: s.waiting_s,
         higher_is_better=False,
     ),
     _session_total(
         "session_generating_s",
-        "generating, s",
+        "generating",
         "s",
-        "Mean time of a session from first tokens to the ends of answers, along its critical path.",
+        "The part of it from first tokens to the ends of answers, along the critical path.",
         lambda s: s.generating_s,
         higher_is_better=False,
     ),
     _session_total(
         "session_tools_s",
-        "tools, s",
+        "tools",
         "s",
-        "Mean time of a session in its tools, along its critical path: from the end of an answer to the next turn.",
+        "The rest of it: from the end of an answer on the critical path to the next turn.",
         lambda s: s.tools_s,
     ),
     _session_total(
@@ -502,7 +469,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "ms_per_1000_cached_tokens",
-        "1,000 cached tokens, ms",
+        "1,000 cached tokens",
         "ms",
         "What 1,000 tokens from the prompt cache add to TTFT, by the same fit.",
         lambda s: s.ms_per_1000_cached_tokens,
@@ -510,7 +477,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "ttft_fixed_ms",
-        "fixed part of TTFT, ms",
+        "fixed part of TTFT",
         "ms",
         "TTFT without any input, by the same fit: network, queue and the first step.",
         lambda s: s.fixed_ms,
@@ -527,7 +494,7 @@ _SESSION_TOTALS = (
     ),
     _session_total(
         "cache_miss_s",
-        "cost of a cache miss, s",
+        "cost of a cache miss",
         "s",
         "Mean time that a cache miss adds to TTFT: its missing tokens × (time of a new token − that of a cached one).",
         lambda s: s.miss_s,
@@ -545,7 +512,7 @@ _SESSION_TOTALS = (
         "usd_per_session",
         "cost of a session",
         "USD",
-        "Cost of the measured turns ÷ sessions.",
+        "Cost of the measured turns ÷ sessions that were finished.",
         lambda s: s.usd,
         higher_is_better=False,
     ),

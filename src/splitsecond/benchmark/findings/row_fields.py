@@ -86,8 +86,7 @@ class Estimated(Struct, frozen=True):
 class TurnClass(Struct, kw_only=True):
     """TTFT of the turns of one class. `by`: "turn", "new tokens" or "cached tokens".
 
-    Tokens of the class are at least `low` and below `high`; None: without end. By turn, `low` is 1 for the first
-    measured turn of each session and 2 for later ones.
+    Tokens of the class, or the number of the turn, are at least `low` and below `high`; None: without end.
     """
 
     by: str
@@ -99,16 +98,16 @@ class TurnClass(Struct, kw_only=True):
 class SessionFindings(Struct, kw_only=True):
     """Figures of a row of sessions. Intervals come from the scatter between rounds and between sessions.
 
-    `sessions` have `turns` measured requests; `broken` sessions have a turn that failed, `cut_off` ones were stopped
-    before their end and count by their turns only. `cache_by`: what tells how much was in the cache: "usage" of the
-    provider, or the "times" until the first token where it reports no cached tokens; "": nothing does.
-    Of the `primed` sessions, whose cache was filled before their first turn, the `unprimed` ones began with a prompt
-    that was not in the cache, by usage and by TTFT.
+    `sessions` have `turns` measured requests. `finished` of them came to their end, `broken` ones have a request that
+    failed; rounds begin and end in the middle of the others. `cache_by`: what tells how much was in the cache: "usage"
+    of the provider, or the "times" until the first token where it reports no cached tokens; "": nothing does. Of the
+    `primed` sessions, whose cache was filled before their first turn, the `unprimed` ones began with a prompt that was
+    not in the cache, by usage and by TTFT.
 
-    `waiting_s`, `generating_s` and `tools_s`: means along the critical paths of the sessions without an error; they add
-    up to the mean session time. `cached_share`: reported cached input ÷ input; `ideal_cached_share`: the same of a
-    cache without limits; `cached_of_ideal`: the first ÷ the second. `fixed_ms`, `prefill_tokens_per_s` and
-    `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill speed + cached tokens × their cost.
+    `session_s`: mean session time, which is the sum of `waiting_s`, `generating_s` and `tools_s` along the critical
+    path; `session_s_rounds`: that of each round. `cached_share`: reported cached input ÷ input; `ideal_cached_share`:
+    the same of a cache without limits; `cached_of_ideal`: the first ÷ the second. `fixed_ms`, `prefill_tokens_per_s`
+    and `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill speed + cached tokens × their cost.
     `misses` of `reusing` turns, whose prompt should have been in the cache, found less than half of it there, which is
     the `miss_share`; turns of which nothing tells are in neither. `miss_s`: what one costs; `miss_waiting_share`: what
     all cost ÷ all time until first tokens.
@@ -117,12 +116,14 @@ class SessionFindings(Struct, kw_only=True):
 
     sessions: int
     turns: int
+    finished: int = 0
     broken: int = 0
-    cut_off: int = 0
     primed: int = 0
     unprimed: list[str] = []
     cache_by: str = ""
     ok_share: Estimated = Estimated()
+    session_s: Estimated = Estimated()
+    session_s_rounds: dict[int, float] = {}
     waiting_s: Estimated = Estimated()
     generating_s: Estimated = Estimated()
     tools_s: Estimated = Estimated()

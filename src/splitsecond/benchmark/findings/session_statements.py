@@ -7,7 +7,6 @@ from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings
 from splitsecond.benchmark.findings.usable_rows import load_order, row
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import Statement, counted_as, number, percent, span
-from splitsecond.log.statistics.summary import Interval
 
 
 def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
@@ -20,21 +19,20 @@ def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     found = []
     for each in valid:
         assert each.session is not None
-        typical = list(_typical(each, each.session)) if lightest[each.target] is each else []
+        typical = list(_typical(each.session)) if lightest[each.target] is each else []
         found += [(each, fact) for fact in (*typical[:1], *_troubles(each.session), *typical[1:])]
     if len(rows) == 1:
         return [Statement(fact[0].upper() + fact[1:]) for _, fact in found]
     return [Statement(f"{row(each)}: {fact}", f"{row(each, short=True)}:\n{fact}") for each, fact in found]
 
 
-def _typical(of: ConditionFindings, found: SessionFindings) -> Iterator[str]:
-    parts = [part.value for part in (found.waiting_s, found.generating_s, found.tools_s)]
-    known = [part for part in parts if part is not None]
-    if (median := of.session_s.p50) is not None and len(known) == len(parts) and sum(known):
-        waiting, generating, tools = (percent(round(part / sum(known), 2)) for part in known)
+def _typical(found: SessionFindings) -> Iterator[str]:
+    if (whole := found.session_s).value:
+        parts = (found.waiting_s, found.generating_s, found.tools_s)
+        waiting, generating, tools = (percent(round((part.value or 0.0) / whole.value, 2)) for part in parts)
         yield (
-            f"a session takes {number(median)} s (p50{_between(of.session_s.interval('p50'), number)}): {waiting} "
-            f"waiting, {generating} generating, {tools} in tools."
+            f"a session takes {number(whole.value)} s{_evident(whole, number)}: {waiting} waiting, {generating} "
+            f"generating, {tools} in tools."
         )
     if (speed := found.prefill_tokens_per_s).value is not None:
         cached = found.ms_per_1000_cached_tokens.value
@@ -57,14 +55,9 @@ def _troubles(found: SessionFindings) -> Iterator[str]:
     elif found.cache_by and found.reusing:
         yield f"{found.misses or 'none'} of {found.reusing:,} turns missed the prompt cache."
     if found.broken:
-        broke = counted_as(found.broken, "session")
-        yield f"{broke} of {found.sessions:,} broke: a request failed."
+        yield f"{found.broken:,} of {counted_as(found.broken + found.finished, 'session')} that ended broke."
 
 
 def _evident(of: Estimated, words: Callable[[float], str]) -> str:
-    return f" ({between[2:]})" if (between := _between(of.ci95, words)) else ""
-
-
-def _between(interval: Interval, words: Callable[[float], str]) -> str:
-    low, high = interval
-    return "" if low is None or high is None else f", 95% {span(words(low), words(high))}"
+    low, high = of.ci95
+    return "" if low is None or high is None else f" (95% {span(words(low), words(high))})"

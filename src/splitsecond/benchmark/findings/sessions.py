@@ -14,7 +14,13 @@ from msgspec.structs import replace
 from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings, TurnClass
 from splitsecond.benchmark.statistics.prefill import MAD, MIN_SCALE, PrefillModel, fitted
-from splitsecond.benchmark.statistics.sessions import Session, session_groupings, sessions_of, split
+from splitsecond.benchmark.statistics.sessions import (
+    Session,
+    SessionTime,
+    session_groupings,
+    session_times,
+    sessions_of,
+)
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.money.cost import Prices, costs_usd
 from splitsecond.core.observation import Observation
@@ -35,6 +41,7 @@ TELLING = 6.0
 half of it, where the two are parted, is three scales from either."""
 OWN_SPEED = 4
 """Least number of turns for the usual speed of a session."""
+TURNS = (1, 2)
 NEW_TOKENS = (0, 1_000, 4_000, 16_000)
 CACHED_TOKENS = (0, 1_024, 16_000, 64_000)
 """Where classes of turns begin."""
@@ -137,18 +144,22 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
     turns, model = basis.chosen(counted), model_of(basis)
     known_well, miss = (each & counted for each in judged_misses(basis, model))
     by, could = session_groupings(answered), known_well[counted]
-    whole = [session for session in sessions if not session.cut_off]
+    times = session_times(sessions)
+    over = [each for each in times if each.finished or each.broken]
     judged = basis.reported or model is not None
     fit = _FitFindings(model, basis, counted, miss, session_groupings(known) if intervals else [])
     return SessionFindings(
         sessions=len(sessions),
         turns=len(measured),
-        broken=sum(session.broken for session in sessions),
-        cut_off=len(sessions) - len(whole),
+        finished=sum(each.finished for each in times),
+        broken=sum(each.broken for each in times),
         **_priming(sessions, known, known_well, miss & _slow_as_fresh(basis, model)),
         cache_by="usage" if basis.reported else "times" if model else "",
-        ok_share=_share(np.array([not s.broken for s in whole]), session_groupings([s.first for s in whole])),
-        **_times([s for s in whole if not s.broken]),
+        ok_share=_share(
+            np.array([each.finished for each in over], dtype=bool),
+            session_groupings([each.session.requests[0] for each in over]),
+        ),
+        **_times(times),
         cached_share=_ratio(turns.cached, turns.total, by) if turns.reported else Estimated(),
         ideal_cached_share=_ratio(turns.ideal, turns.total, by),
         cached_of_ideal=_ratio(turns.cached, turns.ideal, by) if turns.reported else Estimated(),
@@ -156,8 +167,8 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
         reusing=int(could.sum()),
         miss_share=_share(miss[counted][could], [each[could] for each in by]) if judged else Estimated(),
         **fit.fields(),
-        **_costs(sessions, prices),
-        classes=_classes(sessions, turns, measured, answered),
+        **_costs(times, prices),
+        classes=_classes(turns, measured, answered),
     )
 
 
@@ -186,17 +197,25 @@ def explained_turns(sent: Sequence[Observation]) -> list[ExplainedTurn]:
         return []
     turns = turns_of(known)
     model = model_of(turns)
-    tokens = [turns.total, turns.ideal, turns.cached]
+    ideal_s = new_s = miss_s = np.zeros(len(known))
     if model is not None:
         _, miss = judged_misses(turns, model)
         absent = np.where(miss, turns.ideal - turns.cached if turns.reported else turns.ideal, 0.0)
-        missing_s = absent * max(model.new - model.reused, 0.0)
-        tokens += [fresh_and_reused_s(turns, model)[1], (turns.total - turns.ideal) * max(model.new, 0.0), missing_s]
+        ideal_s = fresh_and_reused_s(turns, model)[1]
+        new_s = (turns.total - turns.ideal) * max(model.new, 0.0)
+        miss_s = absent * max(model.new - model.reused, 0.0)
     return [
-        ExplainedTurn(o, total, ideal, cached if turns.reported else None, *seconds, fitted=model is not None)
-        for o, (total, ideal, cached, *seconds) in zip(
-            known, zip(*(t.tolist() for t in tokens), strict=True), strict=True
+        ExplainedTurn(
+            turn=o,
+            total=float(turns.total[at]),
+            ideal=float(turns.ideal[at]),
+            cached=float(turns.cached[at]) if turns.reported else None,
+            ideal_s=float(ideal_s[at]),
+            new_s=float(new_s[at]),
+            miss_s=float(miss_s[at]),
+            fitted=model is not None,
         )
+        for at, o in enumerate(known)
         if o.role == "measured"
     ]
 
@@ -210,28 +229,43 @@ def _share(met: Flags, by: Sequence[RoundNumbers]) -> Estimated:
     return Estimated(float(met.mean()), grouped_share_interval(met, by)) if len(met) else Estimated()
 
 
-def _times(sessions: Sequence[Session]) -> dict[str, Estimated]:
-    parts = [split(session) for session in sessions]
-    by = session_groupings([session.first for session in sessions])
-    ones = np.ones(len(parts))
+def _times(times: Sequence[SessionTime]) -> dict[str, Any]:
+    """Return the mean session time and its parts as fields.
+
+    Their intervals are those of rounds, if there are enough: sessions of one round share its length.
+    """
+    by = session_groupings([each.session.requests[0] for each in times])[:1]
+    finished = np.array([each.finished for each in times], dtype=float)
+    parts = {
+        name: np.array([getattr(each, name) for each in times]) for name in ("waiting_s", "generating_s", "tools_s")
+    }
+    whole = np.sum(list(parts.values()), axis=0)
+    rounds = np.array([each.session.round for each in times])
     return {
-        name: _ratio(np.array([getattr(part, name) for part in parts]), ones, by)
-        for name in ("waiting_s", "generating_s", "tools_s")
+        "session_s": _inverse(_ratio(finished, whole, by)),  # what scatters is the number of finished sessions
+        "session_s_rounds": {
+            int(number): float(whole[rounds == number].sum() / ended)
+            for number in np.unique(rounds)
+            if number and (ended := finished[rounds == number].sum())
+        },
+        **{name: _ratio(part, finished, by) for name, part in parts.items()},
     }
 
 
-def _costs(sessions: Sequence[Session], prices: Prices) -> dict[str, Estimated]:
-    price = prices.get(sessions[0].first.target)
+def _costs(times: Sequence[SessionTime], prices: Prices) -> dict[str, Any]:
+    """Return the cost of the measured turns ÷ the sessions that were finished, as fields."""
+    sessions = [each.session for each in times]
+    price = prices.get(sessions[0].requests[0].target)
     if price is None or not price.by_token:
         return {}
     turns = [o for session in sessions for o in session.turns]
-    sizes = np.array([o is session.first for session in sessions for o in session.turns], dtype=float)
+    sizes = np.array([each.finished and o is each.session.turns[0] for each in times for o in each.session.turns])
     fresh = [replace(o, cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0) for o in turns]
     found = {}
     for name, billed in (("usd", turns), ("usd_uncached", fresh)):
         costs = [cost for _, cost, _ in costs_usd(billed, prices.get)]
         if None not in costs:
-            found[name] = _ratio(np.array(costs, dtype=float), sizes, session_groupings(turns))
+            found[name] = _ratio(np.array(costs, dtype=float), sizes.astype(float), session_groupings(turns)[:1])
     return found
 
 
@@ -244,14 +278,14 @@ class _FitFindings(Struct, frozen=True):
     miss: Flags
     by: Sequence[RoundNumbers]
 
-    def fields(self) -> dict[str, Estimated]:
+    def fields(self) -> dict[str, Any]:
         if self.model is None:
             return {}
         everything = np.ones(len(self.counted), dtype=bool)
         middle = self._numbers(self.model, everything)
         intervals = jackknife_intervals(self._without, middle, self.by)
         fixed, new, reused, cost, share = map(Estimated, middle.tolist(), intervals)
-        speed = _inverse(new)
+        speed = Estimated() if new.ci95[0] is not None and new.ci95[0] <= 0 else _inverse(new)
         return {
             "fixed_ms": _scaled(fixed, MS_PER_S),
             "prefill_tokens_per_s": speed,
@@ -274,11 +308,11 @@ class _FitFindings(Struct, frozen=True):
 
 
 def _inverse(of: Estimated) -> Estimated:
-    """Return 1 / `of`; undefined if 0 is within its interval."""
-    low, high = of.ci95
-    if of.value is None or of.value <= 0 or (low is not None and low <= 0):
+    """Return 1 / `of`, undefined for 0; where 0 is within the interval, it has no upper bound."""
+    if not of.value or of.value < 0:
         return Estimated()
-    return Estimated(1 / of.value, (None if high is None else 1 / high, None if low is None else 1 / low))
+    low, high = of.ci95
+    return Estimated(1 / of.value, (1 / high if high else None, 1 / low if low is not None and low > 0 else None))
 
 
 def _scaled(of: Estimated, by: float) -> Estimated:
@@ -298,18 +332,15 @@ def _priming(
 ) -> dict[str, Any]:
     """Return how many sessions were primed, as fields, and the names of those whose first turn was like a fresh one."""
     judged = {o.id: bool(gone) for o, well, gone in zip(known, known_well, fresh, strict=True) if well}
-    primed = [s for s in sessions if s.priming and s.first.id in judged]
-    return {"primed": len(primed), "unprimed": [s.name for s in primed if judged[s.first.id]]}
+    primed = [s for s in sessions if s.priming and s.turns[0].id in judged]
+    return {"primed": len(primed), "unprimed": [s.name for s in primed if judged[s.turns[0].id]]}
 
 
-def _classes(
-    sessions: Sequence[Session], turns: Turns, measured: Sequence[Observation], answered: Sequence[Observation]
-) -> list[TurnClass]:
-    """Return the classes that have turns; failed turns have a place in the session, but no tokens."""
-    firsts = {session.first.id for session in sessions}
-    place = np.array([1.0 if o.id in firsts else 2.0 for o in measured])
+def _classes(turns: Turns, measured: Sequence[Observation], answered: Sequence[Observation]) -> list[TurnClass]:
+    """Return the classes that have turns; failed turns have a number in their session, but no tokens."""
+    numbers = np.array([o.turn.turn if o.turn else 0 for o in measured], dtype=float)
     return [
-        *_of_class("turn", (1, 2), measured, place),
+        *_of_class("turn", TURNS, measured, numbers),
         *_of_class("new tokens", NEW_TOKENS, answered, turns.total - turns.cached),
         *_of_class("cached tokens", CACHED_TOKENS, answered, turns.cached),
     ]

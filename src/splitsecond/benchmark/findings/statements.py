@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total, ended, main_figures, ttft_figure
+from splitsecond.benchmark.findings.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.row_cost import cost_statements
 from splitsecond.benchmark.findings.usable_rows import load_order, row
@@ -105,8 +105,8 @@ def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
 
 def _leads(rows: Sequence[Row], observed: Observed) -> Iterator[Lead]:
     open_loop = rows[0].concurrency is None
-    of_sessions = [FIGURES["session_s"]] if rows[0].session else []
-    for figure in [*of_sessions, *main_figures()]:
+    yield from _session_time([c for c in rows if c.session and c.session.session_s.value])
+    for figure in main_figures():
         for alike in _counted_alike(rows) if figure.counts_tokens else [rows]:
             yield from _first(alike, figure.under(open_loop=open_loop), observed)
     if not open_loop:  # in an open loop the schedule decides the throughput
@@ -154,6 +154,20 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[
         best, next_best, best_value, next_value = next_best, best, next_value, best_value
         found = compared(best, next_best)
     yield Lead(figure, best, next_best, (best_value, next_value), found)
+
+
+def _session_time(rows: Sequence[Row]) -> Iterator[Lead]:
+    ranked = sorted((c.session.session_s.value or 0.0, at) for at, c in enumerate(rows) if c.session)
+    if len(ranked) < 2:
+        return
+    (first, at), (second, next_at) = ranked[:2]
+    best, next_best = rows[at], rows[next_at]
+    short, long = (
+        {number: math.log(s) for number, s in c.session.session_s_rounds.items()} if c.session else {}
+        for c in (best, next_best)
+    )
+    found = compare_blocks(short, long, paired=True, percentiles=(first, second))
+    yield Lead(TOTALS["session_s"], best, next_best, (first, second), found)
 
 
 def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
@@ -224,8 +238,7 @@ def _could_see(found: SampleComparison, of: Row) -> str:
         return seen
     rounds = found.rounds_for(WORTH_SEEING)
     in_rounds = f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
-    sent = of.session.sessions if of.session else of.requests
-    return f"{seen}, 10% takes about -n {math.ceil(sent * rounds / found.rounds):,}{in_rounds}"
+    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
 
 
 def _evidence(found: SampleComparison, *, short: bool = False) -> str:

@@ -24,6 +24,7 @@ from splitsecond.benchmark.statistics.steady import (
     STEADY_PERCENT,
     MeasuredLoad,
     TimeWindows,
+    done_ns,
     due_ns,
     ended_in,
     in_flight,
@@ -189,14 +190,14 @@ def _sessions_late(inputs: CheckInputs) -> str:
     """Return whether turns left late. It does not change TTFT, but the time of sessions."""
     if inputs.findings.session is None:
         return ""
-    whole = [s for s in sessions_of(inputs.measured) if not s.broken and not s.cut_off]
-    late_ns = sum(dispatch_late_ns(o) or 0 for s in whole for o in critical_path(s.turns))
-    length_ns = sum(s.end_ns - s.begin_ns for s in whole)
+    paths = [critical_path(session.turns) for session in sessions_of(inputs.measured)]
+    late_ns = sum(dispatch_late_ns(o) or 0 for path in paths for o in path)
+    length_ns = sum(done_ns(path[-1]) - due_ns(path[0]) for path in paths)
     if late_ns <= ERROR_SHARE * length_ns:
         return ""
-    turns = sum(len(critical_path(s.turns)) for s in whole)
+    mean_ms = late_ns / sum(map(len, paths)) / NS_PER_MS
     return (
-        f"client overloaded: turns were sent {number(late_ns / turns / NS_PER_MS)} ms late on average, so session time "
+        f"client overloaded: turns were sent {number(mean_ms)} ms late on average, so session time "
         f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more workers or a less "
         "busy machine."
     )
@@ -211,7 +212,8 @@ def _primed_badly(inputs: CheckInputs) -> str:
     if first <= UNPRIMED_SHARE or first <= UNPRIMED_RATIO * later:
         return ""
     more = len(found.unprimed) - NAMES_SHOWN
-    names = [*found.unprimed[:NAMES_SHOWN], *([f"{more:,} more"] if more > 0 else [])]
+    shown = [name.removeprefix(f"{inputs.asked.condition}-") for name in found.unprimed[:NAMES_SHOWN]]
+    names = [*shown, *([f"{more:,} more"] if more > 0 else [])]
     how = "reports no cached tokens and takes" if found.cache_by == "usage" else "takes"
     return (
         f"the cache was primed badly in {len(found.unprimed):,} of {found.primed:,} sessions ({listed(names)}): their "
@@ -221,10 +223,11 @@ def _primed_badly(inputs: CheckInputs) -> str:
 
 def _sessions_broke(inputs: CheckInputs) -> str:
     found = inputs.findings.session
-    if found is None or found.broken <= BROKEN_SHARE * (found.sessions - found.cut_off):
+    ended = 0 if found is None else found.finished + found.broken
+    if found is None or found.broken <= BROKEN_SHARE * ended:
         return ""
     return (
-        f"{found.broken:,} of {found.sessions:,} sessions broke ({counted(inputs.findings.error_kinds)}), so later "
+        f"{found.broken:,} of {ended:,} sessions that ended broke ({counted(inputs.findings.error_kinds)}), so later "
         "turns are those of the other sessions only."
     )
 

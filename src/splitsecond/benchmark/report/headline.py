@@ -25,8 +25,7 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
         return Headline(sentence="Do not rely on the figures of this run." if invalid else "", badge=badge)
     found = leads(run.conditions, observations)
     by_metric = _by_metric(found, lightest)
-    names = ("session_s", TTFT) if lightest[0].session else (TTFT, TPS)
-    tiles = [_first(name, by_metric.get(name), lightest) for name in names]
+    tiles = [_session_time(lightest), *(_first(name, by_metric.get(name), lightest) for name in (TTFT, TPS))]
     tiles.append(_throughput(run))
     sentence = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found))
     return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
@@ -92,12 +91,28 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
 
 def _alone(row: ConditionFindings) -> str:
     if row.session is not None:
-        took = figure_cells.cell(row.session_s, "p50").figure
-        return "" if took == MISSING else f"{row.target} finishes a session in {took} s (p50, {level(row)})."
+        took = row.session.session_s.value
+        return "" if took is None else f"{row.target} takes {number(took)} s for a session {level(row)}."
     ttft, tps = figure_cells.cell(rows.ttft(row), "p50").figure, figure_cells.cell(row.tps, "p50").figure
     if MISSING in (ttft, tps):
         return ""
     return f"{row.target} sends the first token after {ttft} ms, then {tps} tokens per second (p50, {level(row)})."
+
+
+def _session_time(lightest: Sequence[ConditionFindings]) -> Tile | None:
+    known = [(c.session.session_s, c) for c in lightest if c.session and c.session.session_s.value]
+    if not known:
+        return None
+    time, best = min(known, key=lambda pair: pair[0].value or 0.0)
+    between = figure_cells.interval_text(time.ci95, number)
+    label = f"mean session time {level(best)}"
+    return Tile(
+        label=label,
+        value=number(time.value),
+        unit="s",
+        target=best.target,
+        note=f"95% interval {between}" if between else "",
+    )
 
 
 def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings]) -> Tile | None:

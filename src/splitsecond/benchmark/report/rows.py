@@ -119,7 +119,7 @@ def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
     if not main:
         return []
     needs = listed([f"{name} needs {n:,}" for name, n in main.items()])
-    advice = "" if searched or condition.session else f"; use -n {max(main.values())}"
+    advice = "" if searched else f"; use -n {max(main.values())}"
     return [f"{needs} requests per row{advice}."]
 
 
@@ -174,7 +174,10 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
 
     @property
     def heading(self) -> str:
-        return f"{self.name}, {self.metric.unit}" if self.percentile and self.metric.unit in ("ms", "s") else self.name
+        shown = (
+            self.metric.unit == "ms" if self.percentile else self.metric.unit in ("ms", "s") and self.metric.unit_after
+        )
+        return f"{self.name}, {self.metric.unit}" if shown else self.name
 
     def cell(self, condition: ConditionFindings) -> FigureCell:
         if isinstance(self.metric, Total):

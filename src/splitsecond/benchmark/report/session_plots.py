@@ -115,7 +115,6 @@ def _over_run(
         changes = sorted(
             ((when + shift[o.round]) / NS_PER_S, change)
             for o in requests
-            if o.role == "measured"
             for when, change in ((o.start_ns, 1), (o.end_ns, -1))
         )
         flying[c.target] = steps_of(changes)
@@ -168,15 +167,15 @@ def _slowest(
 ) -> list[Plot]:
     found = []
     for place, target in enumerate(dict.fromkeys(c.target for c in own)):
-        whole = [
-            (session.end_ns - session.begin_ns, c, session)
+        unbroken = [
+            (session.last_ns - due_ns(session.turns[0]), c, session)
             for c in own
             if c.target == target
             for session in sessions_of(sent[c.condition])
-            if not session.broken and not session.cut_off
+            if not session.broken
         ]
-        if whole:
-            _, c, session = max(whole, key=lambda each: each[0])
+        if unbroken:
+            _, c, session = max(unbroken, key=lambda each: each[0])
             parts = {each.turn.id: each for each in explained[c.condition]}
             found.append(_waterfall(run, f"session-{place}", c, session, parts))
     return found
@@ -187,8 +186,8 @@ def _waterfall(
 ) -> Plot:
     shown = sorted(session.turns, key=lambda o: done_ns(o) - due_ns(o))[-TURNS_SHOWN:]
     shown.sort(key=due_ns)
-    begin = session.begin_ns
-    x = linear("seconds since its first turn", 0, (session.end_ns - begin) / NS_PER_S * 1.12)
+    begin = due_ns(session.turns[0])
+    x = linear("seconds since its first measured turn", 0, (max(map(done_ns, shown)) - begin) / NS_PER_S * 1.12)
     chart, entries = Chart(x, None, height=len(shown) * ROW_HEIGHT, left=72), legends(run)["session"]
     bars = Bars(chart, 2)
     for at, o in enumerate(shown):
@@ -204,12 +203,16 @@ def _waterfall(
         chart,
         name=name,
         section="slowest-session",
-        title=f"{c.target}, {rows.load_words(c)}: {session.name}{f', {some}' if some else ''}",
+        title=", ".join(filter(None, [f"{c.target}, {rows.load_words(c)}: {session_name(c, session)}", some])),
         description=f"The slowest session without an error, {some or 'turn by turn'}: the tools before a turn, the "
         "parts of its TTFT by the fit of its row, and its answer. The number is the seconds from when it was due.",
         legend="session",
         heading=f"The slowest session · {c.target}",
     )
+
+
+def session_name(c: ConditionFindings, session: Session) -> str:
+    return session.name.removeprefix(f"{c.condition}-")
 
 
 def _turn_name(o: Observation) -> str:

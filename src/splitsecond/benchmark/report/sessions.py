@@ -12,8 +12,9 @@ from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell
 
 TITLE = "Sessions"
 NOTE = (
-    "Session time includes tools; waiting is the part until first tokens. First and later: TTFT of first and of later "
-    "turns, in ms. Of ideal: cached input ÷ that of a cache without limits. Broke: a request failed."
+    "Session time is a mean and includes tools; waiting is its part until first tokens. First and later: TTFT of first "
+    "and of later turns, in ms. Of ideal: cached input ÷ that of a cache without limits. Broke: sessions that ended "
+    "with a failed request."
 )
 CLASSES_TITLE = "TTFT by class of turn, ms"
 
@@ -38,7 +39,7 @@ def _total(heading: str, name: str, *, narrow: bool = False) -> SessionColumn:
 
 
 COLUMNS = (
-    _figure("session\np50, s", "session_s", "p50", narrow=True),
+    _total("session\ns", "session_s", narrow=True),
     _total("waiting\ns", "session_waiting_s", narrow=True),
     _figure("first\nTTFT p50", "ttft_first_turn_ms", "p50"),
     _figure("later\nTTFT p50", "ttft_later_turns_ms", "p50", narrow=True),
@@ -61,7 +62,7 @@ def columns_of(conditions: Sequence[ConditionFindings], *, narrow: bool = False)
 
 def broke(condition: ConditionFindings) -> str:
     found = condition.session
-    return f"{found.broken:,} of {found.sessions:,}" if found else ""
+    return f"{found.broken:,} of {found.broken + found.finished:,}" if found else ""
 
 
 CLASS_COLUMNS: Sequence[tuple[str, Callable[[TurnClass], str]]] = (
@@ -74,7 +75,7 @@ CLASS_COLUMNS: Sequence[tuple[str, Callable[[TurnClass], str]]] = (
 
 def class_words(of: TurnClass) -> str:
     if of.by == "turn":
-        return "first turn" if of.low == 1 else "later turns"
+        return "first turns" if of.low == 1 else "later turns"
     if of.high is None:
         return f"{of.low:,} {of.by} or more"
     return f"{of.low:,} to {of.high - 1:,} {of.by}" if of.low else f"below {of.high:,} {of.by}"

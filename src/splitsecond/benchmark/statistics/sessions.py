@@ -1,80 +1,99 @@
-"""Sessions: requests that build on each other, and where the time of a session goes.
+"""Sessions: requests that build on each other, and where their time goes.
 
-A session's time runs from when its first measured turn was due until its last answer was complete. It splits along the
-critical path, the chain of requests without which the session would have ended sooner: walked back from the answer that
-ended last, each turn follows the answer before it in its branch, if the planned tool time explains when it was due, and
-otherwise the answer of another branch (a sub-agent, or who started it) that ended last before it. So sub-agents that
-work at the same time count once.
+A round begins in the middle of sessions and ends in the middle of others, so few of its sessions are whole, and those
+are the short ones. Session time is therefore the time of all sessions in the round ÷ the sessions that were finished in
+it: the mean in a steady state, whatever the lengths of sessions are (Little's law).
+
+The time of a session is spent along its critical path, the chain of requests without which it would have gone on
+sooner: walked back from the answer that ended last, each turn follows the answer before it in its branch, if the
+planned tool time explains when it was due, and otherwise the answer of another branch (a sub-agent, or who started it)
+that ended last before it. So sub-agents that work at the same time count once.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from splitsecond.benchmark.statistics.steady import done_ns, due_ns
+from splitsecond.benchmark.statistics.steady import (
+    MeasuredLoad,
+    done_ns,
+    due_ns,
+    in_flight,
+    measured_load,
+    reaching,
+    round_starts,
+)
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.log.statistics.summary import MIN_ROUNDS, RoundNumbers, groupings
 
 SLACK_NS = 50 * NS_PER_MS
 """A turn that is due this much later than its tool time explains waited for another branch."""
+Span = tuple[int, int]
 
 
 class Session(Struct, frozen=True):
-    """One session of a row. `turns`: its measured turns that ended, by when they were due; at least one.
-
-    `priming`: requests that filled the prompt cache before them.
-    """
+    """One session of a row. `requests`: all that were sent, by when they were due, without those that only filled the
+    prompt cache, `priming`. At least one is a measured one that ended."""
 
     name: str
-    turns: Sequence[Observation]
+    requests: Sequence[Observation]
     priming: Sequence[Observation] = ()
 
     @property
+    def turns(self) -> list[Observation]:
+        """The measured requests that ended."""
+        return [o for o in self.requests if o.role == "measured" and o.outcome != "cancelled"]
+
+    @property
     def round(self) -> int:
-        return self.turns[0].round
+        return self.requests[0].round
 
     @property
     def broken(self) -> bool:
-        return not all(o.ok for o in self.turns)
+        return any(o.outcome == "failed" for o in self.requests)
 
     @property
-    def cut_off(self) -> bool:
-        """Whether it was stopped before its end, which is neither a success nor an error."""
-        return not self.broken and any(o.turn and o.turn.turns > len(self.turns) for o in self.turns)
+    def finished(self) -> bool:
+        return any(o.ok and o.turn and o.turn.last for o in self.requests)
 
     @property
     def begin_ns(self) -> int:
-        return due_ns(self.turns[0])
+        """When it began, or was joined: then with the end of the request that filled the cache."""
+        return max((o.end_ns for o in self.priming), default=due_ns(self.requests[0]))
 
     @property
-    def end_ns(self) -> int:
-        return max(map(done_ns, self.turns))
-
-    @property
-    def first(self) -> Observation:
-        """The first measured turn."""
-        return self.turns[0]
+    def last_ns(self) -> int:
+        """When its last answer was complete."""
+        return max(map(done_ns, self.requests))
 
 
-class SessionSplit(Struct, frozen=True):
-    """Seconds of a session's critical path: until first tokens, from there to the ends of answers, and in tools."""
+class SessionTime(Struct, frozen=True):
+    """Seconds of one session within its round: until first tokens, from there to the ends of answers, and in tools.
 
+    `finished`: whether it was finished in the round without an error; `broken`: a request of it failed.
+    """
+
+    session: Session
     waiting_s: float
     generating_s: float
     tools_s: float
+    finished: bool
+    broken: bool
 
 
 def sessions_of(observations: Iterable[Observation]) -> list[Session]:
     """Return the sessions that have a measured turn that ended, by their begin."""
     found = []
     for name, own in grouped((o for o in observations if o.turn), _session).items():
-        turns = sorted((o for o in own if o.role == "measured" and o.outcome != "cancelled"), key=due_ns)
-        if turns:
-            found.append(Session(name, turns, [o for o in own if o.turn and o.turn.primes]))
+        requests = sorted((o for o in own if o.turn and not o.turn.primes), key=due_ns)
+        session = Session(name, requests, [o for o in own if o.turn and o.turn.primes])
+        if session.turns:
+            found.append(session)
     return sorted(found, key=lambda session: session.begin_ns)
 
 
@@ -96,10 +115,10 @@ def session_groupings(observations: Sequence[Observation]) -> list[RoundNumbers]
     return groupings(rounds if spread else None, session_numbers(observations))
 
 
-def critical_path(turns: Sequence[Observation]) -> list[Observation]:
-    """Return the turns of the critical path, in order. `turns` are those of one session, all of them complete."""
-    path = [max(turns, key=done_ns)]
-    while before := [o for o in turns if done_ns(o) <= due_ns(path[-1])]:
+def critical_path(requests: Sequence[Observation]) -> list[Observation]:
+    """Return the requests of the critical path of a session, in order."""
+    path = [max(requests, key=done_ns)]
+    while before := [o for o in requests if done_ns(o) <= due_ns(path[-1])]:
         path.append(_cause(path[-1], before))
     return path[::-1]
 
@@ -114,39 +133,79 @@ def _cause(of: Observation, before: Sequence[Observation]) -> Observation:
     return max(before, key=done_ns)
 
 
-def split(session: Session) -> SessionSplit:
-    """Return where the time of a session without an error goes."""
-    path = critical_path(session.turns)
-    waiting = sum((o.first_token_ns or done_ns(o)) - due_ns(o) for o in path)
-    generating = sum(done_ns(o) - (o.first_token_ns or done_ns(o)) for o in path)
-    tools = sum(due_ns(after) - done_ns(o) for o, after in pairwise(path))
-    return SessionSplit(waiting / NS_PER_S, generating / NS_PER_S, tools / NS_PER_S)
+def round_spans(sessions: Sequence[Session]) -> dict[int, Span]:
+    """Return for each round when its first measured turn was due and when the last one had ended."""
+    by_round = grouped((o for session in sessions for o in session.turns), lambda o: o.round)
+    return {number: (min(map(due_ns, own)), max(map(done_ns, own))) for number, own in by_round.items()}
+
+
+def session_times(sessions: Sequence[Session]) -> list[SessionTime]:
+    spans = round_spans(sessions)
+    return [_time(session, spans[session.round]) for session in sessions]
+
+
+def _time(session: Session, span: Span) -> SessionTime:
+    over = session.finished or session.broken
+    begin, end = _clipped(session.begin_ns, session.last_ns if over else span[1], span)
+    waiting = generating = 0
+    for o in critical_path(session.requests):
+        first = done_ns(o) if o.first_token_ns is None else o.first_token_ns
+        waiting += _length(_clipped(due_ns(o), first, span))
+        generating += _length(_clipped(first, done_ns(o), span))
+    inside = session.last_ns <= span[1]
+    return SessionTime(
+        session,
+        waiting / NS_PER_S,
+        generating / NS_PER_S,
+        max(end - begin - waiting - generating, 0) / NS_PER_S,
+        session.finished and not session.broken and inside,
+        session.broken and inside,
+    )
+
+
+def _clipped(begin: int, end: int, span: Span) -> Span:
+    return max(begin, span[0]), min(end, span[1])
+
+
+def _length(span: Span) -> int:
+    return max(span[1] - span[0], 0)
 
 
 def as_requests(sent: Sequence[Observation]) -> list[Observation]:
-    """Return one request for each session, from its first call to its last end, so that load is that of sessions.
+    """Return one request for each session, as long as it was in flight, so that load is that of sessions.
 
-    A session is measured if one of its turns is; otherwise it kept the load up.
+    One that was cut off was in flight until the end of its round.
     """
+    sessions = sessions_of(sent)
+    spans = round_spans(sessions)
     made = []
-    for name, own in grouped((o for o in sent if o.turn), _session).items():
-        measured = [o for o in own if o.role == "measured"]
-        first = min(measured or own, key=due_ns)
-        last = max(measured or own, key=done_ns)
+    for session in sessions:
+        over = session.finished or session.broken
+        end = session.last_ns if over else max(spans[session.round][1], session.last_ns)
         made.append(
             Observation(
-                id=name,
-                call=name,
-                target=first.target,
-                condition=first.condition,
-                round=first.round,
-                role=first.role,
-                outcome=last.outcome,
-                due_ns=first.due_ns,
-                start_ns=min(o.start_ns for o in own),
-                sent_ns=first.sent_ns,
-                last_token_ns=last.last_token_ns,
-                end_ns=max(o.end_ns for o in own),
+                id=session.name,
+                call=session.name,
+                target=session.requests[0].target,
+                round=session.round,
+                start_ns=session.begin_ns,
+                sent_ns=session.begin_ns,
+                last_token_ns=end,
+                end_ns=end,
             )
         )
     return made
+
+
+def session_load(
+    sent: Sequence[Observation], concurrency: int, readings: Sequence[InstrumentReading] = ()
+) -> MeasuredLoad:
+    """Return the load that sessions made: it is steady while so many of them were in flight, with or without a request.
+
+    Otherwise as `measured_load`.
+    """
+    load = measured_load(sent, concurrency, readings)
+    curve = in_flight(as_requests(sent), open_loop=False)
+    starts = round_starts(sent, open_loop=False)
+    steady = reaching(curve, concurrency, starts if len(starts) else load.whole.begin, load.whole)
+    return replace(load, curve=curve, steady=steady)

@@ -80,7 +80,7 @@ def measured_load(
     """Return the load that `observations` (measured, warm-up, cool-down) made. `concurrency` None: an open loop."""
     open_loop = concurrency is None
     curve = in_flight(observations, open_loop=open_loop)
-    starts = _round_starts(observations, open_loop=open_loop)
+    starts = round_starts(observations, open_loop=open_loop)
     if not len(starts):
         starts = np.union1d(curve.at[:1], _block_starts(readings))
     measured = [o for o in observations if o.role == "measured"]
@@ -90,7 +90,7 @@ def measured_load(
     whole = _windows(*_bounds(stretch, begun, done, len(starts)))
     sending = _windows(*_bounds(stretch, begun, begun, len(starts)))
     if concurrency is not None:
-        return MeasuredLoad(curve, whole, sending, _reaching(curve, concurrency, starts, whole))
+        return MeasuredLoad(curve, whole, sending, reaching(curve, concurrency, starts, whole))
     due = _moments([due_ns(o) for o in measured])
     return MeasuredLoad(curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))))
 
@@ -129,7 +129,7 @@ def _moments(values: Sequence[int]) -> Moments:
     return np.array(values, dtype=np.int64)
 
 
-def _round_starts(observations: Sequence[Observation], *, open_loop: bool) -> Moments:
+def round_starts(observations: Sequence[Observation], *, open_loop: bool) -> Moments:
     starts: dict[int, int] = {}
     for o in observations:
         if o.round:
@@ -149,7 +149,7 @@ def _block_starts(readings: Sequence[InstrumentReading]) -> Moments:
     return np.array(starts, dtype=np.int64)
 
 
-def _reaching(curve: LoadCurve, concurrency: int, starts: Moments, whole: TimeWindows) -> TimeWindows:
+def reaching(curve: LoadCurve, concurrency: int, starts: Moments, whole: TimeWindows) -> TimeWindows:
     reached = np.flatnonzero(curve.level * 100 >= concurrency * STEADY_PERCENT)
     begin, end = _bounds(_stretch_of(curve.at[reached], starts), curve.at[reached], curve.at[reached + 1], len(starts))
     span = _stretch_of(whole.begin, starts)
