@@ -45,7 +45,7 @@ LATE_CLIENT = "replicate/meta-llama-3-70b c=32"
 BEGIN_NS = 1_000 * NS_PER_S
 ROUNDS = {1: 8, 8: 6, 32: 5}
 """Rounds by concurrency, as a bench plans them for 50 requests."""
-PAUSE_NS = 20 * NS_PER_S
+PAUSE_NS = 180 * NS_PER_S
 """Time from the end of a round to the start of the next."""
 
 

@@ -70,6 +70,7 @@ async def bench(
     rounds: int | None = None,
     precision: str = "",
     duration: float | None = None,
+    over: float | None = None,
     side_by_side: bool = False,
     cache_reuse: bool = False,
     slo: str = "",
@@ -86,9 +87,10 @@ async def bench(
     open loop at each `rate` of requests per second, or both. Each row gets `requests` measured requests, by default 50,
     in `rounds` that are spread over the run (by default 6 to 8). Instead of `requests`, rounds follow until each row
     has a `precision` ("5%" of TTFT p50 and TPS p50, or "ttft_ms.p95=5%,tps.p50=3%"), until `duration` seconds have
-    passed, or whichever comes first. A `trace` is a file of recorded arrivals, sent once instead of another load, with
-    its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is recorded in the folder `out`,
-    by default ``runs/ID``.
+    passed, or whichever comes first. With `over`, rounds begin at even distances over so many seconds; over 900 or
+    more, findings hold for more than the minutes of the run. A `trace` is a file of recorded arrivals, sent once
+    instead of another load, with its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is
+    recorded in the folder `out`, by default ``runs/ID``.
 
     Raises a `Fault` of `splitsecond.core.errors` if the run cannot start or is ended early. What was measured until
     then, or until the task is cancelled, stays in the folder: see `load`.
@@ -103,6 +105,7 @@ async def bench(
         rounds=rounds,
         precision=precision,
         duration=duration,
+        over=over,
         side_by_side=side_by_side,
         cache_reuse=cache_reuse,
         slo=slo,

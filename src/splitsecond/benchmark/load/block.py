@@ -45,7 +45,8 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     start time for slices that start together; 0 means at once. Requests are numbered `first`, `first + stride`, …
     within their condition, over all its blocks and slices, or as in `numbers`. `opening` marks the condition's first
     block. With `cache_reuse` the first warm-up fills the provider's cache for the others. After `most_failures` failed
-    measured requests the rest is not sent; 0 means no limit.
+    measured requests the rest is not sent; 0 means no limit. Its round begins `apart_s` after the round before it
+    began, or as soon as that has ended.
     """
 
     condition: str
@@ -63,6 +64,7 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     opening: bool = True
     cache_reuse: bool = False
     most_failures: int = 0
+    apart_s: float = 0.0
 
 
 class Hold:

@@ -7,6 +7,7 @@ import msgspec
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.benchmark.findings.statements import statements
 from splitsecond.benchmark.load.sweep import swept
@@ -54,8 +55,10 @@ def conclude(
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements = [], []
+    run.spread = round_spread(observations)
     if run.capacity:
         run.state(capacity_statements(run.capacity, run.conditions))
+        run.state([spread_statement(run.spread)] if run.spread else [])
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
         add_answers(run, observations, found + statements(run.conditions, observations), slo.use if slo else "")

@@ -6,7 +6,7 @@ import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.findings.slo import parse_slo
-from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.plan import MIN_BLOCK, PlannedLoad, RunPlan, make_plan, spread_rounds
 from splitsecond.benchmark.load.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import NamedWorkload, merged, swept
@@ -61,12 +61,16 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         )
     prepared = _Prepared(settings, processes, recorded, cache_reuse=settings.cache_reuse, trace=trace, trace_name=name)
 
+    requests = settings.requests or REQUESTS
+    if settings.requests is None and settings.over is not None:
+        requests = max(requests, MIN_BLOCK * (settings.rounds or spread_rounds(settings.over)))
+
     def plan(response_s: float | None) -> RunPlan:
         plans = [
             make_plan(
                 measured,
                 loads,
-                requests=settings.requests or REQUESTS,
+                requests=requests,
                 warmups=settings.warmup,
                 blocks=settings.rounds,
                 seed=settings.seed,
@@ -74,6 +78,7 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
                 cache_reuse=settings.cache_reuse,
                 response_s=response_s,
                 duration_s=None if settings.precision else settings.duration,
+                over_s=settings.over,
             )
             for measured, loads in _measured(prepared.resolved.measured, settings)
         ]

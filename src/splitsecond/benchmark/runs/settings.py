@@ -123,8 +123,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 class BenchSettings(RunSettings, frozen=True, kw_only=True):
     """The settings of a benchmark: each target under each of `loads`.
 
-    Each row has `requests` measured requests (None: 50) in `rounds` (None: 6 to 8). Or rounds follow until each row has
-    a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until `duration` seconds have passed. With `side_by_side`,
+    Each row has `requests` measured requests (None: 50, or more in many rounds) in `rounds` (None: 6 to 8). Or rounds
+    follow until each row has a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until `duration` seconds have
+    passed. With `over`, rounds begin at even distances, the first planned one at once, the last `over` seconds later;
+    those that a precision adds follow at the same distance. With `side_by_side`,
     different hosts are measured at the same time. With `cache_reuse` each row has a second one whose prompts begin
     alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is a file of arrivals; its times are multiplied by
     `time_scale`. `workloads`: each is measured at every target, at its own rate if it has one.
@@ -134,6 +136,7 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     rounds: int | None = None
     precision: str = ""
     duration: float | None = None
+    over: float | None = None
     side_by_side: bool = False
     cache_reuse: bool = False
     slo: str = ""
@@ -151,6 +154,7 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
             ("concurrency", [load.label for load in self.loads]),
             ("precision", self.precision),
             ("workload", [each.name for each in self.workloads]),
+            ("over", self.over),
         )
         for what, given in beside_a_trace:
             if self.trace is not None and given:
@@ -159,7 +163,11 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
         for name, value in (("cache", self.cache_reuse), ("policy", self.policies), ("prompts", self.prompts)):
             if self.workloads and value:
                 raise wrong("workload", self.workloads[0].name, f"no {name} with it")
-        at_least_one(rounds=self.rounds, duration=self.duration)
+        at_least_one(rounds=self.rounds, duration=self.duration, over=self.over)
+        if self.over is not None and self.duration is not None and not self.precision:
+            raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
+        if self.over is not None and self.rounds == 1:
+            raise wrong("over", self.over, "two rounds or more with it")
         for name in ("precision", "duration"):
             if self.requests is not None and getattr(self, name):
                 raise wrong(name, getattr(self, name), "either it or a number of requests")
