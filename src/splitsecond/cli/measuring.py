@@ -48,5 +48,5 @@ def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequ
         found = all(c.errors < c.requests for c in run.conditions)
     else:
         found = run.capacity is not None and run.capacity.holds is not None
-    kept = passed(gates, run.conditions, output.screen())
+    kept = passed(gates, run, output.screen())
     return 0 if written and run.finished and found and kept else 1

@@ -20,14 +20,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-
-from splitsecond.simulator.process import RunningProvider, run_simulator
 from tests.clients.matrix.clients import CLIENTS, Client
 from tests.clients.matrix.features import FEATURES, SUNNY, Feature
 from tests.clients.matrix.judge import Evidence, Verdict, judge
 from tests.clients.matrix.relay import Relay, relaying
 from tests.clients.matrix.table import RESULTS, Cell, ClientResults, Results, write_page
 from tests.gateway.conftest import KEY, gateway, ready
+
+from splitsecond.simulator.process import RunningProvider, run_simulator
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
-
-from splitsecond.simulator.process import ReceivedRequest
 from tests.clients.matrix.features import Feature
 from tests.clients.matrix.received import read_chat
 from tests.clients.matrix.relay import Exchange
+
+from splitsecond.simulator.process import ReceivedRequest
 
 CLASSES = {400: "BadRequest", 401: "Authentication", 404: "NotFound", 429: "RateLimit"}
 """What the name of an exception has in libraries with a class for each status."""

@@ -49,10 +49,9 @@ class RoundSpread(Struct, frozen=True, kw_only=True):
 
     def period(self, *, short: bool = True) -> str:
         """Format the time that was measured: "these 42 s", or "these 42 seconds"."""
-        seconds = self.period_s if self.period_s < 10 else round(self.period_s)
-        if seconds < LONG_S:
-            return f"these {number(seconds)} {'s' if short else 'seconds'}"
-        return f"these {round(seconds / 60):,} {'min' if short else 'minutes'}"
+        if self.period_s < LONG_S:
+            return f"these {_rounded(self.period_s)} {'s' if short else 'seconds'}"
+        return f"these {_rounded(self.period_s / 60)} {'min' if short else 'minutes'}"
 
     @property
     def only(self) -> str:
@@ -88,8 +87,8 @@ def spread_statement(spread: RoundSpread) -> Statement:
             f"{spread.only}: one round shows no slow times.\n"
             f"For a claim about other minutes: several runs, or {CLAIM}.",
         )
-    began = f"ounds began {number(spread.apart_s)} s apart"
-    contain = f"slow times longer than {number(spread.longest_slow_s)} s are in no interval"
+    began = f"ounds began {_rounded(spread.apart_s)} s apart"
+    contain = f"slow times longer than {_rounded(spread.longest_slow_s)} s are in no interval"
     if not spread.claims:
         return Statement(
             f"{spread.only}: r{began}, so {contain}. For a claim about other minutes: {CLAIM}.",
@@ -100,3 +99,7 @@ def spread_statement(spread: RoundSpread) -> Statement:
     if unseen < RARE_DOUBT:
         return Statement(f"R{began}: {contain}.")
     return Statement(f"R{began}: {contain}, and {rare}.", f"R{began}: {contain}.\n{rare.capitalize()}.")
+
+
+def _rounded(value: float) -> str:
+    return number(round(value, 1)) if value < 10 else f"{value:,.0f}"
