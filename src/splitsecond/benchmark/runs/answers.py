@@ -38,7 +38,7 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
     run.state(
         [
             *([] if claims else apart),
-            *use_statements(run.uses, use),
+            *use_statements(run.uses, use, "" if claims or run.spread is None else run.spread.period()),
             *found,
             *route_gain_statements(run.route_gains),
             *workload_statements(run.workload_changes),
