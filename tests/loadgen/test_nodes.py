@@ -5,6 +5,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -183,20 +184,13 @@ class Bench:
         self.notes: list[RunNote] = []
         self.pauses: list[tuple[int, float]] = []
 
-    def run(
-        self,
-        load: PlannedLoad,
-        requests: int,
-        *,
-        blocks: int | None = 2,
-        warmups: int | None = None,
-        over_s: float | None = None,
-    ) -> PlanResult:
+    def run(self, load: PlannedLoad, requests: int, *, blocks: int | None = 2, **planned: Any) -> PlanResult:
+        return run_virtual(self.running(load, requests, blocks=blocks, **planned))
+
+    async def running(self, load: PlannedLoad, requests: int, **planned: Any) -> PlanResult:
         spec = TargetSpec(name=TARGET, base_url="http://fake.example/v1", model="m")
-        plan = make_plan(
-            {TARGET: spec.base_url}, [load], requests=requests, blocks=blocks, warmups=warmups, over_s=over_s
-        )
-        running = run_plan(
+        plan = make_plan({TARGET: spec.base_url}, [load], requests=requests, **planned)
+        return await run_plan(
             plan,
             {TARGET: spec},
             Calibration(workload=Workload(run="r", output_tokens=10), input_tokens=64),
@@ -208,7 +202,6 @@ class Bench:
             ),
             WorkerSettings(nodes=self.nodes),
         )
-        return run_virtual(running)
 
     def measured(self) -> list[Observation]:
         return [o for o in self.observations if o.role == "measured"]
@@ -234,6 +227,19 @@ def test_rounds_over_a_time_begin_at_even_distances() -> None:
     spread = round_spread(bench.observations)
     assert spread is not None
     assert spread.claims
+
+
+def test_what_was_measured_before_a_pause_is_kept() -> None:
+    bench = Bench(FakeNode("a", answers))
+
+    async def stopped() -> None:
+        async with asyncio.timeout(60):
+            await bench.running(PlannedLoad(concurrency=4), 50, blocks=None, over_s=900.0)
+
+    with pytest.raises(TimeoutError):
+        run_virtual(stopped())
+    assert {o.round for o in bench.measured()} == {1}
+    assert bench.pauses[-1] == (2, pytest.approx(121, abs=2))
 
 
 def test_a_pause_says_how_long_it_still_takes() -> None:

@@ -123,16 +123,20 @@ async def capacity(
     rate: bool = False,
     first: float = 1,
     last: float = 256,
+    over: float | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **settings: Unpack[RequestSettings],
 ) -> BenchRun:
     """Find the highest load at which `share` of the requests meet `slo`; see `BenchRun.capacity` of the result.
 
-    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. A target that is
-    paid by the token needs `max_cost`. Raises as `bench` does.
+    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. With `over`, the
+    rounds that confirm the result begin at even distances over so many seconds. A target that is paid by the token
+    needs `max_cost`. Raises as `bench` does.
     """
-    wanted = CapacitySettings(**_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last)
+    wanted = CapacitySettings(
+        **_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last, over=over
+    )
     return await _measured(capacity_job, wanted, out, progress)
 
 

@@ -7,6 +7,8 @@ other describes its own minutes and nothing else. `benchmarks/coverage.py` measu
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
+from statistics import median
 
 from msgspec import Struct
 
@@ -28,7 +30,7 @@ LONG_S = 120
 class RoundSpread(Struct, frozen=True, kw_only=True):
     """Rounds of a run in time.
 
-    `apart_s`: from the start of a round to the start of the next one of the same row, on average; the least of all
+    `apart_s`: from the start of a round to the start of the next one of the same row, the median; the least of all
     rows. Null: no row has two rounds. `rounds`: the fewest of a row. `period_s`: from the first measured request to the
     end of the last.
     """
@@ -71,7 +73,7 @@ def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
             first_ns, last_ns = min(start_ns, first_ns or start_ns), max(last_ns, o.end_ns)
     if first_ns is None:
         return None
-    apart = [(max(r.values()) - min(r.values())) / (len(r) - 1) for r in rows.values() if len(r) > 1]
+    apart = [median(b - a for a, b in pairwise(sorted(r.values()))) for r in rows.values() if len(r) > 1]
     return RoundSpread(
         apart_s=min(apart) / NS_PER_S if apart else None,
         rounds=min(map(len, rows.values())),

@@ -55,8 +55,9 @@ def conclude(
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements = [], []
-    run.spread = round_spread(observations)
     if run.capacity:
+        confirmed = [step.condition for step in run.capacity.steps if step.load == run.capacity.holds]
+        run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
         run.state(capacity_statements(run.capacity, run.conditions))
         run.state([spread_statement(run.spread)] if run.spread else [])
     else:

@@ -145,6 +145,7 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
         requests=settings.requests,
         warmups=settings.warmup,
         seed=settings.seed,
+        over_s=settings.over,
     )
     return prepared.job(search.beginning(), slo=settings.slo, search=search)
 

@@ -187,7 +187,8 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
     """The settings of a capacity search: the highest load at which `share` of the requests meet `slo`.
 
     The load is a concurrency from `first` to `last`, or with `rate` a number of requests a second. A step sends
-    `requests` before it is judged (None: as many as can decide it).
+    `requests` before it is judged (None: as many as can decide it). With `over`, the rounds that confirm the result
+    begin at even distances over so many seconds.
     """
 
     output_tokens: int = 128
@@ -196,9 +197,11 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
     rate: bool = False
     first: float = 1
     last: float = 256
+    over: float | None = None
 
     def check(self) -> None:
         super().check()
+        at_least_one(over=self.over)
         for name, value in (("from", self.first), ("to", self.last)):
             if not (math.isfinite(value) and value > 0) or (not self.rate and value != round(value)):
                 raise wrong(name, value, "requests a second, above 0" if self.rate else "a whole number from 1")
