@@ -72,6 +72,7 @@ async def bench(
     rounds: int | None = None,
     precision: str = "",
     duration: float | None = None,
+    over: float | None = None,
     side_by_side: bool = False,
     cache_reuse: bool = False,
     slo: str = "",
@@ -92,9 +93,10 @@ async def bench(
     open loop at each `rate` of requests per second, or both. Each row gets `requests` measured requests, by default 50,
     in `rounds` that are spread over the run (by default 6 to 8). Instead of `requests`, rounds follow until each row
     has a `precision` ("5%" of TTFT p50 and TPS p50, or "ttft_ms.p95=5%,tps.p50=3%"), until `duration` seconds have
-    passed, or whichever comes first. A `trace` is a file of recorded arrivals, sent once instead of another load, with
-    its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is recorded in the folder `out`,
-    by default ``runs/ID``.
+    passed, or whichever comes first. With `over`, rounds begin at even distances over so many seconds; over 900 or
+    more, findings hold for more than the minutes of the run. A `trace` is a file of recorded arrivals, sent once
+    instead of another load, with its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is
+    recorded in the folder `out`, by default ``runs/ID``.
 
     With `sessions` ("agent", "chat", or a file of sessions), requests are turns of sessions: `concurrency` is the
     number of sessions at a time, and `session_rate` the number of new sessions per second. A turn is sent when the
@@ -117,6 +119,7 @@ async def bench(
         rounds=rounds,
         precision=precision,
         duration=duration,
+        over=over,
         side_by_side=side_by_side,
         cache_reuse=cache_reuse,
         slo=slo,
@@ -137,16 +140,20 @@ async def capacity(
     rate: bool = False,
     first: float = 1,
     last: float = 256,
+    over: float | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **settings: Unpack[RequestSettings],
 ) -> BenchRun:
     """Find the highest load at which `share` of the requests meet `slo`; see `BenchRun.capacity` of the result.
 
-    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. A target that is
-    paid by the token needs `max_cost`. Raises as `bench` does.
+    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. With `over`, the
+    rounds that confirm the result begin at even distances over so many seconds. A target that is paid by the token
+    needs `max_cost`. Raises as `bench` does.
     """
-    wanted = CapacitySettings(**_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last)
+    wanted = CapacitySettings(
+        **_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last, over=over
+    )
     return await _measured(capacity_job, wanted, out, progress)
 
 

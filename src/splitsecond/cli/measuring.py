@@ -45,7 +45,7 @@ def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequ
         raise measurement.fault
     if stop.code:
         return stop.code
-    kept = passed(gates, run.conditions, output.screen())
+    kept = passed(gates, run, output.screen())
     return 0 if written and run.finished and _succeeded(run, search=job.search is not None) and kept else 1
 
 

@@ -20,14 +20,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-
-from splitsecond.simulator.process import RunningProvider, run_simulator
 from tests.clients.matrix.clients import CLIENTS, Client
 from tests.clients.matrix.features import FEATURES, SUNNY, Feature
 from tests.clients.matrix.judge import Evidence, Verdict, judge
 from tests.clients.matrix.relay import Relay, relaying
 from tests.clients.matrix.table import RESULTS, Cell, ClientResults, Results, write_page
 from tests.gateway.conftest import KEY, gateway, ready
+
+from splitsecond.simulator.process import RunningProvider, run_simulator
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -109,7 +109,11 @@ def providers_and_gateway() -> Iterator[tuple[RunningProvider, RunningProvider, 
             (folder / f"{speed}.toml").write_text(profile)
         (folder / "replies.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules()))
         with run_simulator(str(folder / "quick.toml"), str(folder / "slow.toml")) as (quick, slow):
-            lines = ["keys: [{name: web, key: env:WEB_KEY}]", "routes: {fast: {policy: to-openai/m-text}}", "providers:"]
+            lines = [
+                "keys: [{name: web, key: env:WEB_KEY}]",
+                "routes: {fast: {policy: to-openai/m-text}}",
+                "providers:",
+            ]
             for target, path in PATHS.items():
                 for prefix, provider in (("to", quick), ("fails", quick), ("slow", slow)):
                     url = f"{provider.origin}{path}"

@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
-
-from splitsecond.simulator.process import ReceivedRequest
 from tests.clients.matrix.features import Feature
 from tests.clients.matrix.received import read_chat
 from tests.clients.matrix.relay import Exchange
 
+from splitsecond.simulator.process import ReceivedRequest
+
 CLASSES = {400: "BadRequest|InvalidRequest", 401: "Authentication|Unauthorized", 429: "RateLimit|TooManyRequests"}
 """What the name of an exception has in libraries with a class for each status."""
-OTHER_CLASSES = ("APICallError", "ApiError", "ClientError", "ServerError", "ResponseError", "SDKError", "ModelHTTPError")
+OTHER_CLASSES = (
+    "APICallError",
+    "ApiError",
+    "ClientError",
+    "ServerError",
+    "ResponseError",
+    "SDKError",
+    "ModelHTTPError",
+)
 """Exceptions of libraries that only tell the status."""
 
 

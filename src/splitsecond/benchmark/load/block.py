@@ -47,7 +47,8 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, and
     `wait_s`, the mean tool time before a request; its requests have no numbers, its sessions have. With `cache_reuse`
     the first warm-up fills the provider's cache for the others. After `most_failures` failed measured requests the rest
-    is not sent; 0 means no limit.
+    is not sent; 0 means no limit. Its round begins `apart_s` after the round before it began, or as soon as that has
+    ended.
     """
 
     condition: str
@@ -66,6 +67,7 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     cache_reuse: bool = False
     most_failures: int = 0
     wait_s: float = 0.0
+    apart_s: float = 0.0
 
 
 class Hold:

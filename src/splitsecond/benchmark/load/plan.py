@@ -5,6 +5,8 @@ and requests that are sent together meet the same one. So each condition is meas
 whole run: a round has one block of each condition, in an order drawn for that round. Targets at the same endpoint share
 a lane, as they share its capacity; lanes can run side by side.
 
+Rounds follow each other at once, or begin at even distances over a given time; nothing is sent in the pauses.
+
 In an open loop the requests in flight grow towards their steady number over several response times. So its warm-up
 lasts `WARMUP_RESPONSES` times as long as one response, and its blocks together measure at least `WINDOW_RESPONSES`
 times as long.
@@ -32,6 +34,9 @@ warm-up. The scatter between rounds can be estimated from five on (`summary.MIN_
 or slow for whole rounds, five see only one state in one of 11 rows, six in one of 19."""
 MIN_BLOCK = 5
 """Least measured requests of a block in more than `ROUNDS` blocks."""
+SPREAD_APART_S, MAX_SPREAD_ROUNDS = 180, 25
+"""Rounds over a given time are planned so far apart, as long as they are at most 25. Slow times of a minute are then
+forgotten from one round to the next, as comparisons assume (`sample_comparison.LEFT_OVER`)."""
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
 """In response times: the warm-up of a block, the measured time of all blocks, and the longest cool-down of a block."""
 REQUESTS = 50
@@ -80,6 +85,15 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[list[RequestBlock]]
     seed: int = 0
 
+    @property
+    def rounds(self) -> int:
+        return max((block.round for lane in self.lanes for block in lane), default=0)
+
+    @property
+    def apart_s(self) -> float:
+        """The planned time from the start of a round to that of the next one; 0: they follow each other at once."""
+        return max((block.apart_s for lane in self.lanes for block in lane), default=0.0)
+
     def next_round(self, blocks: Sequence[RequestBlock], number: int) -> list[RequestBlock]:
         loads = {each.condition: each.load for each in self.conditions}
         following = [
@@ -107,6 +121,7 @@ def make_plan(
     cache_reuse: bool = False,
     response_s: float | None = None,
     duration_s: float | None = None,
+    over_s: float | None = None,
     extend: bool = True,
     sessions: SessionSet | None = None,
 ) -> RunPlan:
@@ -116,7 +131,8 @@ def make_plan(
     of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
     stay longer than their warm-up. `response_s` is the duration of the slowest target's response; if it is known, an
     open loop gets as many requests as its measured time needs, at least `requests`, or without `extend` exactly
-    `requests`. With `duration_s`, as many are planned as fit into this time.
+    `requests`. With `duration_s`, as many are planned as fit into this time. With `over_s`, the first round begins at
+    once and the last one after this time, the others evenly between them; there are `spread_rounds` by default.
 
     With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent unchanged, in one
     block. With `sessions`, a load is a number of sessions at a time or a rate of new ones, requests are turns, by
@@ -128,19 +144,23 @@ def make_plan(
         warmups = 1
     endpoints = grouped(targets, lambda name: urlsplit(targets[name]).netloc if side_by_side else "").values()
     extend = extend and duration_s is None and response_s is not None
+    if over_s is not None:
+        blocks = blocks or spread_rounds(over_s)
     planned: list[tuple[PlannedLoad, list[RequestBlock]]] = []
     for load in loads:
         if sessions is not None:
             within_s = None
             if duration_s is not None:
                 within_s = duration_s / ((blocks or ROUNDS) * len(loads) * max(map(len, endpoints)))
-            planned.append((load, _session_blocks(load, sessions, requests, blocks, seed, response_s, within_s)))
+            own = _session_blocks(load, sessions, requests, blocks, seed, response_s, within_s)
+            planned.append((load, own if over_s is None else _spread(own, over_s)))
             continue
         if duration_s is not None:
             blocks = blocks or MAX_ROUNDS
             turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
             requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
-        planned.append((load, _blocks(load, requests or REQUESTS, warmups, blocks, seed, response_s, extend=extend)))
+        own = _blocks(load, requests or REQUESTS, warmups, blocks, seed, response_s, extend=extend)
+        planned.append((load, own if over_s is None else _spread(own, over_s)))
     return RunPlan(
         conditions=[
             Condition(
@@ -158,6 +178,16 @@ def make_plan(
         lanes=[_lane(planned, [*product(names, reuses)], seed) for names in endpoints],
         seed=seed,
     )
+
+
+def spread_rounds(over_s: float) -> int:
+    """Return how many rounds are planned over this time: those that lie `SPREAD_APART_S` apart, at least `ROUNDS`."""
+    return min(max(1 + math.floor(over_s / SPREAD_APART_S), ROUNDS), MAX_SPREAD_ROUNDS)
+
+
+def _spread(blocks: Sequence[RequestBlock], over_s: float) -> list[RequestBlock]:
+    apart_s = over_s / max(len(blocks) - 1, 1)
+    return [msgspec.structs.replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in blocks]
 
 
 def _lane(

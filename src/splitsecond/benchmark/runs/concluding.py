@@ -7,6 +7,7 @@ import msgspec
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.findings.session_statements import session_statements
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.benchmark.findings.statements import statements
@@ -84,7 +85,10 @@ def conclude(
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements = [], []
     if run.capacity:
+        confirmed = [step.condition for step in run.capacity.steps if step.load == run.capacity.holds]
+        run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
         run.state(capacity_statements(run.capacity, run.conditions))
+        run.state([spread_statement(run.spread)] if run.spread else [])
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
         found += session_statements(run.conditions)

@@ -6,6 +6,7 @@ what is in memory is still concluded. The same holds after a fault, a reached co
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -263,7 +264,12 @@ class Measurement:
                         input_tokens=job.input_tokens,
                         pilot=job.plan_with is not None or (job.search is not None and job.search.open_loop),
                     ),
-                    PlanListener(on_observation=self._observe, on_reading=self._read, on_note=self._note),
+                    PlanListener(
+                        on_observation=self._observe,
+                        on_reading=self._read,
+                        on_note=self._note,
+                        on_pause=self._pause,
+                    ),
                     WorkerSettings(
                         most_processes=job.processes,
                         arrival_clock=job.arrival_clock,
@@ -343,6 +349,12 @@ class Measurement:
         self.notes.append(text)
         self._noted.add(note.target)
         self._progress.note(text)
+
+    def _pause(self, block: RequestBlock, left_s: float) -> None:
+        job = self.job
+        of = "" if job.open_ended or job.search is not None else f" of {job.plan.rounds}"
+        begins = f"round {block.round}{of} begins in {math.ceil(left_s)} s"
+        self._progress.stage(begins if left_s else "measuring" if job.search is None else job.search.status)
 
     def _blocks(self, calibrated: Mapping[str, Calibrated]) -> list[Iterable[RequestBlock]]:
         job = self.job

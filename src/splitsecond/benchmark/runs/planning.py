@@ -7,7 +7,7 @@ import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.findings.slo import parse_slo
-from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.plan import MIN_BLOCK, REQUESTS, PlannedLoad, RunPlan, make_plan, spread_rounds
 from splitsecond.benchmark.load.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.session_files import read_sessions
@@ -74,12 +74,16 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         sessions=sessions,
     )
 
+    requests = settings.requests
+    if requests is None and settings.over is not None and sessions is None:
+        requests = max(REQUESTS, MIN_BLOCK * (settings.rounds or spread_rounds(settings.over)))
+
     def plan(response_s: float | None) -> RunPlan:
         plans = [
             make_plan(
                 measured,
                 loads,
-                requests=settings.requests,
+                requests=requests,
                 warmups=settings.warmup,
                 blocks=settings.rounds,
                 seed=settings.seed,
@@ -88,6 +92,7 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
                 response_s=response_s,
                 duration_s=None if settings.precision else settings.duration,
                 sessions=sessions,
+                over_s=settings.over,
             )
             for measured, loads in _measured(prepared.resolved.measured, settings)
         ]
@@ -161,6 +166,7 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
         requests=settings.requests,
         warmups=settings.warmup,
         seed=settings.seed,
+        over_s=settings.over,
     )
     return prepared.job(search.beginning(), slo=settings.slo, search=search)
 

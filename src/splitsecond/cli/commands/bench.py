@@ -60,6 +60,13 @@ class BenchOptions(RunOutputOptions, TargetOptions):
             help="Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a trace its beginning.",
         ),
     ] = ""
+    over: Annotated[
+        str,
+        of_load(
+            metavar="TIME",
+            help="Spread the rounds evenly over 15m or 2h, with pauses: what holds then, holds for other minutes too.",
+        ),
+    ] = ""
     side_by_side: Annotated[bool, of_load("--side-by-side", help="Measure different hosts at the same time.")] = False
     input_tokens: Annotated[
         str,
@@ -128,6 +135,7 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
     splitsecond bench sim/groq -c 1 --input-tokens 512,8k,50k
     splitsecond bench sim/groq sim/together --workload autocomplete --workload summary
+    splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --over 15m
     splitsecond bench sim/groq -c 8 --precision 5% --duration 10m
     splitsecond bench sim/groq -c 1 --fail-if 'tps.p50 < 100' --fail-if 'errors > 0'
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
@@ -160,6 +168,7 @@ def bench(options: BenchOptions) -> None:
         input_tokens=one_length,
         workloads=workloads,
         duration=option_values.seconds(options.duration, "--duration"),
+        over=option_values.seconds(options.over, "--over"),
     )
     with ExitStack() as started:
         recorded = options.recorded(input_tokens=one_length or options.input_tokens or prompt_tokens)

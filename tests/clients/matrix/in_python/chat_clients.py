@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
 from neutral import TIMEOUT_S, Answer, Ask, UnsupportedError, only, parts_of, plain, run
+
 
 def chat_messages(ask: Ask, *, native: str = "openai") -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []

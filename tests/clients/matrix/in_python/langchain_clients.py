@@ -18,7 +18,18 @@ def langchain(kind: str) -> Callable[[str, str], Any]:
 
 
 class LangChain:
-    known = ("system", "tools", "choice", "schema", "stop", "temperature", "top_p", "asynchronous", "reasoning", "texts")
+    known = (
+        "system",
+        "tools",
+        "choice",
+        "schema",
+        "stop",
+        "temperature",
+        "top_p",
+        "asynchronous",
+        "reasoning",
+        "texts",
+    )
     more = {
         "openai": ("json", "seed", "presence_penalty", "frequency_penalty", "logprobs", "effort"),
         "openai responses": ("json", "effort"),
@@ -184,9 +195,7 @@ class LangChain:
                     case {"call": call}:
                         calls.append({"id": call["id"], "name": call["name"], "args": call["arguments"]})
                     case {"result": result}:
-                        found.append(
-                            ToolMessage(result["text"], tool_call_id=result["id"], name=result["name"])
-                        )
+                        found.append(ToolMessage(result["text"], tool_call_id=result["id"], name=result["name"]))
             one: Any = content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content
             if message["role"] == "user":
                 found.append(HumanMessage(one))
