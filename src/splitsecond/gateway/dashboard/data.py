@@ -199,7 +199,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     `rejected`: requests without a call (wrong key, path or body, or over a limit). `direct`: calls whose client named a
     target. `usd_today`: None if unknown, as the gateway started on another day and has no log. `logged`: it has a log.
     `escalated`: by cascade, the share of answers that were not accepted. `fleet`: None if the gateway is in none, or
-    its fleet process does not answer.
+    its hub does not answer.
     """
 
     version: str

@@ -3,7 +3,7 @@
 The use of an orphaned call is unknown, so its reservation is charged: otherwise a client that can make a worker crash
 would not pay for its calls.
 
-The records of orphaned calls are in the log, or in a file for the log process, before the journal is cleared. A worker
+The records of orphaned calls are in the log, or in a file for the hub, before the journal is cleared. A worker
 that is killed before it has done that leaves the journal to the next. If it is killed in between, the records are found
 twice, but written once, because the log is checked first.
 """

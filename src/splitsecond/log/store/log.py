@@ -25,6 +25,7 @@ from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
 from splitsecond.core.observation import Observation
 from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
 from splitsecond.log.store.database import Database, check_url
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.remote_writer import RemoteLogWriter
 from splitsecond.log.store.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Rows, call_record, observation
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
@@ -267,21 +268,20 @@ class Log(Past):
         *,
         keep_days: float = KEEP_DAYS,
         say: Callable[[str], None] = say,
-        process: Path | None = None,
-        worker: int = 0,
+        hub: HubConnection | None = None,
         away: Callable[[str], None] | None = None,
     ) -> "Log":
         """Open the log at `url`, create its tables if there are none, and start its thread.
 
         Calls older than `keep_days` are deleted. `say` receives later problems, from the thread, at most once a minute.
-        With `process`, the Unix socket of a log process (`log/store/log_process`), that process writes instead of a
-        thread. With `away`, a server that does not answer is no failure: `away` gets the reason, and records wait.
+        With `hub`, a connection to the hub of a gateway, that process writes instead of a thread
+        (`log/store/log_receiver`). With `away`, a server that does not answer is no failure: `away` gets the reason,
+        and records wait.
         Raises `CallerFault` if the log cannot be opened.
         """
         database = Database.open(url, away=away)
-        if process is not None:
-            where, unwritten = database.where, database.unwritten
-            return cls(database, RemoteLogWriter(process, where, unwritten=unwritten, say=say, worker=worker))
+        if hub is not None:
+            return cls(database, RemoteLogWriter(hub, database.where, unwritten=database.unwritten, say=say))
         writer = LogWriter(database, keep_days=keep_days, say=say)
         writer.start()
         return cls(database, writer)

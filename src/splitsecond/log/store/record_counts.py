@@ -1,8 +1,8 @@
-"""How many records for the log wait in a worker, or at the log process, in a small file that outlives both.
+"""How many records for the log wait in a worker, or at the hub, in a small file that outlives both.
 
 A worker that is killed cannot say which records it had in its memory. The next worker in its slot reads from the file
-how many they were, and counts them as lost. What a dead worker had sent stays in the file until the log process has
-settled it: written, in a file, or counted as lost. If the log process dies before that, these records are lost too, and
+how many they were, and counts them as lost. What a dead worker had sent stays in the file until the hub has
+settled it: written, in a file, or counted as lost. If the hub dies before that, these records are lost too, and
 the next worker counts them.
 """
 
@@ -17,10 +17,10 @@ from splitsecond.core.errors import say
 
 DROPPED, WAITING, _CONNECTIONS = range(3)
 """Places in `RecordCounts.cells`. `DROPPED`: records of the slot that are lost. `WAITING`: records in the memory of the
-slot's worker that are not in the socket of the log process. The third: connections of the slot's workers so far."""
-SENT, SETTLED, _PROCESS = range(3)
-"""Places in the row of a connection: records that the worker has sent; those of them that the log process has settled,
-which the log process writes; and the number of that log process."""
+slot's worker that are not in the socket of the hub. The third: connections of the slot's workers so far."""
+SENT, SETTLED, _HUB = range(3)
+"""Places in the row of a connection: records that the worker has sent; those of them that the hub has settled,
+which the hub writes; and the number of that hub."""
 ROWS = 64
 """Connections with a row. Of an earlier one, what is not settled is counted as lost."""
 _HEAD, _ROW = 3, 3
@@ -29,7 +29,7 @@ _SIZE = struct.calcsize(_FORMAT)
 
 
 class RecordCounts:
-    """The counts of the worker slot number `worker` of the gateway whose log process has the socket `socket`."""
+    """The counts of the worker slot number `worker` of the gateway whose hub has the socket `socket`."""
 
     def __init__(self, socket: Path, worker: int, say: Callable[[str], None] = say) -> None:
         self._worker = worker
@@ -41,32 +41,32 @@ class RecordCounts:
             say(f"{path} cannot be written: {error.strerror}. What is lost if worker {worker} dies is not counted.")
             self.cells = memoryview(bytearray(_SIZE)).cast("q")
 
-    def connect(self, process: int) -> int:
-        """Return the number of a new row, for a connection to the log process number `process`."""
+    def connect(self, hub: int) -> int:
+        """Return the number of a new row, for a connection to the hub number `hub`."""
         self.cells[_CONNECTIONS] += 1
         row = self.cells[_CONNECTIONS] % ROWS
         self._count(self._take(row))
-        self.cells[_place(row) + _PROCESS] = process
+        self.cells[_place(row) + _HUB] = hub
         return row
 
     def row(self, row: int) -> memoryview:
         begin = _place(row)
         return self.cells[begin : begin + _ROW]
 
-    def settle(self, process: int = 0) -> None:
-        """Count and report the records that were lost with the last worker of the slot, and with a log process.
+    def settle(self, hub: int = 0) -> None:
+        """Count and report the records that were lost with the last worker of the slot, and with a hub.
 
-        `process`: the number of the log process that lives; 0: none does.
+        `hub`: the number of the hub that lives; 0: none does.
         """
         waiting, self.cells[WAITING] = self.cells[WAITING], 0
-        self._count(waiting + self._sent_to_others(process))
+        self._count(waiting + self._sent_to_others(hub))
 
-    def process_died(self) -> None:
-        """Count and report what the log process had of dead workers. Call it when the log process has died."""
+    def hub_died(self) -> None:
+        """Count and report what the hub had of dead workers. Call it when the hub has died."""
         self._count(self._sent_to_others(0))
 
-    def _sent_to_others(self, process: int) -> int:
-        return sum(self._take(row) for row in range(ROWS) if self.cells[_place(row) + _PROCESS] != process)
+    def _sent_to_others(self, hub: int) -> int:
+        return sum(self._take(row) for row in range(ROWS) if self.cells[_place(row) + _HUB] != hub)
 
     def _take(self, row: int) -> int:
         """Clear a row. Return how many of its records are not settled."""

@@ -1,12 +1,12 @@
 """Files with records of calls that wait to be written to the log.
 
-The log process saves what it cannot write within a second, and at its end what it has not written. A worker saves what
-the log process does not take, and the records of a worker that died before it in its slot. A log process writes the
-records when the database answers, and removes the file. A record can be in two files, or in the log as well, so the
-reader asks the log first (`Log.contained`).
+The hub saves what it cannot write within a second, and at its end what it has not written. A worker saves what
+the hub does not take, and what a hub had of it that died. A hub writes the records when the database answers, and
+removes the file. A record can be in two files, or in the log as well, so the reader asks the log first
+(`Log.contained`).
 
 The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with
-`MAGIC`. Then come frames as on the socket of the log process: a length, and a `CallRecord` in MessagePack. A process
+`MAGIC`. Then come frames as on the socket of the hub: a length, and a `CallRecord` in MessagePack. A process
 holds a lock (flock) on a file while it writes or reads it. A file that was cut off is read up to its last whole record.
 """
 
@@ -112,7 +112,7 @@ class UnwrittenFile:
 
     def _opened(self) -> int:
         if self.records:
-            with contextlib.suppress(OSError):  # a log process reads it, or has read it
+            with contextlib.suppress(OSError):  # a hub reads it, or has read it
                 if (descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND, self._lock)) is not None:
                     return descriptor
         self._begin()

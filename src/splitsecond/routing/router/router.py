@@ -5,8 +5,8 @@ Requests go through `service(model)`, or through `call`, which also tracks the c
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -27,6 +27,9 @@ from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
 from splitsecond.routing.router.warm_start import history, open_log
 from splitsecond.routing.targets.target_states import TargetStates
+
+if TYPE_CHECKING:
+    from splitsecond.log.store.hub_connection import HubConnection
 
 ROUTE = "route"
 """Name of the only route of a router made from an expression."""
@@ -57,8 +60,7 @@ class Router:
         say: Say = lambda message: None,
         listeners: Listeners | None = None,
         chance: Random | None = None,
-        log_process: Path | None = None,
-        worker: int = 0,
+        hub: "HubConnection | None" = None,
     ) -> None:
         """Open the log and build all routes.
 
@@ -73,7 +75,7 @@ class Router:
         self._observe_attempt = listeners.observe
         self._client = Client()
         self.routes = Routes(settings, self._observe, self._client, self.states)  # may raise: before the log's thread
-        self.log = open_log(settings.log, say, process=log_process, worker=worker)
+        self.log = open_log(settings.log, say, hub=hub)
         self.tracker = CallTracker(
             *listeners.sinks,
             *([self.log.put] if self.log is not None else []),
