@@ -92,7 +92,7 @@ def test_a_reason_for_a_failure_breaks_the_answer(name: str, whole: bool) -> Non
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
-@pytest.mark.parametrize("name", ENDINGS.keys() - {"responses"})
+@pytest.mark.parametrize("name", [name for name in ENDINGS if name != "responses"])
 def test_an_unknown_reason_is_success_only_with_content(name: str, whole: bool) -> None:
     decoder, events = read(name, ENDINGS[name]("Yes", "odd")[whole])
     assert [event.reason for event in events if isinstance(event, Finish)] == ["odd"]
