@@ -12,6 +12,7 @@ from splitsecond.core.events import Event, Token, TokenRun, Usage
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.timeline import Sending, Timeline
 from splitsecond.core.wire import anthropic, cohere, gemini, openai, responses
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai import decoder
 from splitsecond.core.wire.text_events import TextEvents
 
@@ -179,8 +180,8 @@ def test_runs_of_each_kind_are_learned_in_each_format(name: str) -> None:
     parts = [write.opening(), *(write.token(f"t{n}", "reasoning") for n in range(9))]
     parts += [write.token(f"w{n}") for n in range(9)]
     for call in ("a", "b"):
-        pieces = ('{"x":"', *(f"{call}{n}" for n in range(9)), '"}')
-        parts += [write.tool_call("f", call), *(write.token(piece, "tool") for piece in pieces)]
+        arguments = ('{"x":"', *(f"{call}{n}" for n in range(9)), '"}')
+        parts += [write.tool_call("f", call), *(write.token(each, "tool") for each in arguments)]
     parts += [write.token(f"v{n}") for n in range(9)] if name != "gemini" else []
     parts.append(write.end("tool_calls", Usage(1, 5, 50)))
     body, seen, kinds = b"".join(parts), list[Observation](), set[str]()
@@ -199,6 +200,6 @@ def test_runs_of_each_kind_are_learned_in_each_format(name: str) -> None:
 
 
 def _read(name: str, pieces: list[bytes], *, in_runs: bool = False) -> list[Event]:
-    reading = FORMATS[name].decoder("chat")
+    reading: Decoder = FORMATS[name].decoder("chat")
     reading.in_runs = in_runs
     return [event for piece in pieces for event in reading.feed(piece, 1)] + reading.close(1)

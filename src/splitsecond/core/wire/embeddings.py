@@ -87,6 +87,10 @@ class _Answer(Struct, gc=False):
     error: Any = None
 
 
+def _begins(value: Raw) -> bytes:
+    return bytes(memoryview(value)[:1])
+
+
 _decode_values = msgspec.json.Decoder(_Values).decode
 
 
@@ -97,10 +101,10 @@ class VectorsDecoder(ItemsDecoder):
 
     def _take(self, answer: _Answer, at: int, out: list[Event]) -> None:
         found = answer.embeddings.numbers if isinstance(answer.embeddings, _Floats) else answer.embeddings or []
-        vectors = [_decode_values(each).values if bytes(each[:1]) == b"{" else each for each in map(memoryview, found)]
+        vectors = [_decode_values(each).values if _begins(each) == b"{" else each for each in found]
         if answer.error:
             self._report_error(at, out, error_of(answer.error), b"")
-        elif not vectors or not all(bytes(memoryview(each)[:1]) == b"[" for each in vectors):
+        elif not vectors or not all(_begins(each) == b"[" for each in vectors):
             self._break(at, out, "malformed", "the body is JSON without embeddings")
         else:
             billed = answer.meta and answer.meta.billed_units
