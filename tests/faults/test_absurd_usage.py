@@ -18,7 +18,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 
-ABSURD = [b"1000000000000000", b"-1", b"12.5", b'"12"', b"true", b"{}", b"1" + b"0" * 400, b"1e400"]
+ABSURD = [b"1000000000000000", b"-1", b"12.5", b'"a dozen"', b"true", b"{}", b"1" + b"0" * 400, b"1e400"]
 MESSAGES = [{"role": "user", "content": "hi"}]
 ESTIMATED_INPUT = conservative_input_tokens(Call(id="c", body={"messages": MESSAGES}))
 MAX_INPUT = 10 * ESTIMATED_INPUT

@@ -1,5 +1,8 @@
 """Embeddings through the gateway: every policy, bytes unchanged."""
 
+import json
+import struct
+from base64 import b64decode
 from typing import Any, cast
 
 import pytest
@@ -53,8 +56,8 @@ class Kept:
         self.records: list[CallRecord] = []
         self.tracker = CallTracker(self.records.append)
 
-    def target(self, name: str) -> Service:
-        spec = TargetSpec(name=name, base_url="http://x.test/v1", model="m")
+    def target(self, name: str, api_format: str = "openai") -> Service:
+        spec = TargetSpec(name=name, base_url="http://x.test/v1", model="m", api_format=api_format)
         client = cast(Client, self.transport)
         return connect(spec, lambda attempt: None, environment={}, client=client, raw=True)
 
@@ -117,3 +120,72 @@ def test_failed_embeddings_have_the_status_of_their_fault(transport: Answering, 
         assert kept.records[0].fault == kind
 
     run_virtual(main())
+
+
+OTHERS: dict[str, tuple[str, Any, bytes, int]] = {
+    "gemini": (
+        "/v1/models/m:batchEmbedContents",
+        {"requests": [
+            {"model": "models/m", "content": {"parts": [{"text": text}]}, "outputDimensionality": 2} for text in "ab"
+        ]},
+        b'{"embeddings":[{"values":[0.5,1.5]},{"values":[0.25,1]}]}', 0,
+    ),
+    "cohere": (
+        "/v1/embed",
+        {"model": "m", "texts": ["a", "b"], "embedding_types": ["float"], "input_type": "search_document",
+         "output_dimension": 2},
+        b'{"embeddings":{"float":[[0.5,1.5],[0.25,1]]},"meta":{"billed_units":{"input_tokens":3}}}', 3,
+    ),
+    "ollama": (
+        "/v1/api/embed", {"model": "m", "input": ["a", "b"], "dimensions": 2},
+        b'{"embeddings":[[0.5,1.5],[0.25,1]],"prompt_eval_count":3}', 3,
+    ),
+}  # fmt: skip
+"""The path, the request, the answer and its tokens."""
+
+
+@each_case("in_base64", [False, True])
+@each_case("api_format", OTHERS)
+def test_embeddings_of_other_formats_are_translated(api_format: str, in_base64: bool) -> None:
+    path, body, answer, tokens = OTHERS[api_format]
+
+    async def main() -> None:
+        kept = Kept(Answering(answer[:20], answer[20:]))
+        asked: dict[str, Any] = {"model": "fast", "input": ["a", "b"], "dimensions": 2, "user": "u"}
+        if in_base64:
+            asked["encoding_format"] = "base64"
+        service = kept.target("a/x", api_format)
+        client = await visitor(service, tracker=kept.tracker).asks(asked, path="/v1/embeddings")
+        assert client.status == 200, client.body
+        (sent,) = kept.transport.sent
+        assert (sent.path, json.loads(sent.body)) == (path, body)
+        assert client.headers["x-splitsecond-dropped"] == "user"
+        found: Any = client.json
+        vectors: list[Any] = [each["embedding"] for each in found["data"]]
+        if in_base64:
+            vectors = [list(struct.unpack("<2f", b64decode(vector))) for vector in vectors]
+        assert vectors == [[0.5, 1.5], [0.25, 1]]
+        assert [each["index"] for each in found["data"]] == [0, 1]
+        assert found["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+        (record,) = kept.records
+        assert (record.outcome, record.attempts[-1].input_tokens) == ("ok", tokens or None)
+
+    run_virtual(main())
+
+
+@each_case("api_format", OTHERS)
+def test_odd_embeddings_of_other_formats_are_faults(api_format: str) -> None:
+    async def main(answer: bytes, asked: Any, status: int) -> None:
+        kept = Kept(Answering(answer))
+        service = kept.target("a/x", api_format)
+        client = await visitor(service, tracker=kept.tracker).asks({"model": "fast", **asked}, path="/v1/embeddings")
+        assert client.status == status, client.body
+
+    good = OTHERS[api_format][2]
+    run_virtual(main(b'{"embeddings":[]}', {"input": "a"}, 502))
+    run_virtual(main(b'{"embeddings":"none"}', {"input": "a"}, 502))
+    run_virtual(main(b'{"embeddings":["none"]}', {"input": "a"}, 502))
+    run_virtual(main(b'{"embeddings":[["none"]]}', {"input": "a", "encoding_format": "base64"}, 502))
+    run_virtual(main(good[:-9], {"input": "a"}, 502))
+    run_virtual(main(good, {"input": [1, 2]}, 400))
+    run_virtual(main(good, {"input": []}, 400))

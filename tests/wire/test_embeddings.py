@@ -11,7 +11,7 @@ from tests.wire.conformance import check_any_bytes, check_decoder, events_of, fa
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Token, Usage
 from splitsecond.core.service import Call
-from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai
+from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.core.wire.api_format import Decoder, Quirks
 from splitsecond.core.wire.openai import embeddings
 
@@ -89,7 +89,7 @@ def test_request_passes_unchanged_except_for_the_model() -> None:
     assert encoded.body == b'{"model":"text-embedding","input":["a",  "b"],"dimensions":256}'
 
 
-@pytest.mark.parametrize("api_format", [anthropic, cohere, gemini, ollama])
+@pytest.mark.parametrize("api_format", [anthropic, responses])
 def test_other_api_formats_refuse_embeddings(api_format: Any) -> None:
     call = Call(id="c", operation="embeddings", body={"model": "r", "input": "a"}, stream=False)
     with pytest.raises(CallerFault, match="embeddings"):

@@ -17,7 +17,9 @@ from tests.wire.odd import responses as odd_responses
 
 from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.core.finish_reasons import openai_reason
+from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call
+from splitsecond.core.timing.timeline import Sending, Timeline
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
 from splitsecond.core.wire.client_format import CLIENT_FORMATS, GEMINI, OLLAMA_CHAT, ClientFormat
 
@@ -99,6 +101,26 @@ def test_it_is_read_in_any_pieces(answer: OddAnswer) -> None:
     assert meaning(read(answer.api_format, *(body[at : at + 1] for at in range(len(body))))) == expected
     for at in range(1, len(body), 1 + len(body) // MAX_CUTS):
         assert meaning(read(answer.api_format, body[:at], body[at:])) == expected
+
+
+def observed(answer: OddAnswer, size: int, *, in_runs: bool) -> Observation:
+    decoder, timeline = DECODERS[answer.api_format](), Timeline(attempt="a", call="c", target="t")
+    decoder.in_runs = in_runs
+    for at in range(0, len(answer.body), size):
+        data = answer.body[at : at + size]
+        if lengths := decoder.feed_texts(data):
+            timeline.record_texts(at, lengths)
+        else:
+            timeline.record_events(decoder.feed(data, at))
+    timeline.record_events(decoder.close(len(answer.body)))
+    return timeline.observe(end_ns=1 << 20, sending=Sending())
+
+
+@each_case("answer", CHATS, ids=named)
+def test_its_observation_is_the_same_in_runs(answer: OddAnswer) -> None:
+    event = max(1, answer.body.find(b"\n\n") + 2)
+    for size in (len(answer.body), event, 1):
+        assert observed(answer, size, in_runs=True) == observed(answer, size, in_runs=False)
 
 
 @each_case("client", CLIENT_FORMATS)

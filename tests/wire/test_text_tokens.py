@@ -6,10 +6,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 
-from splitsecond.core.events import Event, Token, TokenRun
+from splitsecond.core.events import Event, Token, TokenRun, Usage
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.timeline import Sending, Timeline
+from splitsecond.core.wire import anthropic, cohere, gemini, openai, responses
+from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai import decoder
 from splitsecond.core.wire.text_events import TextEvents
 
@@ -160,3 +163,43 @@ def test_packets_with_one_plain_token_each_are_decoded_together() -> None:
     assert reading.feed_packets([_event("a"), _event("")], [1, 2]) is None
     assert reading.feed_packets([_event("a"), _event("b\x7f")], [1, 2]) is None
     assert reading.feed_packets([_event("a|").replace(b"|", b"\\"), _event("b")], [1, 2]) is None
+
+
+FORMATS: dict[str, Any] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "cohere": cohere,
+    "responses": responses,
+    "gemini": gemini,
+}
+
+
+@each_case("name", FORMATS)
+def test_runs_of_each_kind_are_learned_in_each_format(name: str) -> None:
+    write = FORMATS[name].StreamWriter("chat", "m", id="x", created=1)
+    parts = [write.opening(), *(write.token(f"t{n}", "reasoning") for n in range(9))]
+    parts += [write.token(f"w{n}") for n in range(9)]
+    for call in ("a", "b"):
+        arguments = ('{"x":"', *(f"{call}{n}" for n in range(9)), '"}')
+        parts += [write.tool_call("f", call), *(write.token(each, "tool") for each in arguments)]
+    parts += [write.token(f"v{n}") for n in range(9)] if name != "gemini" else []
+    parts.append(write.end("tool_calls", Usage(1, 5, 50)))
+    body, seen, kinds = b"".join(parts), list[Observation](), set[str]()
+    expected = [(event.kind, event.text, event.tool) for event in _read(name, [body]) if isinstance(event, Token)]
+    for pieces in ([body], parts, [body[at : at + 50] for at in range(0, len(body), 50)]):
+        events = _read(name, pieces)
+        assert [(event.kind, event.text, event.tool) for event in events if isinstance(event, Token)] == expected
+        for in_runs in (False, True):
+            timeline = Timeline(attempt="a", call="c", target="t")
+            found = _read(name, pieces, in_runs=in_runs)
+            timeline.record_events(found)
+            kinds |= {type(event).__name__ for event in found}
+            seen.append(timeline.observe(end_ns=3, sending=Sending()))
+        assert seen[-1] == seen[-2]
+    assert ("TokenRun" in kinds) == (name in ("openai", "anthropic", "cohere"))
+
+
+def _read(name: str, pieces: list[bytes], *, in_runs: bool = False) -> list[Event]:
+    reading: Decoder = FORMATS[name].decoder("chat")
+    reading.in_runs = in_runs
+    return [event for piece in pieces for event in reading.feed(piece, 1)] + reading.close(1)

@@ -82,7 +82,7 @@ class Quiet(Struct, frozen=True, gc=False):
     """A sign of life without content: a role, an empty delta, a ping, a comment, an opening message.
 
     `data`, of a "signature" or of "redacted_thinking", is opaque; the provider expects it back in the next request. A
-    signature belongs to the token before it.
+    signature belongs to the token before it. The data of "vectors" are embeddings, as JSON.
     """
 
     at: int

@@ -20,6 +20,7 @@ from splitsecond.core.wire.api_format import Encode, Encoded, Quirks
 from splitsecond.core.wire.chat_form import TRANSLATED, with_prefill
 from splitsecond.core.wire.client_format import ClientFormat, RequestReader, client_format
 from splitsecond.core.wire.continuation import ContinuationEncoder
+from splitsecond.core.wire.embeddings import VectorsTranscoder
 from splitsecond.core.wire.openai.encode import fit_to_provider
 from splitsecond.core.wire.transcoder import Transcoder
 from splitsecond.core.wire.translation import nested_too_deeply, not_translatable, without_tools
@@ -110,6 +111,8 @@ def _in_own_names(message: str, call: Call, form: ClientFormat, reader: RequestR
 
 def transcoder(call: Call, model: str) -> Transcoder:
     """Return the transcoder that writes the answer of `model` in the API format of `call`."""
+    if call.operation == "embeddings":
+        return VectorsTranscoder(call, model)
     return client_format(call).transcoder(call, model)
 
 

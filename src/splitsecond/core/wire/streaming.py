@@ -176,8 +176,7 @@ class StreamDecoder(AnswerDecoder, ABC):
     """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The body shows whether it is streamed.
 
     `event_form`: the JSON of an event. `done_ends`: ``[DONE]`` ends the stream. `learns`: the events of one text differ
-    only in it. `end_name`: what a stream without its
-    end lacks; `marker_name`: the end mark, for messages.
+    only in it. `end_name`: what a stream without its end lacks; `marker_name`: the end mark, for messages.
     """
 
     event_form: msgspec.json.Decoder[Any]
@@ -246,6 +245,7 @@ class StreamDecoder(AnswerDecoder, ABC):
         self._sse = SseDecoder()
         self._texts = TextEvents(learns=self.learns)
         self._like = Token(0, "")  # what the known events add
+        self._kind: TokenKind = "text"  # of the latest token
 
     def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
         for event in self._texts.events(self._sse, data):
@@ -296,6 +296,11 @@ class StreamDecoder(AnswerDecoder, ABC):
         """Learn from an event that only brought `token`, if that is one like many others."""
         if not isinstance(token, Token) or token.kind not in _LEARNED or (token.tool and token.tool.name):
             return
+        if token.kind != self._kind:
+            self._kind = token.kind
+            self._texts.expect_others()
+        if not self._texts.useful:
+            return
         if token.tokens_so_far is not None or token.logprobs is not None:
             return
         if self._texts.learn(data, event.name, token.text, self._text_of):
@@ -330,7 +335,7 @@ class StreamDecoder(AnswerDecoder, ABC):
                     return
             before, tokens = len(out), self._tokens
             self._take_event(parsed, event.name, data, at, out)
-            if self._tokens != tokens and len(out) == before + 1 and self._texts.useful:
+            if self._tokens != tokens and len(out) == before + 1:
                 self._learn(event, data, out[-1])
 
     def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> Any:

@@ -116,6 +116,10 @@ class TextEvents:
                 self.current = True
         return self.current
 
+    def expect_others(self) -> None:
+        """Prepare for events of another kind, which may be learned although the last ones were not."""
+        self._unused = 0
+
     def each(self, parts: Sequence[bytes]) -> list[str] | None:
         """Return the texts of `parts` if each of them is one known event; otherwise None.
 

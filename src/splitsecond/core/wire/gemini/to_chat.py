@@ -1,9 +1,8 @@
 """Server role: a request for ``generateContent`` in the common chat form, which every target's API format can encode.
 
-The body is read leniently, as Google reads it: names of fields in camel or in snake case. A function's result belongs
-to the call with its id, or without one to the first call of that function which has no result. Fields that do not
-change the answer, or that are unknown here, are left out, and the call's notes name them; Google's own tools, files
-that it holds and other modalities are refused by name.
+Names of fields are in camel or in snake case. A function's result belongs to the call with its id, or without one to
+the first call of that function which has no result. Fields that do not change the answer, or that are unknown here, are
+left out, and the call's notes name them; Google's own tools, files that it holds and other modalities are refused.
 """
 
 from collections.abc import Mapping

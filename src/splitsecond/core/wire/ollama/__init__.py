@@ -4,6 +4,7 @@ The last line of an answer reports the server's own durations of loading the mod
 output, to compare with the measured times.
 """
 
+from splitsecond.core.wire import embeddings as _embeddings
 from splitsecond.core.wire.ollama.answers import (
     SERVED_VERSION,
     GenerateWriter,
@@ -13,7 +14,9 @@ from splitsecond.core.wire.ollama.answers import (
     model_details,
     model_list,
 )
-from splitsecond.core.wire.ollama.decode import OllamaDecoder as decoder
-from splitsecond.core.wire.ollama.decode import fault_from_response
-from splitsecond.core.wire.ollama.encode import encode
+from splitsecond.core.wire.ollama.decode import OllamaDecoder, fault_from_response
+from splitsecond.core.wire.ollama.encode import encode as _encode_chat
 from splitsecond.core.wire.ollama.to_chat import chat_to_chat, generate_to_chat
+
+encode = _embeddings.encoder("Ollama", _encode_chat)
+decoder = _embeddings.decoder(OllamaDecoder)

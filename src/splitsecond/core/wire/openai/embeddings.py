@@ -20,7 +20,7 @@ from splitsecond.core.wire.streaming import ABSENT, AnswerDecoder
 MAX_BYTES = 64 * 1024 * 1024
 """2,048 vectors, the most that OpenAI returns at once, of 3,072 numbers are 33 MB in base64."""
 _BEGINS: Mapping[TokenKind, re.Pattern[bytes]] = {
-    "embedding": re.compile(rb'"embedding"\s{0,16}:\s{0,16}["\[]'),
+    "embedding": re.compile(rb'"embeddings?"\s{0,16}:\s{0,16}["\[{]'),
     "result": re.compile(rb'"results"\s{0,16}:\s{0,16}\[\s{0,16}\{'),
 }
 """The beginning of the first item."""
@@ -68,21 +68,26 @@ class ItemsDecoder(AnswerDecoder):
         if self._ended:
             return out
         answer = self._decode_whole(bytes(self._body), at, out)
-        if answer is None:
-            return out
+        if answer is not None:
+            self._take(answer, at, out)
+        return out
+
+    def _take(self, answer: Any, at: int, out: list[Event]) -> None:
         if answer.error:
             self._report_error(at, out, error_of(answer.error), b"")
         elif not (items := answer.data if self._kind == "embedding" else answer.results):
             kind = "malformed" if items is None else "empty_answer"
             self._break(at, out, kind, f"the body is JSON without any {self._kind}")
         else:
-            if not self._tokens:
-                self._begin(at, out)
             counted = self._read_counts(answer.usage, _decode_usage, at, out) or UsageShape()
             read = counted.total_tokens if counted.prompt_tokens is None else counted.prompt_tokens
-            self._add_usage(out, Usage(at, read, 0))
-            self._complete(at, out, marker=False)
-        return out
+            self._end(Usage(at, read, 0), at, out)
+
+    def _end(self, usage: Usage, at: int, out: list[Event]) -> None:
+        if not self._tokens:
+            self._begin(at, out)
+        self._add_usage(out, usage)
+        self._complete(at, out, marker=False)
 
     def _begin(self, at: int, out: list[Event]) -> None:
         self._tokens = 1

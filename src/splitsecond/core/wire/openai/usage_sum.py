@@ -1,9 +1,9 @@
 """Sum of the usage that a provider reports, in any of its places, as one `Usage`.
 
-Providers differ in three ways. Usage beside a choice (vLLM's ``continuous_usage_stats``, Mistral, Moonshot, Groq) is
-for that choice: the last report of each choice counts, and the choices add up. Usage in a chunk without choices is for
-the whole answer and takes precedence. But llama.cpp sends one such chunk for each of several choices; then they add up.
-All choices have the same prompt, so input tokens never add up.
+Usage beside a choice (vLLM's ``continuous_usage_stats``, Mistral, Moonshot, Groq) is for that choice: the last report
+of each choice counts, and the choices add up. Usage in a chunk without choices is for the whole answer and takes
+precedence; but llama.cpp sends one such chunk for each of several choices, and they add up. Input tokens never add up:
+all choices have the same prompt.
 """
 
 from itertools import islice

@@ -2,11 +2,8 @@
 
 A prediction's ``input`` has the model's own fields; the names used here are those that most language models there
 share. They take one prompt, so only one user message can be translated, with the system prompt before it; a
-conversation is refused, as are tools. Every field that OpenAI does not define goes into ``input``
-(``prompt_template``, ``min_tokens``, ``image``), and fields of the call's own ``input`` win.
-
-A stream has no token counts. Some clients' formats must have a number there, and `x-splitsecond-dropped` reports that
-the counts were left out.
+conversation is refused, as are tools. Every field that OpenAI does not define goes into ``input``, and fields of the
+call's own ``input`` win. A stream has no token counts, and the call's notes say so.
 """
 
 from typing import Any

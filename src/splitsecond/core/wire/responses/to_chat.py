@@ -1,13 +1,11 @@
 """Server role: a request for ``/responses`` in the common chat form, which every target's API format can encode.
 
 A chat has no items: consecutive reasoning, text and tool calls of the assistant become one message. Reasoning passes as
-text, for targets that take it back; its encrypted form is readable for its provider only. Custom tools and namespaces
-become functions (`tools`).
+text, for targets that take it back. Custom tools and namespaces become functions (`tools`).
 
 Requests for what a provider would have to remember or run itself are refused by name: earlier answers by id, its own
-tools, files that it holds. The request to store the answer (the default) is left out, because nothing here stores
-answers. Other fields and items that are left out do not change the answer, or are unknown here; the call's notes name
-them.
+tools, files that it holds. What is left out does not change the answer, or is unknown here, and the call's notes name
+it.
 """
 
 from collections.abc import Mapping
