@@ -163,6 +163,8 @@ def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> 
     if call.operation != "chat":
         raise not_translatable(f"a call of {call.operation}", api_format, "Send a chat.")
     fields = plain_fields(call)
+    if _CACHE_MARK not in known and any(_has_marks(call.body.get(name)) for name in ("messages", "tools")):
+        left_out(call, _CACHE_MARK)
     for name in _OWN_FIELDS:
         fields.pop(name, None)
     for name, usual in _DROPPED.items():
@@ -170,6 +172,14 @@ def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> 
             leave_out(call, fields, name, usual)
     refuse(fields, {name: harmless for name, harmless in _REFUSED.items() if name not in known}, api_format)
     return fields
+
+
+_CACHE_MARK = "cache_control"
+
+
+def _has_marks(value: Any) -> bool:
+    """Return whether there are marks of a prompt cache in a client's own bytes: a quote within a text is escaped."""
+    return isinstance(value, msgspec.Raw) and b'"cache_control"' in bytes(value)
 
 
 def chat_messages(value: Any, api_format: str, *, pictures: bool = False, failures: bool = False) -> list[Message]:

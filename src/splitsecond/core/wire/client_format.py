@@ -224,7 +224,8 @@ GEMINI = _translated(
     (b"data: ", b"\r\n\r\n"),
     paths={},
     root="/v1beta/",
-    method_roots=("/v1beta/models/", "/v1/models/"),
+    # Vercel's and LangChain's clients leave out "models/" if a name has a slash.
+    method_roots=("/v1beta/models/", "/v1/models/", "/v1beta/"),
     methods={"generateContent": False, "streamGenerateContent": True},
     models=ModelListing(
         ("/v1beta/models", "/v1/models"), gemini.model_list, gemini.model_entry, header=b"x-goog-api-client"

@@ -663,6 +663,7 @@ const aiClients = {
     {
       known: ["top_k", "effort", "reasoning"], kinds: [...MEDIA, "result_image"],
       options(ask) {
+        if (ask.json) no("json");
         if (ask.top_p && ask.temperature) no("temperature with top_p");
         if (ask.effort) return { anthropic: { effort: ask.effort } };
         return ask.reasoning ? { anthropic: { thinking: { type: "enabled", budgetTokens: 1024 } } } : {};
@@ -675,7 +676,7 @@ const aiClients = {
       return createGoogleGenerativeAI({ baseURL: `${origin}/v1beta`, apiKey: key });
     },
     {
-      known: [...PENALTIES, "top_k", "reasoning"], kinds: [...MEDIA, "audio", "result_image"],
+      known: [...PENALTIES, "top_k", "reasoning"], kinds: ["image", "pdf", "audio", "result_image"],
       options: (ask) => (
         ask.reasoning ? { google: { thinkingConfig: { includeThoughts: true, thinkingBudget: 2000 } } } : {}
       ),
@@ -690,7 +691,7 @@ const aiClients = {
       });
     },
     {
-      known: [...PENALTIES, "effort", "reasoning"], kinds: [...MEDIA, "audio"],
+      known: [...PENALTIES, "effort", "reasoning"], kinds: ["image", "pdf", "audio"],
       options(ask) {
         const reasoningEffort = ask.effort ?? (ask.reasoning && "medium");
         return reasoningEffort ? { splitsecond: { reasoningEffort } } : {};
@@ -701,7 +702,7 @@ const aiClients = {
   "ai with @openrouter/ai-sdk-provider": ai(
     async (key) => {
       const { createOpenRouter } = await import("@openrouter/ai-sdk-provider");
-      return createOpenRouter({ baseURL: `${origin}/v1`, apiKey: key });
+      return createOpenRouter({ baseURL: `${origin}/v1`, apiKey: key, compatibility: "strict" });
     },
     {
       known: [...PENALTIES, "top_k", "effort", "reasoning"], kinds: [...MEDIA, "audio"],
@@ -747,7 +748,7 @@ async function openrouter(key) {
 
 // LangChain
 
-function langchain(make, { known = [], kinds = [] }) {
+function langchain(make, { known = [], kinds = [], wholeSchema = false }) {
   return async (key) => {
     const { AIMessage, HumanMessage, SystemMessage, ToolMessage } = await import("@langchain/core/messages");
     function messages(ask) {
@@ -757,8 +758,8 @@ function langchain(make, { known = [], kinds = [] }) {
         for (const part of parts) {
           const block = (type, data, mime_type) => ({ type, source_type: "base64", data, mime_type });
           if (part.text !== undefined) content.push({ type: "text", text: part.text });
-          if (part.image) content.push(block("image", part.image, "image/png"));
-          if (part.image_url) content.push({ type: "image", source_type: "url", url: part.image_url });
+          const url = part.image ? `data:image/png;base64,${part.image}` : part.image_url;
+          if (url) content.push({ type: "image_url", image_url: { url } });
           if (part.pdf) content.push({ ...block("file", part.pdf, "application/pdf"), metadata: { filename: "a.pdf" } });
           if (part.audio) content.push(block("audio", part.audio, "audio/wav"));
           if (part.call) tool_calls.push({ id: part.call.id, name: part.call.name, args: part.call.arguments });
@@ -813,6 +814,7 @@ function langchain(make, { known = [], kinds = [] }) {
         if (ask.schema) {
           const bound = model.withStructuredOutput({ title: "trip", ...ask.schema }, { name: "trip" });
           if (!ask.stream) return { object: await bound.invoke(messages(ask)) };
+          if (wholeSchema) no("a schema in a stream: the client parses its empty beginning");
           let object;
           for await (const part of await bound.stream(messages(ask))) object = part;
           return { object };
@@ -850,7 +852,7 @@ const langchainClients = {
         ...sampling(ask), ...(thinking ? { thinking } : {}),
       });
     },
-    { known: ["top_k", "reasoning"], kinds: MEDIA },
+    { known: ["top_k", "reasoning"], kinds: ["image", "image_url"], wholeSchema: true },
   ),
   "@langchain/google-genai": langchain(
     async (model, ask, apiKey) => {
@@ -860,7 +862,7 @@ const langchainClients = {
         json: ask.json,
       });
     },
-    { known: ["top_k", "json"], kinds: ["image", "pdf", "audio"] },
+    { known: ["top_k", "json"] },
   ),
   "@langchain/ollama": langchain(
     async (model, ask, key) => {

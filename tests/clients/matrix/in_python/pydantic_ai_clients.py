@@ -17,11 +17,12 @@ class PydanticAI:
         "system", "tools", "choice", "schema", "stop", "temperature", "top_p", "asynchronous", "reasoning", "seed",
         "presence_penalty", "frequency_penalty", "top_k", "effort",
     )  # fmt: skip
+    # Of models that pydantic-ai does not know, it sends no effort, and to Anthropic no schema.
     unknown = {
-        "openai": ("top_k",),
-        "openai responses": ("top_k", "stop", "seed", "presence_penalty", "frequency_penalty"),
-        "anthropic": ("seed", "presence_penalty", "frequency_penalty", "temperature", "top_p", "top_k"),
-        "google": (),
+        "openai": ("top_k", "effort"),
+        "openai responses": ("top_k", "effort", "stop", "seed", "presence_penalty", "frequency_penalty"),
+        "anthropic": ("seed", "presence_penalty", "frequency_penalty", "temperature", "top_p", "top_k", "schema", "effort"),
+        "google": ("effort",),
     }
 
     def __init__(self, kind: str, origin: str, key: str) -> None:
@@ -52,7 +53,7 @@ class PydanticAI:
         only({key: ask[key] for key in ask if key not in self.known} | dict.fromkeys(
             key for key in ask if key in self.unknown[self.kind]
         ))  # fmt: skip
-        parts_of(ask, "image", "image_url", "pdf", "audio")
+        parts_of(ask, "image", "image_url", "pdf", *(() if self.kind == "anthropic" else ("audio",)))
         return run(self.asynchronous(name, ask))
 
     async def asynchronous(self, name: str, ask: Ask) -> Answer:

@@ -42,7 +42,7 @@ _VERTEX_VERSION = "vertex-2023-10-16"
 _VERSION_HEADER = ("anthropic-version", "2023-06-01")
 Headers = tuple[tuple[str, str], ...]
 NO_HINTS: Mapping[str, str] = {}
-_KNOWN = ("parallel_tool_calls", "service_tier", "user", "safety_identifier")
+_KNOWN = ("parallel_tool_calls", "service_tier", "user", "safety_identifier", "cache_control")
 _SERVICE_TIERS = {
     "auto": "auto",
     "priority": "auto",

@@ -23,11 +23,9 @@ class StreamWriter(AnswerWriter):
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._operation: Operation = operation
         name = "chat.completion" if operation == "chat" else "text_completion"
-        self._whole_head: dict[str, Any] = {"id": id, "object": name, "created": created, "model": model}
-        self._whole_head["system_fingerprint"] = None  # some clients require it
-        self._head = (
-            {**self._whole_head, "object": "chat.completion.chunk"} if operation == "chat" else self._whole_head
-        )
+        self._head: dict[str, Any] = {"id": id, "object": name, "created": created, "model": model}
+        if operation == "chat":
+            self._head["object"] = "chat.completion.chunk"
         self._around: dict[tuple[TokenKind, int], list[bytes]] = {}
         self._calls: dict[int, int] = {}  # the number of the latest tool call of each choice
 
@@ -85,6 +83,7 @@ class StreamWriter(AnswerWriter):
             for index, answer in enumerate(answers)
         ]
         head = {**self._head, "object": self._head["object"].removesuffix(".chunk")}
+        head["system_fingerprint"] = None  # OpenRouter's clients require it here, and refuse null in chunks
         return to_json({**head, "choices": choices, "usage": usage_fields(usage)})
 
     def _content(self, answer: ServerAnswer) -> dict[str, Any]:
