@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from importlib import import_module
 from inspect import cleandoc
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -75,8 +75,7 @@ class CommandTable(Mapping[str, Command]):
         function = getattr(import_module(f"splitsecond.cli.commands.{python_name}"), python_name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         alone.command(name, cls=Command, rich_help_panel=heading, help=_help(function))(without_tracebacks(function))
-        command: Command = typer.main.get_command(alone)
-        return command
+        return cast(Command, typer.main.get_command(alone))
 
 
 class Root(Group):
@@ -84,7 +83,7 @@ class Root(Group):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = CommandTable()
+        self.commands = cast(Any, CommandTable())  # Typer only reads it
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
@@ -97,8 +96,8 @@ class Root(Group):
         return None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command and self.commands[name], rest
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else self.commands[name], rest
 
 
 app = typer.Typer(
