@@ -4,9 +4,9 @@ import pytest
 from tests.gateway.visitor import CHAT, visitor
 from tests.policies.branches import scripted
 
-from splitsecond.core import held_answers
+from splitsecond.core import large_bodies
 from splitsecond.core.errors import Overloaded
-from splitsecond.core.held_answers import LARGE_BYTES, HeldAnswer
+from splitsecond.core.large_bodies import LARGE_BYTES, HeldAnswer
 from splitsecond.core.upstream.pending_bytes import HELD_BYTES, PendingBytes
 from splitsecond.core.wire.openai.client_side import continuation_encoder
 from splitsecond.routing.construction.building import build
@@ -20,7 +20,7 @@ LONG = Script(tokens=40, tps=1e6, texts=("x" * (LARGE_BYTES // 20),) * 40)
 
 @pytest.fixture(autouse=True)
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_answers, "MAX_BYTES", HeldAnswer._total + 3 * LARGE_BYTES)
+    monkeypatch.setattr(large_bodies, "MAX_BYTES", HeldAnswer._total + 3 * LARGE_BYTES)
 
 
 def test_answer_above_the_memory_bound_holds_nothing() -> None:
@@ -49,7 +49,7 @@ def test_bytes_that_are_taken_are_released() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_unstreamed_response_without_memory_is_status_503(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = 2 if shared else 1  # each has twice `LARGE_BYTES`
-    monkeypatch.setattr(held_answers, "MAX_BYTES", HeldAnswer._total + (2 * answers + 1) * LARGE_BYTES)
+    monkeypatch.setattr(large_bodies, "MAX_BYTES", HeldAnswer._total + (2 * answers + 1) * LARGE_BYTES)
 
     async def main() -> None:
         before, other = HeldAnswer._total, HeldAnswer()
@@ -68,7 +68,7 @@ def test_unstreamed_response_without_memory_is_status_503(shared: bool, monkeypa
 
 
 def test_a_large_whole_answer_comes_through_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_answers, "MAX_BYTES", HeldAnswer._total + 9 * LARGE_BYTES)
+    monkeypatch.setattr(large_bodies, "MAX_BYTES", HeldAnswer._total + 9 * LARGE_BYTES)
 
     async def main() -> None:
         service = build(parse('fallback("a", "b")'), lambda name: scripted(LONG), make_encoder=continuation_encoder)

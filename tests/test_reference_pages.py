@@ -104,7 +104,7 @@ def commands_page() -> str:
     parts = [opening("Commands", text)]
     for heading, listed in COMMANDS.items():
         parts.append(f"\n## {heading}\n")
-        parts += [_command(root.commands[each.__name__.removesuffix("_")]) for each in listed]
+        parts += [_command(root.commands[name]) for name in listed]
     return "".join(parts)
 
 

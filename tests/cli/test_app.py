@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from splitsecond.core.errors import CallerFault, NetworkFault
 from splitsecond.core.timing.uses import USES
 from splitsecond.core.upstream.target import API_FORMATS
 
-NAMES = [command.__name__.removesuffix("_") for listed in COMMANDS_BY_HEADING.values() for command in listed]
+NAMES = [name for listed in COMMANDS_BY_HEADING.values() for name in listed]
 COMMANDS = ("bench", "watch", "demo", "compare", "report", "doctor", "simulate")
 HEAVY = ("numpy", "jinja2", "uvloop", "httptools", "msgspec", "rich.live", "asyncio")
 
@@ -55,8 +54,8 @@ def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkey
     assert max(map(len, text.splitlines())) <= columns
     assert re.findall(r"<(?:bool|str|int|float|path|list)\b|\{|\[\[", text.replace('{"', "")) == []
     shown = " ".join(re.sub(r" \\\s+", " ", text).split())
-    listed = {each.__name__.removesuffix("_"): each for each in chain(*COMMANDS_BY_HEADING.values())}
-    written = listed[command].__doc__ or ""
+    root: Any = get_command(app)
+    written = root.commands[command].callback.__doc__ or ""
     examples = re.findall(r"(?m)^    (splitsecond .*)$", written)
     assert [each for each in examples if each not in shown] == []
     words = set(written.split()) - {"\b", "\\"}
@@ -70,6 +69,12 @@ def test_every_option_names_its_value() -> None:
     assert [
         (name, each.opts) for name, each in options if not each.metavar and not getattr(each, "is_flag", False)
     ] == []
+
+
+def test_list_of_commands_shows_first_line_of_their_help() -> None:
+    root: Any = get_command(app)
+    listed = {name: words for each in COMMANDS_BY_HEADING.values() for name, words in each.items()}
+    assert listed == {name: command.help.partition("\n\n")[0] for name, command in root.commands.items()}
 
 
 def test_the_help_lists_every_command(split: Split) -> None:

@@ -1,46 +1,108 @@
 """The `splitsecond` command: its subcommands, and how they end.
 
 Exit codes: 0 success; 1 a measured target or a gate failed; 2 wrong usage; 130 ended by SIGINT (Ctrl-C), 143 by SIGTERM
-(what was measured is kept and reported). The modules of commands import what they need inside functions, so that
-`--help` is fast.
+(what was measured is kept and reported).
+
+The module of a command is imported when the command runs, or its help is shown: all of them take a second.
 """
 
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
+from importlib import import_module
 from inspect import cleandoc
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from splitsecond import __version__
-from splitsecond.cli.commands.batch import batch
-from splitsecond.cli.commands.bench import bench
-from splitsecond.cli.commands.capacity import capacity
-from splitsecond.cli.commands.catalogue import models, providers
-from splitsecond.cli.commands.compare import compare
-from splitsecond.cli.commands.cost import cost
-from splitsecond.cli.commands.demo import demo
-from splitsecond.cli.commands.doctor import doctor
-from splitsecond.cli.commands.explain import explain
-from splitsecond.cli.commands.export_log import export
-from splitsecond.cli.commands.import_log import import_
-from splitsecond.cli.commands.init import init
-from splitsecond.cli.commands.recommend import recommend
-from splitsecond.cli.commands.report import report
-from splitsecond.cli.commands.serve import serve
-from splitsecond.cli.commands.simulate import simulate
-from splitsecond.cli.commands.speed import speed
-from splitsecond.cli.commands.watch import watch
 from splitsecond.cli.help import Command, Group
 from splitsecond.cli.interruption import Interrupted, discard_output
 from splitsecond.core.errors import CallerFault, Fault, printable
 
+COMMANDS = {
+    "Measure": {
+        "bench": "Measure the speed of LLM endpoints, with intervals.",
+        "watch": "Repeat a benchmark on a schedule, and report drift.",
+        "capacity": "Find the highest load at which a server meets its limits.",
+        "demo": "Benchmark five simulated providers and a real engine.",
+        "compare": "Compare two runs: each change with an interval and a test.",
+        "report": "Recompute the findings of runs from their observations.",
+        "doctor": "Measure the instrument's own error on this machine.",
+        "simulate": "Run simulated providers of every API format.",
+    },
+    "Serve": {
+        "init": "Write splitsecond.yaml from the keys and servers found here.",
+        "serve": "Run the gateway: routes over your providers and servers.",
+        "explain": "Show where calls to a route would go now, and why.",
+        "batch": "Send a file of requests through the gateway's routes.",
+    },
+    "Reports on served traffic": {
+        "speed": "Grade targets by the speed of the requests that they served.",
+        "recommend": "Recommend targets for a use, such as voice, chat or batch.",
+        "cost": "Show what calls cost, losers of races included.",
+        "import": "Import a log of another program for speed, recommend and cost.",
+        "export": "Write the log into Parquet files, one folder a day.",
+    },
+    "Look up": {
+        "providers": "List providers: API format, variable of the key, regions.",
+        "models": "List models: price, context window, published speeds.",
+        "help": "Show the help of a command.",
+    },
+}
+"""The commands, with the first line of their help, by the headings of `--help`."""
+_KEYWORDS = ("import", "help")
+"""Commands whose function, and its module, end with "_", as Python has such a name."""
+
+
+class CommandTable(Mapping[str, Command]):
+    """The commands by name. Each is imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._headings = {name: heading for heading, listed in COMMANDS.items() for name in listed}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._headings)
+
+    def __len__(self) -> int:
+        return len(self._headings)
+
+    def __getitem__(self, name: str) -> Command:
+        heading = self._headings[name]
+        python_name = f"{name}_" if name in _KEYWORDS else name
+        function = getattr(import_module(f"splitsecond.cli.commands.{python_name}"), python_name)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name, cls=Command, rich_help_panel=heading, help=_help(function))(without_tracebacks(function))
+        return cast(Command, typer.main.get_command(alone))
+
+
+class Root(Group):
+    """The command `splitsecond`. It lists its commands without importing them."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast(Any, CommandTable())  # Typer only reads it
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
+        """Return what the list of commands shows of one."""
+        for heading, listed in COMMANDS.items():
+            if cmd_name in listed:
+                return Command(name=cmd_name, callback=None, help=listed[cmd_name], rich_help_panel=heading)
+        return None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else self.commands[name], rest
+
+
 app = typer.Typer(
     name="splitsecond",
-    cls=Group,
+    cls=Root,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -106,29 +168,6 @@ def _help(command: Callable[..., None]) -> str:
     """Return the text of `--help`: the docstring, re-wrapped except for examples (``\\b``)."""
     paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
-
-
-def help_(
-    command: Annotated[str, typer.Argument(metavar="[COMMAND]", help="The command to explain.")] = "",
-) -> None:
-    """Show the help of a command.
-
-    \b
-    splitsecond help bench
-    """
-    app([command, "--help"] if command else ["--help"], prog_name="splitsecond", standalone_mode=False)
-
-
-COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure": (bench, watch, capacity, demo, compare, report, doctor, simulate),
-    "Serve": (init, serve, explain, batch),
-    "Reports on served traffic": (speed, recommend, cost, import_, export),
-    "Look up": (providers, models, help_),
-}
-for heading, listed in COMMANDS.items():
-    for command in listed:
-        name = command.__name__.removesuffix("_")  # "import" is a keyword of Python
-        app.command(name, cls=Command, rich_help_panel=heading, help=_help(command))(without_tracebacks(command))
 
 
 def main() -> None:

@@ -3,20 +3,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import Progress
 
 from splitsecond.cli.options import CONFIG, config_file
 from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.prices import prices
 from splitsecond.core.errors import CallerFault
-
-if TYPE_CHECKING:
-    from splitsecond.core.catalog.price import Price
-    from splitsecond.core.timing.columns import AttemptColumns
-    from splitsecond.log.production.speed import By, ProductionSpeed, SpeedComparison
-    from splitsecond.log.store.log import Past
-    from splitsecond.log.store.parquet_export import ExportedLog
-    from splitsecond.routing.configuration.settings import GatewaySettings
-    from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.core.timing.columns import AttemptColumns
+from splitsecond.log.production.speed import By, ProductionSpeed, SpeedComparison, period_hours
+from splitsecond.log.production.traffic import SIDES, ProductionTraffic
+from splitsecond.log.store.log import PARQUET, Past
+from splitsecond.log.store.parquet_export import ExportedLog
+from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.router.settings import RouterSettings
+from splitsecond.routing.router.target_directory import TargetDirectory
 
 DAYS = 14.0
 LONGEST_DAYS = 3650.0
@@ -60,13 +64,10 @@ class LoggedTraffic:
             raise CallerFault(f"the log has no {what}", kind="nothing_logged")
         return named
 
-    def price(self, targets: Sequence[str]) -> "Callable[[str], Price | None]":
+    def price(self, targets: Sequence[str]) -> Callable[[str], Price | None]:
         """Return the prices of targets by the configuration, or by the public list and the catalogue without one."""
         if self._settings is None:
-            from splitsecond.core.catalog.prices import prices
-
             return prices(targets).get
-        from splitsecond.routing.router.target_directory import TargetDirectory
 
         facts = TargetDirectory(self._settings)
         facts.learn(facts.look_up(targets))
@@ -74,14 +75,12 @@ class LoggedTraffic:
 
     def stops_billing(self, target: str) -> bool | None:
         """Return whether output is not billed that would have come after we closed a request; None: not known."""
-        from splitsecond.routing.router.settings import RouterSettings
-        from splitsecond.routing.router.target_directory import TargetDirectory
 
         if self._billing is None:
             self._billing = TargetDirectory(self._settings or RouterSettings())
         return self._billing.closing_stops_billing(target)
 
-    def attempts(self, targets: Sequence[str] = ()) -> "Iterator[AttemptColumns]":
+    def attempts(self, targets: Sequence[str] = ()) -> Iterator[AttemptColumns]:
         with self._progress() as update:
             for columns, share in self._past.attempts(self.since, self.until, targets):
                 update(share * self.span_s)
@@ -93,7 +92,7 @@ class LoggedTraffic:
             raise self.nothing()
         return found
 
-    def export(self, folder: Path) -> "ExportedLog":
+    def export(self, folder: Path) -> ExportedLog:
         """Write these days as Parquet. Raises `CallerFault` without calls, or as `Past.export`."""
         first = self.first()
         with self._progress() as update:
@@ -108,9 +107,6 @@ class LoggedTraffic:
 
     @contextmanager
     def _progress(self) -> Iterator[Callable[[float], None]]:
-        from rich.console import Console
-        from rich.progress import Progress
-
         screen = Console(stderr=True)
         with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
             task = progress.add_task("reading the log", total=self.span_s)
@@ -121,17 +117,15 @@ def speeds(
     logged: LoggedTraffic,
     *,
     only: Sequence[str] = (),
-    by: "By" = "target",
+    by: By = "target",
     least: int,
-    also: "Callable[[AttemptColumns], None]" = lambda columns: None,
-) -> "tuple[list[ProductionSpeed], list[SpeedComparison]]":
+    also: Callable[[AttemptColumns], None] = lambda columns: None,
+) -> tuple[list[ProductionSpeed], list[SpeedComparison]]:
     """Return the speed of each row, and comparisons of targets that serve one model and are in different rows.
 
     Counts the targets whose name contains one of `only`, or all. `also` receives the same attempts. Raises
     `CallerFault` without calls.
     """
-    from splitsecond.log.production.speed import period_hours
-    from splitsecond.log.production.traffic import SIDES, ProductionTraffic
 
     named = logged.targets(only)
     period_h = period_hours((logged.until - logged.first()).total_seconds())
@@ -152,26 +146,21 @@ def speeds(
 
 
 def log_url(log: str) -> str:
-    from splitsecond.log.store.log import PARQUET
-
     if "://" in log or log.startswith(PARQUET):
         return log
     return f"{PARQUET}{log}" if Path(log).is_dir() else f"sqlite:///{log}"
 
 
-def _settings(log: str, config: Path | None) -> "GatewaySettings | None":
+def _settings(log: str, config: Path | None) -> GatewaySettings | None:
     """Load the gateway's configuration: `config`, or without a `log` the default file. Keys are not needed."""
     path = config if log else config_file(config)
     if path is None:
         return None
-    from splitsecond.routing.configuration.reading import load
 
     return load(path, os.environ, serving=False)
 
 
-def _opened(log: str, settings: "GatewaySettings | None") -> "Past":
-    from splitsecond.log.store.log import Past
-
+def _opened(log: str, settings: GatewaySettings | None) -> Past:
     if log:
         return Past.open(log_url(log))
     if settings is None:

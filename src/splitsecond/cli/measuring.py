@@ -10,7 +10,8 @@ from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.runs.measuring import Job, Measurement
 from splitsecond.cli.gates import passed
 from splitsecond.cli.interruption import Interrupted, Interruption
-from splitsecond.cli.results import Output, show
+from splitsecond.cli.results import Output
+from splitsecond.cli.run_results import show
 from splitsecond.core.errors import Fault
 from splitsecond.log.store.folder import RunFolder
 

@@ -7,12 +7,16 @@ from rich.text import Text
 from splitsecond.benchmark.findings.watching import minute
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.report.terminal import round_lines
+from splitsecond.benchmark.report.watch_page import render_watch
 from splitsecond.benchmark.runs.cost_limit import CostMeter
-from splitsecond.benchmark.runs.measuring import FolderFailed, cannot_write
+from splitsecond.benchmark.runs.measuring import FolderFailed
 from splitsecond.benchmark.runs.watching import MeasuredRound, Watch, WatchListener, drifting_for_the_worse
+from splitsecond.cli.files import write_json
 from splitsecond.cli.interruption import Interruption
-from splitsecond.cli.results import REPORT, Output, write_json
+from splitsecond.cli.results import Output
+from splitsecond.cli.run_results import REPORT
 from splitsecond.core import clock
+from splitsecond.core.errors import cannot_write
 from splitsecond.core.pages.figure_cells import safe_text
 
 
@@ -84,7 +88,6 @@ class WatchScreen(WatchListener):
             write_json(found, self._output.json)
         if not self._output.html:
             return
-        from splitsecond.benchmark.report.watch_page import render_watch  # takes a while to import
 
         unfinished = self._page.with_suffix(".part")
         try:

@@ -145,6 +145,10 @@ def say(message: str) -> None:
         print(f"splitsecond: {printable(redacted(message))}", file=sys.stderr, flush=True)
 
 
+def cannot_write(where: Path | str, error: OSError) -> str:
+    return f"cannot write to {where}: {error.strerror or error}"
+
+
 @contextmanager
 def file_faults(words: str, *, kind: str, hint: str = "") -> Iterator[None]:
     """Raise errors of the system, text that is not UTF-8, and a broken gzip file as `CallerFault`.

@@ -362,6 +362,10 @@ FIGURES: dict[str, Figure] = {
 }
 
 
+def _ttft(row: RowFields) -> Summary:
+    return FIGURES["ttft_ms"].summary(row)
+
+
 def _divided(value: float | None, by: float | None) -> float | None:
     return value / by if value is not None and by else None
 
@@ -580,7 +584,7 @@ TOTALS: dict[str, Total] = {
             unit="",
             group="System",
             definition="TTFT p95 ÷ TTFT p50. 1 is a target that always answers alike.",
-            of=lambda row: _divided(FIGURES["ttft_ms"].summary(row).p95, FIGURES["ttft_ms"].summary(row).p50),
+            of=lambda row: _divided(_ttft(row).p95, _ttft(row).p50),
             higher_is_better=False,
         ),
         Total(
@@ -602,7 +606,7 @@ TOTALS: dict[str, Total] = {
                 "Rounds of the run, spread over time, whose scatter the intervals include. 0: fewer than five; then "
                 "the intervals describe the measured seconds only."
             ),
-            of=lambda row: FIGURES["ttft_ms"].summary(row).rounds,
+            of=lambda row: _ttft(row).rounds,
         ),
         Total(
             name="n_effective",
@@ -613,7 +617,7 @@ TOTALS: dict[str, Total] = {
                 "Number of independent requests that the row's requests are worth for the median of TTFT: fewer than "
                 "were sent if some rounds were slower than others."
             ),
-            of=lambda row: FIGURES["ttft_ms"].summary(row).n_effective,
+            of=lambda row: _ttft(row).n_effective,
         ),
         Total(
             name="autocorrelation",
@@ -624,7 +628,7 @@ TOTALS: dict[str, Total] = {
                 "Correlation of the mean TTFT of a round with that of the round before (lag 1); without correlation, "
                 "about −1 divided by the number of rounds. If it is high, the rounds lie too close together."
             ),
-            of=lambda row: FIGURES["ttft_ms"].summary(row).autocorrelation,
+            of=lambda row: _ttft(row).autocorrelation,
         ),
         Total(
             name="tokens_per_event",

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -46,7 +45,7 @@ from splitsecond.benchmark.runs.targets import advised
 from splitsecond.benchmark.statistics.search import Verdict
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
-from splitsecond.core.errors import Fault
+from splitsecond.core.errors import Fault, cannot_write
 from splitsecond.core.observation import ArrivalClock, Observation
 from splitsecond.core.redaction import redacted
 from splitsecond.core.timing.instrument import InstrumentReading
@@ -457,10 +456,6 @@ def new_run_id() -> str:
     """Return a name for a run that sorts by time: "20261120-190746-3fa"."""
     moment = clock.wall_time()
     return f"{moment:%Y%m%d-%H%M%S}-{clock.now_ns() // clock.NS_PER_US % 4096:03x}"
-
-
-def cannot_write(where: Path | str, error: OSError) -> str:
-    return f"cannot write to {where}: {error.strerror or error}"
 
 
 def _cost_limit_notes(plan: RunPlan, observations: Sequence[Observation]) -> list[str]:

@@ -27,11 +27,10 @@ from splitsecond.benchmark.runs.measuring import (
     Measurement,
     NoProgress,
     Progress,
-    cannot_write,
 )
 from splitsecond.benchmark.runs.targets import advised
 from splitsecond.core import clock
-from splitsecond.core.errors import CallerFault, Fault
+from splitsecond.core.errors import CallerFault, Fault, cannot_write
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pacing import Pacer
 from splitsecond.core.wording import counted_as, listed

@@ -3,8 +3,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvloop
+from rich.console import Console
 
+from splitsecond.benchmark.findings.throughput import BatchThroughput
+from splitsecond.benchmark.report.live import BatchProgress
+from splitsecond.benchmark.report.terminal import throughput_lines
+from splitsecond.benchmark.runs.batch import BatchSession
+from splitsecond.cli.files import check_json, write_json
+from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.options import Config, Json, config_file
+from splitsecond.core.errors import say
+from splitsecond.gateway.process.reload import ConfigSource
+from splitsecond.gateway.process.simulation import bind_simulator, simulator, simulator_url
 
 
 def batch(
@@ -36,18 +47,6 @@ def batch(
     written to FILE.answers.refused.jsonl. Exit code 1: some requests failed or were not sent; 130 or 143: ended by
     Ctrl-C or SIGTERM.
     """
-    import uvloop
-    from rich.console import Console
-
-    from splitsecond.benchmark.findings.throughput import BatchThroughput
-    from splitsecond.benchmark.report.live import BatchProgress
-    from splitsecond.benchmark.report.terminal import throughput_lines
-    from splitsecond.benchmark.runs.batch import BatchSession
-    from splitsecond.cli.interruption import Interruption
-    from splitsecond.cli.results import check_json, write_json
-    from splitsecond.core.errors import say
-    from splitsecond.gateway.process.reload import ConfigSource
-    from splitsecond.gateway.process.simulation import bind_simulator, simulator, simulator_url
 
     check_json(json)
     with bind_simulator() as simulated:

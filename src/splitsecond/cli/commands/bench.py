@@ -1,20 +1,18 @@
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from splitsecond.cli.options import (
-    USES,
-    Concurrency,
-    OutputTokens,
-    RunOutputOptions,
-    TargetOptions,
-    of_load,
-    of_requests,
-    of_results,
-    with_options,
-)
+from splitsecond.benchmark.runs.planning import bench_job
+from splitsecond.benchmark.runs.settings import INPUT_TOKENS, BenchSettings, too_short_to_cache
+from splitsecond.cli import option_values
+from splitsecond.cli.gates import absolute_gates
+from splitsecond.cli.measuring import measure
+from splitsecond.cli.options import USES, Concurrency, OutputTokens, of_load, of_requests, of_results
+from splitsecond.cli.run_options import RunOutputOptions, TargetOptions, with_options
+from splitsecond.core.validation import one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,14 +140,6 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
     splitsecond bench sim/agent-cloud sim/agent-vllm-h100 --sessions agent -c 1,4
     """
-    from contextlib import ExitStack
-
-    from splitsecond.benchmark.runs.planning import bench_job
-    from splitsecond.benchmark.runs.settings import INPUT_TOKENS, BenchSettings, too_short_to_cache
-    from splitsecond.cli import option_values
-    from splitsecond.cli.gates import absolute_gates
-    from splitsecond.cli.measuring import measure
-    from splitsecond.core.validation import one_of
 
     gates = absolute_gates(options.fail_if or ())
     prompt_tokens = INPUT_TOKENS[one_of("--cache", options.cache, tuple(INPUT_TOKENS))]

@@ -1,9 +1,15 @@
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from splitsecond.cli.options import USES, OutputTokens, RunOutputOptions, of_limits, of_load, with_options
+from splitsecond.benchmark.runs.planning import capacity_job
+from splitsecond.benchmark.runs.settings import CapacitySettings
+from splitsecond.cli import option_values
+from splitsecond.cli.measuring import measure
+from splitsecond.cli.options import USES, OutputTokens, of_limits, of_load
+from splitsecond.cli.run_options import RunOutputOptions, with_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +58,6 @@ def capacity(options: CapacityOptions) -> None:
     The search doubles the load until the limits are missed, then closes in. A target that is paid by the token
     needs --max-cost.
     """
-    from contextlib import ExitStack
-
-    from splitsecond.benchmark.runs.planning import capacity_job
-    from splitsecond.benchmark.runs.settings import CapacitySettings
-    from splitsecond.cli import option_values
-    from splitsecond.cli.measuring import measure
 
     settings = options.settings(
         CapacitySettings,

@@ -1,13 +1,19 @@
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from splitsecond.benchmark.findings.compare import Comparison, RunData, parse_match
+from splitsecond.benchmark.findings.compare import compare as compare_runs
+from splitsecond.benchmark.findings.gate import Gate, check_changes, parse_equivalence, parse_gate
+from splitsecond.benchmark.report.compare_page import render_comparison
+from splitsecond.benchmark.report.exports import change_records
+from splitsecond.benchmark.report.terminal import comparison_table
+from splitsecond.benchmark.runs.concluding import recompute
+from splitsecond.cli.files import check_file, write_file
+from splitsecond.cli.gates import concluded
 from splitsecond.cli.options import Csv, Json, Markdown
-
-if TYPE_CHECKING:
-    from splitsecond.benchmark.findings.compare import Comparison, RunData
-    from splitsecond.benchmark.findings.gate import Gate
+from splitsecond.cli.results import Output
 
 
 def compare(
@@ -52,13 +58,6 @@ def compare(
     splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
     splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
     """
-    from splitsecond.benchmark.findings.compare import compare as compare_runs
-    from splitsecond.benchmark.findings.compare import parse_match
-    from splitsecond.benchmark.findings.gate import parse_equivalence, parse_gate
-    from splitsecond.benchmark.report.exports import change_records
-    from splitsecond.benchmark.report.terminal import comparison_table
-    from splitsecond.cli.gates import concluded
-    from splitsecond.cli.results import Output, check_file, write_file
 
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
@@ -70,8 +69,6 @@ def compare(
     comparison = compare_runs(old, new, match=parse_match(match or (), old, new), figures=judged)
     output.write(comparison, lambda: change_records(comparison), lambda screen: comparison_table(comparison, screen))
     if html:
-        from splitsecond.benchmark.report.compare_page import render_comparison
-
         write_file(render_comparison(comparison).encode(), html, "--html")
     console = output.screen()
     comparison_table(comparison, console)
@@ -80,16 +77,11 @@ def compare(
     raise typer.Exit(0 if concluded(breaches, gates, equivalences, console, comparison.close_rounds) else 1)
 
 
-def _recomputed(folders: list[Path]) -> "list[RunData]":
-    from splitsecond.benchmark.findings.compare import RunData
-    from splitsecond.benchmark.runs.concluding import recompute
-
+def _recomputed(folders: list[Path]) -> list[RunData]:
     return [RunData(*recompute(folder), name=str(folder)) for folder in folders]
 
 
-def _breaches(gates: "list[Gate]", after: "list[RunData]", comparison: "Comparison") -> list[str]:
-    from splitsecond.benchmark.findings.gate import check_changes
-
+def _breaches(gates: list[Gate], after: list[RunData], comparison: Comparison) -> list[str]:
     absolute = [gate for gate in gates if not gate.relative]
     breaches = [breach for gate in absolute for data in after for breach in gate.check(data.run.conditions)]
     return breaches + check_changes([gate for gate in gates if gate.relative], comparison)

@@ -1,9 +1,22 @@
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
+from rich.console import Console
 
-from splitsecond.cli.log_source import DAYS
+from splitsecond.benchmark.report.cost_page import cost_png, render_cost
+from splitsecond.benchmark.report.production import spending_table
+from splitsecond.benchmark.report.terminal import print_findings
+from splitsecond.cli.files import check_file, write_file
+from splitsecond.cli.log_source import DAYS, LoggedTraffic, speeds
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
+from splitsecond.cli.results import Output
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import usd
+from splitsecond.core.validation import one_of
+from splitsecond.core.wording import full
+from splitsecond.log.production.speed import ProductionSpeed
+from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
+from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
 
 DAY_S = 86_400.0
 MIN_S = 3_600.0
@@ -37,20 +50,6 @@ def cost(
     estimated by their prompt and the tokens that arrived. Attempts without a known price are counted separately.
     Cost-adjusted TPS is the median TPS divided by the cost of a million tokens.
     """
-    from typing import cast
-
-    from rich.console import Console
-
-    from splitsecond.benchmark.report.production import spending_table
-    from splitsecond.benchmark.report.terminal import print_findings
-    from splitsecond.cli.log_source import LoggedTraffic
-    from splitsecond.cli.results import Output, check_file, write_file
-    from splitsecond.core.errors import CallerFault
-    from splitsecond.core.money.cost import usd
-    from splitsecond.core.validation import one_of
-    from splitsecond.core.wording import full
-    from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
-    from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, per_month
 
     one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
     output = Output(json=json, csv=csv, markdown=markdown)
@@ -96,20 +95,14 @@ def cost(
     )  # fmt: skip
     show(output.screen())
     if html:
-        from splitsecond.benchmark.report.cost_page import render_cost
-
         page = render_cost(rows, total, found, full(statements), by=by, period=logged.words, outlook=outlook)
         write_file(page.encode(), html, "--html")
     if png:
-        from splitsecond.benchmark.report.cost_page import cost_png
-
         write_file(cost_png(found), png, "--png")
 
 
-def _read(logged: "LoggedTraffic", *, with_speeds: bool) -> "tuple[UsualLengths, list[ProductionSpeed]]":
+def _read(logged: LoggedTraffic, *, with_speeds: bool) -> tuple[UsualLengths, list[ProductionSpeed]]:
     """Return the usual lengths of the attempts, and the speeds of their targets. Both take one pass over the log."""
-    from splitsecond.cli.log_source import speeds
-    from splitsecond.log.production.spending import UsualLengths
 
     usual = UsualLengths()
     if with_speeds:

@@ -1,9 +1,18 @@
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.runs.planning import Recorded, bench_job
+from splitsecond.benchmark.runs.settings import BenchSettings
+from splitsecond.cli.measuring import measure
 from splitsecond.cli.options import Json, option
+from splitsecond.cli.results import Output
+from splitsecond.core.wording import ENGINE, SIMULATED
+from splitsecond.simulator.llama_cpp.process import unavailable_reason
 
 PROVIDERS = ("generalcompute", "groq", "fireworks", "together", "replicate")
 REQUESTS = 10
@@ -24,16 +33,6 @@ def demo(
     Llama 3.1 70B); the engine is llama.cpp's own server on a small model with random weights. Takes about a
     minute.
     """
-    import sys
-    from contextlib import ExitStack
-
-    from splitsecond.benchmark.load.plan import PlannedLoad
-    from splitsecond.benchmark.runs.planning import Recorded, bench_job
-    from splitsecond.benchmark.runs.settings import BenchSettings
-    from splitsecond.cli.measuring import measure
-    from splitsecond.cli.results import Output
-    from splitsecond.core.wording import ENGINE, SIMULATED
-    from splitsecond.simulator.llama_cpp.process import unavailable_reason
 
     names = [SIMULATED + provider for provider in PROVIDERS]
     if reason := unavailable_reason():

@@ -1,15 +1,28 @@
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from contextlib import ExitStack, closing
+from typing import Annotated
 
+import msgspec
 import typer
+from rich.console import Console
 
+from splitsecond.benchmark.load.coordinator import WorkerSettings
+from splitsecond.benchmark.report.checkup import TargetCheck, accuracy_table, packet_clock_advice, target_table
+from splitsecond.benchmark.runs.self_check import ComparingClient, measure_instrument
+from splitsecond.benchmark.runs.settings import RunSettings, Server
+from splitsecond.benchmark.runs.targets import advised, resolve
+from splitsecond.benchmark.statistics.accuracy import Accuracy
+from splitsecond.cli import option_values
+from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import ApiFormat, ApiKeyEnv, BaseUrl, Json, Model, option
-
-if TYPE_CHECKING:
-    from splitsecond.benchmark.report.checkup import TargetCheck
-    from splitsecond.benchmark.runs.settings import Server
-    from splitsecond.benchmark.statistics.accuracy import Accuracy
-    from splitsecond.core.observation import ArrivalClock, Observation
-    from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core import clock
+from splitsecond.core.errors import CallerFault, Fault
+from splitsecond.core.observation import ArrivalClock, Observation
+from splitsecond.core.service import Call
+from splitsecond.core.transport.kernel import stamping
+from splitsecond.core.transport.packets import packet_clock_refusal
+from splitsecond.core.upstream.spec import TargetSpec
+from splitsecond.core.upstream.target import connect
 
 
 def doctor(
@@ -44,13 +57,6 @@ def doctor(
     test each key and model, show the phases of a request, and compare the clocks that arrival times can be taken
     from. Then the instrument is not measured. Exit code 1 if a check fails.
     """
-    from rich.console import Console
-
-    from splitsecond.benchmark.report.checkup import accuracy_table, packet_clock_advice, target_table
-    from splitsecond.benchmark.runs.settings import RunSettings
-    from splitsecond.cli import option_values
-    from splitsecond.cli.results import check_json, write_json
-    from splitsecond.core.transport.packets import packet_clock_refusal
 
     check_json(json)
     settings = RunSettings(clock=clock)
@@ -88,12 +94,7 @@ def doctor(
     raise typer.Exit(0 if healthy else 1)
 
 
-def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy]":
-    from rich.console import Console
-
-    from splitsecond.benchmark.load.coordinator import WorkerSettings
-    from splitsecond.benchmark.runs.self_check import measure_instrument
-
+def _measure(levels: list[int], arrival_clock: ArrivalClock) -> list[Accuracy]:
     progress = Console(stderr=True)
     with progress.status("Measuring the instrument") as status:
         return measure_instrument(
@@ -103,14 +104,7 @@ def _measure(levels: list[int], arrival_clock: "ArrivalClock") -> "list[Accuracy
         )
 
 
-def _try_targets(names: list[str], servers: "list[Server]") -> "list[TargetCheck]":
-    import asyncio
-    from contextlib import ExitStack
-
-    from splitsecond.benchmark.report.checkup import TargetCheck
-    from splitsecond.benchmark.runs.targets import resolve
-    from splitsecond.core.errors import CallerFault
-
+def _try_targets(names: list[str], servers: list[Server]) -> list[TargetCheck]:
     found: list[TargetCheck] = []
     wanted: list[tuple[str, list[str], list[Server]]] = [(name, [name], []) for name in names]
     wanted += [(server.name or server.base_url, [], [server]) for server in servers]
@@ -125,20 +119,8 @@ def _try_targets(names: list[str], servers: "list[Server]") -> "list[TargetCheck
     return found
 
 
-async def _try(spec: "TargetSpec") -> "TargetCheck":
+async def _try(spec: TargetSpec) -> TargetCheck:
     """Send a cold request and a warm one, for eight tokens each, timed by all clocks."""
-    from contextlib import closing
-
-    import msgspec
-
-    from splitsecond.benchmark.report.checkup import TargetCheck
-    from splitsecond.benchmark.runs.self_check import ComparingClient
-    from splitsecond.benchmark.runs.targets import advised
-    from splitsecond.core import clock
-    from splitsecond.core.errors import Fault
-    from splitsecond.core.service import Call
-    from splitsecond.core.transport.kernel import stamping
-    from splitsecond.core.upstream.target import connect
 
     seen: list[Observation] = []
     client = ComparingClient()

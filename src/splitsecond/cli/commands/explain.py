@@ -4,23 +4,32 @@ The running gateway answers, because only it knows the states of its targets. If
 gateway that starts now, with what it learns from its log and from runs of the bench.
 """
 
+import asyncio
 import os
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
+from rich.console import Console
 
+from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import Config, Json, Policies, config_file
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from splitsecond.core.catalog.price import Price
-    from splitsecond.routing.configuration.settings import GatewaySettings
-    from splitsecond.routing.machinery.definition import Policy
-    from splitsecond.routing.router.explain import Explained, TargetExplained
+from splitsecond.core.money.cost import price_words
+from splitsecond.core.wording import counted_as
+from splitsecond.gateway.process.reload import ConfigSource
+from splitsecond.routing.configuration.checkup import tree
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery.definition import Policy
+from splitsecond.routing.router.explain import PROMPT, Explained, TargetExplained
+from splitsecond.routing.router.router import explained_by_history
 
 WAIT_S = 5.0
 LOOKS = {"up": "", "untested": "", "degraded": "yellow"}
@@ -51,14 +60,6 @@ def explain(
 
     Also shows the state of each target. No request is sent to them.
     """
-    import asyncio
-
-    from rich.console import Console
-
-    from splitsecond.cli.results import check_json, write_json
-    from splitsecond.gateway.process.reload import ConfigSource
-    from splitsecond.routing.router.explain import PROMPT
-    from splitsecond.routing.router.router import explained_by_history
 
     check_json(json)
     settings = ConfigSource(config_file(config), os.environ, policies=policies).load()
@@ -73,7 +74,7 @@ def explain(
     write_json(found, json)
 
 
-def _address(settings: "GatewaySettings", url: str) -> str:
+def _address(settings: GatewaySettings, url: str) -> str:
     if url:
         return url.rstrip("/").removesuffix("/v1")
     host = settings.listen.host
@@ -81,15 +82,8 @@ def _address(settings: "GatewaySettings", url: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.listen.port}"
 
 
-def _asked(address: str, route: str, prompt: str, key_env: str) -> "Explained | None":
+def _asked(address: str, route: str, prompt: str, key_env: str) -> Explained | None:
     """Return the explanation of the gateway at `address`; None if none answers. Raises `CallerFault` if it refuses."""
-    import urllib.error
-    import urllib.parse
-    import urllib.request
-
-    import msgspec
-
-    from splitsecond.routing.router.explain import Explained
 
     question = urllib.parse.urlencode({"route": route, "prompt": prompt})
     headers = {"authorization": f"Bearer {os.environ.get(key_env, '')}"} if key_env else {}
@@ -112,18 +106,13 @@ def _asked(address: str, route: str, prompt: str, key_env: str) -> "Explained | 
 
 
 def _message(body: str) -> str:
-    import msgspec
-
     try:
         return str(msgspec.json.decode(body)["error"]["message"])
     except (*PARSER_ERRORS, KeyError, TypeError):
         return body[:200]
 
 
-def _show(found: "Explained", policies: "Mapping[str, Policy]", console: "Console") -> None:
-    from splitsecond.routing.configuration.checkup import tree
-    from splitsecond.routing.construction.expression import parse
-
+def _show(found: Explained, policies: Mapping[str, Policy], console: Console) -> None:
     def say(line: str = "", style: str = "") -> None:
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
@@ -148,9 +137,7 @@ def _show(found: "Explained", policies: "Mapping[str, Policy]", console: "Consol
         say(f"    {', '.join(_figures(each))}")
 
 
-def _figures(each: "TargetExplained") -> list[str]:
-    from splitsecond.core.wording import counted_as
-
+def _figures(each: TargetExplained) -> list[str]:
     status = each.status
     figures = [f"{status.in_flight} in flight"]
     if status.ttft_p50_ns is None:
@@ -169,9 +156,7 @@ def _figures(each: "TargetExplained") -> list[str]:
     return figures
 
 
-def _price(price: "Price | None") -> str:
-    from splitsecond.core.money.cost import price_words
-
+def _price(price: Price | None) -> str:
     if price is None:
         return "no price"
     blended = f", ${price.blended_usd:.3g} blended" if price.blended_usd else ""

@@ -1,13 +1,28 @@
+import json
 import os
+import secrets
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from msgspec import structs
 
+from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.options import CONFIG
-
-if TYPE_CHECKING:
-    from splitsecond.routing.configuration.initial import InitialConfig
+from splitsecond.core.catalog.provider import is_foreign
+from splitsecond.core.errors import CallerFault, file_faults, printable
+from splitsecond.routing.configuration import discovery
+from splitsecond.routing.configuration.checkup import check_policies
+from splitsecond.routing.configuration.defaults import ROUTE, present
+from splitsecond.routing.configuration.error_messages import SeveralMistakes
+from splitsecond.routing.configuration.foreign_config import read_foreign
+from splitsecond.routing.configuration.initial import PORT, InitialConfig, config_text, policy_text
+from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.configuration.settings import summary
+from splitsecond.routing.configuration.target_specs import NAME
+from splitsecond.routing.configuration.warnings import problems
 
 SIMULATED_TARGETS = ("sim/groq", "sim/together")
 QUESTION = "Hello"
@@ -43,11 +58,6 @@ def init(
     with --yes or without a terminal. The client's key is written to FILE with the ending .key, readable by its owner
     only; an existing one is kept. With --from, names everything that cannot be carried over.
     """
-    from msgspec import structs
-
-    from splitsecond.core.errors import CallerFault, file_faults, printable
-    from splitsecond.routing.configuration.foreign_config import read_foreign
-    from splitsecond.routing.configuration.initial import config_text
 
     if file.exists() and not force:
         raise CallerFault(f"{file} exists", kind="file_taken", hint="Replace it with --force, or name another file.")
@@ -70,18 +80,11 @@ def init(
 
 
 def _terminal() -> bool:
-    import sys
-
     return sys.stdin.isatty()
 
 
-def _discovered(*, ask: bool) -> "InitialConfig":
-    from splitsecond.core.catalog.provider import is_foreign
-    from splitsecond.routing.configuration.defaults import ROUTE, present
-    from splitsecond.routing.configuration.discovery import find_servers
-    from splitsecond.routing.configuration.initial import PORT, InitialConfig, policy_text
-
-    servers = find_servers()
+def _discovered(*, ask: bool) -> InitialConfig:
+    servers = discovery.find_servers()
     targets = [f"{each.name}/{next(iter(each.models))}" for each in servers]
     for server, target in zip(servers, targets, strict=True):
         typer.echo(f"Found a server at {server.base_url}: {target}")
@@ -137,8 +140,6 @@ def _asked_targets(targets: list[str]) -> list[str]:
 
 
 def _asked_route(default: str) -> str:
-    from splitsecond.routing.configuration.target_specs import NAME
-
     def named(text: str) -> str:
         if not NAME.fullmatch(text):
             raise typer.BadParameter(f"got {text}, expected letters, digits, dots and dashes, at most 64")
@@ -150,7 +151,6 @@ def _asked_route(default: str) -> str:
 
 def _write_key(path: Path) -> None:
     """Write a fresh client key that only the owner can read; keep that of an existing file."""
-    import secrets
 
     if path.exists():
         path.chmod(0o600)
@@ -161,13 +161,6 @@ def _write_key(path: Path) -> None:
 
 def _check(file: Path) -> None:
     """Check the configuration as `serve` would. Missing keys and addresses are reported: they can be set later."""
-    from splitsecond.cli.commands.serve import check_profiles
-    from splitsecond.core.errors import CallerFault
-    from splitsecond.routing.configuration.checkup import check_policies
-    from splitsecond.routing.configuration.error_messages import SeveralMistakes
-    from splitsecond.routing.configuration.reading import load
-    from splitsecond.routing.configuration.settings import summary
-    from splitsecond.routing.configuration.warnings import problems
 
     load(file, os.environ, serving=False)
     try:
@@ -185,10 +178,7 @@ def _check(file: Path) -> None:
     typer.echo(f"It is valid: {summary(settings)}.")
 
 
-def _next_steps(file: Path, key_file: Path | None, config: "InitialConfig") -> str:
-    import json
-    import shlex
-
+def _next_steps(file: Path, key_file: Path | None, config: InitialConfig) -> str:
     url, route = f"http://127.0.0.1:{config.port}/v1", next(iter(config.routes))
     variable = config.key.removeprefix("env:")
     shell_key = f"$(cat {shlex.quote(str(key_file))})" if key_file else f"${variable}"

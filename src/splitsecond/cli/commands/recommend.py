@@ -2,9 +2,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
+from rich.console import Console
 
-from splitsecond.cli.log_source import DAYS
-from splitsecond.cli.options import USES, Config, Csv, Days, Json, Log, Markdown
+from splitsecond.benchmark.findings.recommendation import SCHEMA
+from splitsecond.benchmark.findings.recommendation import recommend as recommended
+from splitsecond.benchmark.report.recommendation import recommendation_table
+from splitsecond.cli.evidence import evidence_of_folders, logged_evidence, requirements, with_requirements
+from splitsecond.cli.log_source import DAYS, LoggedTraffic
+from splitsecond.cli.options import USES as USE_NAMES
+from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
+from splitsecond.cli.results import Output
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.timing.uses import USES
+from splitsecond.core.validation import nearest
 
 
 def recommend(
@@ -12,7 +23,7 @@ def recommend(
         list[str] | None,
         typer.Argument(
             metavar="[RUN]... [USE]",
-            help=f"Folders of runs (default: the gateway's log), and {USES} (default: all).",
+            help=f"Folders of runs (default: the gateway's log), and {USE_NAMES} (default: all).",
             show_default=False,
         ),
     ] = None,
@@ -50,15 +61,6 @@ def recommend(
     and price, from runs or from the gateway's log. The quality of responses is not measured: name the models that
     are good enough with --only, or give them scores with --quality.
     """
-    from msgspec import to_builtins
-    from rich.console import Console
-
-    from splitsecond.benchmark.findings.recommendation import SCHEMA
-    from splitsecond.benchmark.findings.recommendation import recommend as recommended
-    from splitsecond.benchmark.report.recommendation import recommendation_table
-    from splitsecond.cli.evidence import evidence_of_folders, logged_evidence, requirements, with_requirements
-    from splitsecond.cli.log_source import LoggedTraffic
-    from splitsecond.cli.results import Output
 
     runs, uses = _runs_and_uses(names or [])
     output = Output(json=json, csv=csv, markdown=markdown)
@@ -87,10 +89,6 @@ def recommend(
 
 
 def _runs_and_uses(names: list[str]) -> tuple[list[Path], list[str]]:
-    from splitsecond.core.errors import CallerFault
-    from splitsecond.core.timing.uses import USES
-    from splitsecond.core.validation import nearest
-
     runs = [Path(name) for name in names if name not in USES]
     for run in runs:
         if not run.exists():

@@ -2,8 +2,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from splitsecond.benchmark.report.exports import run_records
+from splitsecond.benchmark.report.terminal import run_table
+from splitsecond.benchmark.runs.concluding import recompute, run_folder
+from splitsecond.benchmark.runs.forecasting import forecast_policies
 from splitsecond.cli.options import Csv, Json, Markdown
+from splitsecond.cli.results import Output
+from splitsecond.cli.run_results import show
+from splitsecond.log.store.folder import RunFolder
 
 
 def report(
@@ -31,14 +39,6 @@ def report(
 
     Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
     """
-    from rich.console import Console
-
-    from splitsecond.benchmark.report.exports import run_records
-    from splitsecond.benchmark.report.terminal import run_table
-    from splitsecond.benchmark.runs.concluding import recompute, run_folder
-    from splitsecond.benchmark.runs.forecasting import forecast_policies
-    from splitsecond.cli.results import Output, show
-    from splitsecond.log.store.folder import RunFolder
 
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()

@@ -1,16 +1,24 @@
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from socket import socket
+from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from splitsecond.cli.options import Policies, config_file
-
-if TYPE_CHECKING:
-    from socket import socket
-
-    from splitsecond.gateway.process.reload import ConfigSource
-    from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.core.errors import CallerFault, say
+from splitsecond.core.validation import nearest
+from splitsecond.core.wording import counted_as
+from splitsecond.gateway.process import server, supervisor
+from splitsecond.gateway.process.reload import ConfigSource
+from splitsecond.gateway.process.simulation import bind_simulator, simulator_url
+from splitsecond.routing.configuration.defaults import found
+from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes
+from splitsecond.routing.configuration.file_schema import schema_text
+from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.configuration.warnings import problems
+from splitsecond.routing.router.settings import SIMULATED, simulated_profiles
 
 
 def serve(
@@ -48,14 +56,8 @@ def serve(
     without a restart.
     """
     if schema:
-        from splitsecond.routing.configuration.file_schema import schema_text
-
         typer.echo(schema_text())
         return
-    from msgspec import structs
-
-    from splitsecond.gateway.process.reload import ConfigSource
-    from splitsecond.gateway.process.simulation import bind_simulator, simulator_url
 
     asked = {"host": host, "port": port, "workers": workers}
     path = config_file(file)
@@ -71,11 +73,9 @@ def serve(
         _serve(source, settings, simulated)
 
 
-def _check(source: "ConfigSource") -> None:
+def _check(source: ConfigSource) -> None:
     """Print the summary of the configuration, or all of its mistakes. Raises `CallerFault` if there is one mistake."""
-    from splitsecond.core.wording import counted_as
     from splitsecond.routing.configuration.checkup import check_log, check_policies, checkup
-    from splitsecond.routing.configuration.error_messages import SeveralMistakes
 
     lines: list[str] = []
     try:
@@ -88,12 +88,7 @@ def _check(source: "ConfigSource") -> None:
     typer.echo("\n".join(lines))
 
 
-def _serve(source: "ConfigSource", settings: "GatewaySettings", simulated: "socket") -> None:
-    from splitsecond.core.errors import say
-    from splitsecond.gateway.process import server, supervisor
-    from splitsecond.routing.configuration.defaults import found
-    from splitsecond.routing.configuration.warnings import problems
-
+def _serve(source: ConfigSource, settings: GatewaySettings, simulated: socket) -> None:
     path = source.path
     if path is None:
         say(found(settings))
@@ -105,16 +100,12 @@ def _serve(source: "ConfigSource", settings: "GatewaySettings", simulated: "sock
         supervisor.serve(source, settings, simulated)
 
 
-def check_profiles(settings: "GatewaySettings") -> None:
+def check_profiles(settings: GatewaySettings) -> None:
     """Raise `CallerFault` if routes name simulated targets that are no shipped profiles: one fault, or several."""
-    from splitsecond.routing.router.settings import SIMULATED, simulated_profiles
 
     named = simulated_profiles(settings)
     if not named:  # most gateways simulate nothing, and need not wait for the simulator's modules
         return
-    from splitsecond.core.errors import CallerFault
-    from splitsecond.core.validation import nearest
-    from splitsecond.routing.configuration.error_messages import Mistakes
     from splitsecond.simulator import profile
 
     mistakes, shipped = Mistakes(), [*profile.names(), *profile.aliases()]

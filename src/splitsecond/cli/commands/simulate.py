@@ -3,6 +3,9 @@ from typing import Annotated
 
 import typer
 
+from splitsecond.core.errors import CallerFault
+from splitsecond.simulator import profile, server
+
 
 def simulate(
     profiles: Annotated[
@@ -51,8 +54,6 @@ def simulate(
     "x-splitsecond-fault: stall; after=5; seconds=2" causes a fault. docs/simulator.md describes profiles and
     faults.
     """
-    from splitsecond.core.errors import CallerFault
-    from splitsecond.simulator import profile, server
 
     if show_list:
         short = {name: alias for alias, name in profile.aliases().items()}

@@ -1,9 +1,18 @@
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
+from rich.console import Console
 
-from splitsecond.cli.log_source import DAYS
+from splitsecond.benchmark.report.production import speed_table
+from splitsecond.benchmark.report.terminal import print_findings
+from splitsecond.cli.files import check_file, write_file
+from splitsecond.cli.log_source import DAYS, LoggedTraffic, speeds
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
+from splitsecond.cli.results import Output
+from splitsecond.core.validation import one_of
+from splitsecond.core.wording import full
+from splitsecond.log.production.speed import SCHEMA, By, speed_statements
+from splitsecond.log.report.speed_page import render_speed, speed_png
 
 
 def speed(
@@ -42,17 +51,6 @@ def speed(
     connection and wait included; 2: 70; 3: 50; 4: 30; 5: fewer. Only complete responses have a speed; failures are
     counted separately. The log holds no prompts and no responses.
     """
-    from typing import get_args
-
-    from rich.console import Console
-
-    from splitsecond.benchmark.report.production import speed_table
-    from splitsecond.benchmark.report.terminal import print_findings
-    from splitsecond.cli.log_source import LoggedTraffic, speeds
-    from splitsecond.cli.results import Output, check_file, write_file
-    from splitsecond.core.validation import one_of
-    from splitsecond.core.wording import full
-    from splitsecond.log.production.speed import SCHEMA, By, speed_statements
 
     one_of("--by", by, get_args(By))
     output = Output(json=json, csv=csv, markdown=markdown)
@@ -78,11 +76,7 @@ def speed(
     )  # fmt: skip
     show(output.screen())
     if html:
-        from splitsecond.log.report.speed_page import render_speed
-
         page = render_speed(found, full(statements), period=logged.words, least=least, by=by)
         write_file(page.encode(), html, "--html")
     if png:
-        from splitsecond.log.report.speed_page import speed_png
-
         write_file(speed_png(found), png, "--png")

@@ -1,10 +1,20 @@
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from splitsecond.cli.options import OutputTokens, Requests, TargetOptions, of_limits, of_load, of_results, with_options
+from splitsecond.benchmark.findings.gate import parse_gate
+from splitsecond.benchmark.runs.planning import watch_jobs
+from splitsecond.benchmark.runs.settings import WatchSettings, at_least_one
+from splitsecond.benchmark.runs.watching import Watch
+from splitsecond.cli import option_values
+from splitsecond.cli.files import check_json
+from splitsecond.cli.options import OutputTokens, Requests, of_limits, of_load, of_results
+from splitsecond.cli.results import Output
+from splitsecond.cli.run_options import TargetOptions, with_options
+from splitsecond.cli.watch_screen import WatchScreen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +49,6 @@ def watch(options: WatchOptions) -> None:
     covers all rounds in the folder. With --times the exit code is 1 if a --fail-if holds, if a target has drifted for
     the worse at the end, or if the last round failed as a whole.
     """
-    from contextlib import ExitStack
-
-    from splitsecond.benchmark.findings.gate import parse_gate
-    from splitsecond.benchmark.runs.planning import watch_jobs
-    from splitsecond.benchmark.runs.settings import WatchSettings, at_least_one
-    from splitsecond.benchmark.runs.watching import Watch
-    from splitsecond.cli import option_values
-    from splitsecond.cli.results import Output, check_json
-    from splitsecond.cli.watch_screen import WatchScreen
 
     check_json(options.json)
     every_ns = option_values.interval(options.every, "--every")

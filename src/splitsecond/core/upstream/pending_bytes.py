@@ -5,7 +5,7 @@ A caller that is slower than the provider slows the provider down, so that memor
 
 from msgspec import Struct
 
-from splitsecond.core.held_answers import LARGE_BYTES, HeldAnswer
+from splitsecond.core.large_bodies import LARGE_BYTES, HeldAnswer
 from splitsecond.core.transport.exchange import Exchange
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from splitsecond.core.errors import ProviderFault
-from splitsecond.core.held_answers import LARGE_BYTES, HeldAnswer
+from splitsecond.core.large_bodies import LARGE_BYTES, HeldAnswer
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent, malformed
 from splitsecond.core.wire.streaming import END_MARK, repair_json

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from splitsecond.core import clock
 from splitsecond.core.events import Broken, Event
-from splitsecond.core.held_answers import LARGE_BYTES, HeldAnswer
+from splitsecond.core.large_bodies import LARGE_BYTES, HeldAnswer
 from splitsecond.core.service import Call
 from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.assembly import MAX_ANSWER_BYTES

@@ -48,11 +48,11 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def over(self, listed: Price | None) -> Price | None:
         """Return the price with these rates, and all others of the price list; None if a rate is missing in both."""
-        given = {name: usd for name, usd in structs.asdict(self).items() if usd is not None}
-        if listed is None and "per_hour_usd" not in given and not {"input_usd", "output_usd"} <= given.keys():
+        rates = {name: usd for name, usd in structs.asdict(self).items() if usd is not None}
+        if listed is None and "per_hour_usd" not in rates and not {"input_usd", "output_usd"} <= rates.keys():
             return None
-        tiers = () if listed is None or "input_usd" in given or "output_usd" in given else listed.tiers
-        return structs.replace(listed or Price(), **given, tiers=tiers, source="configuration")
+        tiers = () if listed is None or "input_usd" in rates or "output_usd" in rates else listed.tiers
+        return structs.replace(listed or Price(), **rates, tiers=tiers, source="configuration")
 
     def scaled(self, factor: float) -> "PriceConfig":
         tokens = {name: getattr(self, name) for name in self.__struct_fields__ if name != "per_hour_usd"}

@@ -19,7 +19,7 @@ from msgspec import Struct
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault, Overloaded, TimedOut
 from splitsecond.core.events import Broken, Event
-from splitsecond.core.held_answers import LARGE_BYTES, HeldAnswer
+from splitsecond.core.large_bodies import LARGE_BYTES, HeldAnswer
 from splitsecond.core.service import Reply, ReplyBase
 
 MAX_BYTES = 8 << 20

@@ -2,6 +2,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from splitsecond.cli.files import check_json, write_json
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.wording import counted_as
+from splitsecond.log.store.foreign import parse_map
+from splitsecond.log.store.importing import import_log
 
 
 def import_(
@@ -31,14 +39,6 @@ def import_(
     that cannot be a call are refused with their number, and the others are kept. A file can be imported again: calls
     that the log has are not added twice.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from splitsecond.cli.results import check_json, write_json
-    from splitsecond.core.errors import CallerFault
-    from splitsecond.core.wording import counted_as
-    from splitsecond.log.store.foreign import parse_map
-    from splitsecond.log.store.importing import import_log
 
     check_json(json)
     mapped = parse_map(columns)

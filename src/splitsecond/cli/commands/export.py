@@ -2,8 +2,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
+from rich.console import Console
 
+from splitsecond.cli.files import check_json, write_json
+from splitsecond.cli.log_source import LoggedTraffic
 from splitsecond.cli.options import Config, Days, Log
+from splitsecond.core.wording import counted_as
 
 
 def export(
@@ -28,12 +33,6 @@ def export(
     reads Parquet. An export of the same days replaces them, except for a day of which the log has deleted calls. Needs
     DuckDB: pip install duckdb.
     """
-    from msgspec import to_builtins
-    from rich.console import Console
-
-    from splitsecond.cli.log_source import LoggedTraffic
-    from splitsecond.cli.results import check_json, write_json
-    from splitsecond.core.wording import counted_as
 
     check_json(json)
     found = LoggedTraffic(log, config, days).export(parquet)
