@@ -38,7 +38,7 @@ def raw(body: dict[str, Any]) -> bytes:
 
 
 def decoded(body: dict[str, Any]) -> list[dict[str, Any]]:
-    return msgspec.json.decode(body["messages"])
+    return msgspec.json.decode(body["messages"], type=list[dict[str, Any]])
 
 
 def growing(*tokens: int) -> list[Turn]:

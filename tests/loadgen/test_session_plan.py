@@ -123,4 +123,4 @@ def test_settings_beside_sessions_are_refused(beside: dict[str, object]) -> None
 def test_settings_of_sessions_need_sessions() -> None:
     for beside in ({"longest_wait": 3.0}, {"answers": "recorded"}):
         with pytest.raises(CallerFault, match="sessions"):
-            BenchSettings(**beside).check()  # type: ignore[arg-type]
+            BenchSettings(**beside).check()
