@@ -103,9 +103,10 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def next_session(self, random: Random) -> Session:
         return random.choice(self.sessions)
 
-    def mean(self, figure: "Figure") -> float:
-        """Return the mean of a figure over all turns."""
-        values = [figure_of(turn, figure) for session in self.sessions for turn in session.all_turns()]
+    def mean(self, figure: Literal["input_tokens", "output_tokens", "wait_ns"]) -> float:
+        """Return the mean of a figure over all turns, with the waits as they are sent."""
+        turns = [turn for session in self.sessions for turn in session.all_turns()]
+        values = [self.wait_ns(turn) if figure == "wait_ns" else getattr(turn, figure) for turn in turns]
         return sum(values) / len(values)
 
     def in_words(self) -> str:
@@ -118,13 +119,6 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if agents := sum(_agents(session.turns) for session in self.sessions):
             words += f", {counted_as(agents, 'sub-agent')}"
         return f"{words}.{' ' + self.note if self.note else ''}"
-
-
-Figure = Literal["input_tokens", "output_tokens", "wait_ns"]
-
-
-def figure_of(turn: Turn, figure: Figure) -> int:
-    return int(getattr(turn, figure))
 
 
 def distributions(of: SessionSet) -> dict[str, dict[str, float]]:
