@@ -17,8 +17,11 @@ from splitsecond.core.validation import converted
 from splitsecond.core.wording import counted_as
 
 T = TypeVar("T")
+R = TypeVar("R")
 Answers = Literal["server", "recorded"]
 ANSWERS: tuple[Answers, ...] = ("server", "recorded")
+MAX_TURNS = 200_000
+"""Most turns of all sessions together; the 739 sessions of WEKA have 50,000."""
 LONGEST_TOOL_TIME_S = 10.0
 """Default of the longest tool time, that of AgentX."""
 
@@ -154,6 +157,14 @@ def _all_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
 
 def _agents(turns: Sequence[Turn]) -> int:
     return sum(1 + _agents(branch.turns) for turn in turns for branch in turn.branches)
+
+
+def at_most_turns(records: Iterator[tuple[str, R]]) -> Iterator[tuple[str, R]]:
+    """Yield records of single requests, which are sorted into sessions in memory. Raises `CallerFault` for too many."""
+    for number, (place, record) in enumerate(records):
+        if number == MAX_TURNS:
+            raise bad_session(place, f"the file has more than {MAX_TURNS:,} requests", "Use a part of it.")
+        yield place, record
 
 
 def bad_session(place: str, why: str, hint: str = "") -> CallerFault:
