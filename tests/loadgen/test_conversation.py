@@ -38,7 +38,7 @@ def raw(body: dict[str, Any]) -> bytes:
 
 
 def decoded(body: dict[str, Any]) -> list[dict[str, Any]]:
-    return msgspec.json.decode(body["messages"])
+    return msgspec.json.decode(body["messages"], type=list[dict[str, Any]])
 
 
 def growing(*tokens: int) -> list[Turn]:
@@ -137,6 +137,7 @@ def test_a_turn_can_follow_an_earlier_one() -> None:
     assert b"answer 1" in texts[2]
     assert b"answer 2" not in texts[2]
     assert texts[1][:60] != texts[0][:60]
+    assert [each["role"] for each in msgspec.json.decode(texts[1])] == ["user"]
 
 
 def test_no_two_sessions_begin_alike() -> None:

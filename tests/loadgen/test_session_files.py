@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitsecond.benchmark.load import session_files
+from splitsecond.benchmark.load import session_files, sessions
 from splitsecond.benchmark.load.session_files import read_sessions
 from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn, distributions
 from splitsecond.core.clock import NS_PER_S
@@ -185,7 +185,7 @@ def test_lists_of_messages_and_share_gpt(tmp_path: Path) -> None:
     assert "begins with an answer" in refused(tmp_path, messages[1:])
 
 
-def test_rows_of_tracelab(tmp_path: Path) -> None:
+def test_rows_of_tracelab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def row(index: int, total: int, prefix: int, sent: str, ended: str) -> dict[str, Any]:
         events = [{"event_type": "tool_result", "timestamp": sent}, {"event_type": "text", "timestamp": ended}]
         return {
@@ -204,6 +204,8 @@ def test_rows_of_tracelab(tmp_path: Path) -> None:
     assert (first.input_tokens, second.input_tokens, second.shared_tokens) == (5_000, 5_300, 5_000)
     assert (second.cut, second.wait_ns) == (False, 5 * NS_PER_S)
     assert "sub-agents" in found.note
+    monkeypatch.setattr(sessions, "MAX_TURNS", 1)
+    assert "more than 1 requests" in refused(tmp_path, late, late)
 
 
 def test_spans_of_open_telemetry(tmp_path: Path) -> None:

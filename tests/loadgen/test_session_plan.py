@@ -4,13 +4,16 @@ from random import Random
 
 import pytest
 
+from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.nodes import shares
 from splitsecond.benchmark.load.plan import ROUNDS, TURNS, PlannedLoad, expected_s, make_plan, slices
+from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn, distributions
 from splitsecond.benchmark.load.synthetic_sessions import SYNTHETIC, synthetic_sessions
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.runs.cost_limit import tokens_of_prompts
-from splitsecond.benchmark.runs.settings import BenchSettings
+from splitsecond.benchmark.runs.settings import BenchSettings, CapacitySettings
+from splitsecond.benchmark.statistics.search import Search
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 
@@ -65,6 +68,16 @@ def test_a_slot_is_more_often_in_a_long_session() -> None:
     assert {turn for session, turn in drawn if session.id == "a"} == set(range(1, 11))
 
 
+def test_a_capacity_search_has_sessions_as_its_load() -> None:
+    driver = LoadSearchDriver(
+        "a/x", "http://a", Search(4, 16, whole=True), parse_slo("ttft=3s"), 0.95, sessions=SESSIONS
+    )
+    first = next(driver.blocks(lambda condition: None, [], [], lambda row, verdict: None))  # type: ignore[arg-type, return-value]
+    assert (first.concurrency, first.requests, first.wait_s) == (4, 4 * TURNS, 4.0)
+    with pytest.raises(CallerFault, match="by_rate"):
+        CapacitySettings(sessions="agent", rate=True).check()
+
+
 def test_costs_are_estimated_for_the_mean_prompt() -> None:
     assert tokens_of_prompts(Workload(run="r", sessions=SESSIONS), 512) == 1000
 
@@ -110,4 +123,4 @@ def test_settings_beside_sessions_are_refused(beside: dict[str, object]) -> None
 def test_settings_of_sessions_need_sessions() -> None:
     for beside in ({"longest_wait": 3.0}, {"answers": "recorded"}):
         with pytest.raises(CallerFault, match="sessions"):
-            BenchSettings(**beside).check()  # type: ignore[arg-type]
+            BenchSettings(**beside).check()

@@ -387,14 +387,19 @@ class TestAnswers:
             await reader.readuntil(b"\r\n\r\n")
             got.extend(await reader.readexactly(len(body)))
             writer.write(HELLO)
+            await reader.readuntil(b"hi")
+            writer.write(HELLO)
             await reader.read()
 
         async def story() -> None:
             async with Peer(script) as peer:
                 client = Client(proxies={})
-                _, receiver = await asked(client, peer.origin, Request("POST", "/", (), body))
+                exchange, receiver = await asked(client, peer.origin, Request("POST", "/", (), body))
                 assert receiver.story == WHOLE_HELLO
                 assert got == body
+                assert exchange.sent_ns < exchange.written_ns <= clock.now_ns()
+                small, _ = await asked(client, peer.origin, Request("POST", "/", (), b"hi"))
+                assert small.written_ns == 0
                 assert client.statistics().idle == 1
                 client.close()
 

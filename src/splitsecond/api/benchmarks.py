@@ -141,18 +141,31 @@ async def capacity(
     first: float = 1,
     last: float = 256,
     over: float | None = None,
+    sessions: str | os.PathLike[str] = "",
+    longest_wait: float = LONGEST_TOOL_TIME_S,
+    answers: Answers = "server",
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **settings: Unpack[RequestSettings],
 ) -> BenchRun:
     """Find the highest load at which `share` of the requests meet `slo`; see `BenchRun.capacity` of the result.
 
-    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. With `over`, the
-    rounds that confirm the result begin at even distances over so many seconds. A target that is paid by the token
-    needs `max_cost`. Raises as `bench` does.
+    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second; with `sessions`,
+    which are as in `bench`, it is their number at a time. With `over`, the rounds that confirm the result begin at even
+    distances over so many seconds. A target that is paid by the token needs `max_cost`. Raises as `bench` does.
     """
     wanted = CapacitySettings(
-        **_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last, over=over
+        **_named([target]),
+        **settings,
+        slo=slo,
+        share=share,
+        rate=rate,
+        first=first,
+        last=last,
+        over=over,
+        sessions=os.fspath(sessions),
+        longest_wait=longest_wait,
+        answers=answers,
     )
     return await _measured(capacity_job, wanted, out, progress)
 

@@ -179,6 +179,29 @@ class RunOutputOptions(RunOptions):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions(RunOptions):
+    sessions: Annotated[
+        str,
+        of_requests(
+            metavar="WHAT",
+            help="Send sessions; the load is then their number at a time. WHAT is agent, chat, or a file: WEKA, "
+            "MLPerf, TraceLab, OpenTelemetry spans, messages, or ours.",
+        ),
+    ] = ""
+    longest_wait: Annotated[
+        str, of_requests(metavar="TIME", help="With --sessions: longest tool time before a turn.", default="10s")
+    ] = ""
+    no_waits: Annotated[bool, of_requests("--no-waits", help="With --sessions: leave tool times out.")] = False
+    answers: Annotated[
+        str,
+        of_requests(
+            metavar="server|recorded",
+            help="With --sessions: a turn contains the answer that the server gave, or filler of the recorded length.",
+        ),
+    ] = "server"
+
+
 def with_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
     """Make a command of a function that takes a `kind`: a dataclass whose fields are the options.
 

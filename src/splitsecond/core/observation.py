@@ -148,6 +148,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The kernel's smoothed round-trip time of the connection (TCP_INFO), if the system reports it."""
     sent_ns: int | None = None
     """When the first byte of the request was written to a ready connection."""
+    written_ns: int | None = None
+    """When the kernel had taken the last byte of the request; None if it took all bytes at once."""
     head_ns: int | None = None
     """When the status line and headers arrived."""
     first_event_ns: int | None = None
@@ -269,6 +271,12 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.first_token_ns is None or self.sent_ns is None:
             return None
         return self.first_token_ns - self.sent_ns
+
+    @property
+    def ttft_written_ns(self) -> int | None:
+        """Time to first token from when the last byte of the request was written."""
+        since_ns = self.sent_ns if self.written_ns is None else self.written_ns
+        return None if self.first_token_ns is None or since_ns is None else self.first_token_ns - since_ns
 
     @property
     def ttft_ms(self) -> float | None:

@@ -376,6 +376,14 @@ def test_cache_mark_is_at_the_end_of_the_lasting_prompt(system: bool) -> None:
     assert [b["text"] for b in blocks if "cache_control" not in b] == plain
 
 
+def test_cache_mark_of_a_session_is_at_the_end_of_the_prompt() -> None:
+    said = [{"role": "system", "content": [text("s")]}, {"role": "user", "content": [text("a"), text("b")]}]
+    call = Call(id="c", body={"messages": said}, hints={"prompt_cache": "end"})
+    body = msgspec.json.decode(anthropic.encode(call, "claude-x", Quirks()).body)
+    blocks = [*body["system"], *body["messages"][0]["content"]]
+    assert [b["text"] for b in blocks if b.get("cache_control") == MARK] == ["b"]
+
+
 def test_empty_prompt_gets_no_cache_mark() -> None:
     call = Call(id="c", body={"messages": [{"role": "system", "content": ""}]}, hints={"prompt_cache": "mark"})
     assert b"cache_control" not in anthropic.encode(call, "claude-x", Quirks()).body

@@ -19,6 +19,8 @@ from splitsecond.benchmark.load.words import Filler
 
 MORE = "Go on:"
 """Begins a message that is too short for the instruction."""
+NO_TEXT = "(no text)"
+"""Takes the place of an answer without text, which some providers refuse: a model may only have reasoned."""
 _STEP = 61
 """Words in the pool between the beginnings of the filler of two messages, so that they differ."""
 _WORDS_OF = {text: len(text.split()) for text in (INSTRUCTION, MORE)}
@@ -27,7 +29,7 @@ _encode = msgspec.json.encode
 
 
 class Conversation:
-    """The messages of one conversation; `begin` or `resume` comes first.
+    """The messages of one conversation.
 
     `tokens`: the length of the prompt, by the server's last count and the scale of words since then.
     """
@@ -47,10 +49,6 @@ class Conversation:
         self._open()
         self._text += b"]"
         return Raw(memoryview(self._text))
-
-    @property
-    def size(self) -> int:
-        return len(self._text)
 
     def copy(self) -> "Conversation":
         other = Conversation(self._scale, self._filler)
@@ -101,9 +99,11 @@ class Conversation:
             self._ends.append((tokens, len(self._text)))
 
     @property
-    def ends_with_answer(self) -> bool:
+    def wants_answer(self) -> bool:
+        """Whether the last message is one that an answer follows."""
         begin = self._ends[-2][1] if len(self._ends) > 1 else 0
-        return self._text.startswith(_ANSWER, begin) or self._text.startswith(b"," + _ANSWER, begin)
+        answered = self._text.startswith(_ANSWER, begin) or self._text.startswith(b"," + _ANSWER, begin)
+        return len(self._ends) > 1 and not answered
 
     def _words(self, nonce: str, count: int) -> str:
         parts = [nonce] if nonce else []
@@ -147,5 +147,5 @@ def _cut(message: bytes, share: float) -> bytes:
 def answer_message(text: str, calls: Sequence[dict[str, Any]] = ()) -> bytes:
     """Return an answer as a message of the next request."""
     if not calls:
-        return _message("assistant", text)
+        return _message("assistant", text or NO_TEXT)
     return _encode({"role": "assistant", "content": text or None, "tool_calls": calls})

@@ -46,6 +46,7 @@ _MOMENTS = (
     "due_ns",
     "start_ns",
     "sent_ns",
+    "written_ns",
     "head_ns",
     "first_event_ns",
     "first_token_ns",

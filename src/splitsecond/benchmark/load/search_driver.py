@@ -22,7 +22,8 @@ from splitsecond.benchmark.findings.condition import condition_findings
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
 from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.plan import Condition, PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.plan import TURNS, Condition, PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.statistics.search import Search, Verdict
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
@@ -43,8 +44,9 @@ class LoadSearchDriver:
     """The steps of a search for the highest load at which at least `share` of the requests meet `slo`.
 
     Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in `make_plan`. With `over_s`,
-    the `ROUNDS` of the second try begin at even distances over this time. `pilot_s`: the duration of a response alone,
-    if it is known. Raises `CallerFault` if so few requests can never decide a step.
+    the `ROUNDS` of the second try begin at even distances over this time. With `sessions` the load is their number.
+    `pilot_s`: the duration of a response alone, if it is known. Raises `CallerFault` if so few requests can never
+    decide a step.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class LoadSearchDriver:
         warmups: int | None = None,
         seed: int = 0,
         over_s: float | None = None,
+        sessions: SessionSet | None = None,
     ) -> None:
         if requests is not None and requests * ROUNDS < fewest(share, ROUNDS):
             raise CallerFault(
@@ -74,6 +77,7 @@ class LoadSearchDriver:
         self.open_loop = open_loop
         self._requests, self._warmups, self._seed = requests, warmups, seed
         self._apart_s = 0.0 if over_s is None else over_s / (ROUNDS - 1)
+        self._sessions = sessions
         self.pilot_s: float | None = None
         self._begun: dict[tuple[float, str], Condition] = {}
         self._rounds: dict[tuple[float, str], int] = {}
@@ -168,7 +172,9 @@ class LoadSearchDriver:
         )
 
     def _part(self, load: float, response_s: float | None, seed: int) -> RunPlan:
-        least = MIN_REQUESTS if self.open_loop else max(MIN_REQUESTS, PER_SLOT * round(load))
+        least = (
+            MIN_REQUESTS if self.open_loop else max(MIN_REQUESTS, (TURNS if self._sessions else PER_SLOT) * round(load))
+        )
         return make_plan(
             {self._target: self._base_url},
             [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],
@@ -178,6 +184,7 @@ class LoadSearchDriver:
             seed=seed,
             response_s=response_s,
             extend=self._requests is None,
+            sessions=self._sessions,
         )
 
     def _response_s(self, load: float, observations: Sequence[Observation]) -> float | None:

@@ -10,6 +10,7 @@ The request of a turn is made while its tool runs, so that it leaves when it is 
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from splitsecond.benchmark.load.block import BlockRun
@@ -17,7 +18,7 @@ from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.load.session_player import Player, SessionPrompts
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
-from splitsecond.core.events import Broken, Token
+from splitsecond.core.events import Broken, Event, Token
 from splitsecond.core.observation import Role
 from splitsecond.core.service import Call
 
@@ -96,7 +97,8 @@ class SessionBlockRun(BlockRun):
     async def _prime(self, player: Player, number: int) -> bool:
         """Fill the cache with the prompt of a turn. Return whether the server answered."""
         async with self._priming:
-            return await self._turn(player, number, "warmup", clock.now_ns(), player.priming_body(), primes=True)
+            body = player.priming_body()
+            return await self._turn(player, number, "warmup", clock.now_ns(), body, primes=True) is not None
 
     async def _play(self, player: Player, first: int, ended_ns: int) -> bool:
         """Play the turns from `first` on. `ended_ns`: when the answer before it ended. Return whether all went well."""
@@ -116,16 +118,17 @@ class SessionBlockRun(BlockRun):
             if role is None:
                 return False
             self._monitor.dispatched(due_ns)
-            if not await self._turn(player, number, role, due_ns, body):
+            answered_ns = await self._turn(player, number, role, due_ns, body)
+            if answered_ns is None:
                 return False
             del body  # it refers to the conversation, which then grows without a copy
-            ended_ns = clock.now_ns()
+            ended_ns = answered_ns
         return True
 
     async def _turn(
         self, player: Player, number: int, role: Role, due_ns: int, body: dict[str, Any], *, primes: bool = False
-    ) -> bool:
-        """Send one turn and wait for its answer. Return whether it was answered completely."""
+    ) -> int | None:
+        """Send one turn and wait for its answer. Return when that ended; None if it failed."""
         block = self._block
         measured = MeasuredCall(
             condition=block.condition,
@@ -142,22 +145,16 @@ class SessionBlockRun(BlockRun):
             hints={"prompt_cache": "end", "session": player.key},
             notes=measured.notes(),
         )
-        text: list[str] = []
-        calls: dict[int, dict[str, Any]] = {}
-        fault: Fault | None = None
+        complete = False
         self._monitor.began()
         try:
             async with await self._service(call) as reply:
                 self._unanswered = None
-                for event in await reply.collected():
-                    if isinstance(event, Token):
-                        _add(event, text, calls)
-                    elif isinstance(event, Broken):
-                        fault = event.fault
-        except Fault as error:
-            fault = error
-            measured.ended(call, error)
-            self._failed(role, error)
+                events = await reply.collected()
+            complete = not (events and isinstance(events[-1], Broken))
+        except Fault as fault:
+            measured.ended(call, fault)
+            self._failed(role, fault)
         except asyncio.CancelledError:
             measured.ended(call)
             raise
@@ -168,23 +165,30 @@ class SessionBlockRun(BlockRun):
                 self.incomplete.append(measured)
             self._monitor.ended()
             self._finished(role)
-        if fault is None and primes:
-            player.primed(measured.observation)
-        elif fault is None:
-            player.answered(number, "".join(text), list(calls.values()), measured.observation)
-        return fault is None
+        if not complete:
+            return None
+        counts = measured.observation
+        if primes:
+            player.primed(counts)
+        else:
+            player.answered(number, *_answer(events), counts)
+        return clock.now_ns() if counts is None else counts.end_ns
 
 
-def _add(token: Token, text: list[str], calls: dict[int, dict[str, Any]]) -> None:
-    """Add a token to the text of an answer, or to its calls of tools."""
-    if token.index:
-        return
-    if token.kind == "text":
-        text.append(token.text)
-    elif token.kind == "tool" and (part := token.tool) is not None:
-        made = calls.setdefault(
-            part.number,
-            {"id": part.id or f"call_{part.number}", "type": "function", "function": {"name": "", "arguments": ""}},
-        )
-        made["function"]["name"] += part.name
-        made["function"]["arguments"] += token.arguments
+def _answer(events: Sequence[Event]) -> tuple[str, list[dict[str, Any]]]:
+    """Return the text of an answer, and its calls of tools."""
+    text: list[str] = []
+    calls: dict[int, dict[str, Any]] = {}
+    for event in events:
+        if not isinstance(event, Token) or event.index:
+            continue
+        if event.kind == "text":
+            text.append(event.text)
+        elif event.kind == "tool" and (part := event.tool) is not None:
+            made = calls.setdefault(
+                part.number,
+                {"id": part.id or f"call_{part.number}", "type": "function", "function": {"name": "", "arguments": ""}},
+            )
+            made["function"]["name"] += part.name
+            made["function"]["arguments"] += event.arguments
+    return "".join(text), list(calls.values())

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from splitsecond.benchmark.load import session_rows, session_spans, session_texts
 from splitsecond.benchmark.load.input_lines import numbered
-from splitsecond.benchmark.load.sessions import Session, SessionSet, bad_session
+from splitsecond.benchmark.load.sessions import MAX_TURNS, Session, SessionSet, bad_session
 from splitsecond.core.compressed_file import open_bytes
 from splitsecond.core.errors import PARSER_ERRORS, excerpt, file_faults, parser_words
 from splitsecond.core.wording import counted_as
@@ -32,8 +32,6 @@ FORMATS = (
 )
 LONGEST = 1 << 26
 """Most bytes of a line, or of a file with a single session."""
-MAX_TURNS = 200_000
-"""Most turns of all sessions together; the 739 sessions of WEKA have 50,000."""
 MAX_TEXT_BYTES = 1 << 26
 """Most bytes of all texts together, because every worker process holds them."""
 _Records = Iterator[tuple[str, Any]]

@@ -85,6 +85,7 @@ class Player:
         self._kept: dict[int, tuple[Conversation, bytes, int]] = {}
         """Conversations that later turns begin with, by the number of their last turn, with the answer to it."""
         self._needed = Counter(turn.follows for turn in turns if turn.follows)
+        self._tools = b""
         self._answer = (b"", 0)
         self._answer_calls: list[dict[str, Any]] = []
         self._shared = 0  # tokens that the latest prompt shares with an earlier one, by the server's count if known
@@ -145,15 +146,18 @@ class Player:
         if self._prompts.sessions.answers == "recorded":
             self._take_recorded(number)
             return
-        tokens = None if counts is None else counts.streamed_tokens
+        tokens = len(text) // BYTES_PER_TOKEN
+        if counts is not None and counts.output_tokens is not None:
+            tokens = counts.output_tokens - (counts.reasoning_tokens or 0)
         self._answer_calls = list(calls)
-        self._take_answer(number, (answer_message(text, calls), tokens or len(text) // BYTES_PER_TOKEN))
+        self._take_answer(number, (answer_message(text, calls), tokens))
 
     def _body(self, output_tokens: int | None) -> dict[str, Any]:
         workload = self._prompts.workload
         body: dict[str, Any] = {"messages": self._conversation.messages()}
         if self._session.tools:
-            body["tools"] = self._tools()
+            self._tools = self._tools or self._marked_tools()
+            body["tools"] = Raw(self._tools)
         body.update(workload.extra)
         if output_tokens is not None and not any(field in body for field in LENGTH_FIELDS):
             body["max_tokens"] = output_tokens
@@ -175,11 +179,11 @@ class Player:
         self._shared = round(conversation.tokens)
         if turn.messages:
             self._add_answer()
-            self._add_texts(turn, self._texts(turn))
+            self._add_texts(self._texts(turn))
             return
         if turn.cut:
             conversation.cut(turn.shared_tokens)
-        if not conversation.ends_with_answer:
+        if conversation.wants_answer:
             self._add_answer()
         nonce = self._nonce(number) if turn.cut else ""
         conversation.fill("user", nonce, turn.input_tokens)
@@ -194,7 +198,7 @@ class Player:
                 others[:1] = [begins_with(f"{nonce}.\n", each) for each in others[:1]]
             else:
                 first = begins_with(f"{nonce}.\n", first)
-            self._add_texts(turn, [first, *others])
+            self._add_texts([first, *others])
             return
         if shared:
             self._conversation.fill("system", self._prompts.shared_nonce(session), shared)
@@ -219,7 +223,7 @@ class Player:
         ]
         return answered + others
 
-    def _add_texts(self, turn: Turn, messages: Sequence[dict[str, Any]]) -> None:
+    def _add_texts(self, messages: Sequence[dict[str, Any]]) -> None:
         conversation = self._conversation
         for message in messages:
             data = msgspec.json.encode(message)
@@ -245,14 +249,14 @@ class Player:
         text = self._prompts.filler(turn.output_tokens)
         self._take_answer(number, (answer_message(text), turn.output_tokens))
 
-    def _tools(self) -> Raw:
+    def _marked_tools(self) -> bytes:
         """Return the tools; the first begins its description with the nonce, because servers put tools first."""
         tools = msgspec.json.decode(self._session.tools)
         session = self._session
         nonce = self._prompts.shared_nonce(session) if session.shared_tokens else self._nonce(0)
         function = tools[0].get("function", tools[0])
         function["description"] = f"{nonce}.\n{function.get('description') or ''}"
-        return Raw(msgspec.json.encode(tools))
+        return msgspec.json.encode(tools)
 
     def _nonce(self, number: int) -> str:
         return self._prompts.nonce(f"{self.name}/{self._branch}/{number}")

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from splitsecond.benchmark.load.sessions import Branch, Session, Turn, bad_session, read_record
+from splitsecond.benchmark.load.sessions import Branch, Session, Turn, at_most_turns, bad_session, read_record
 from splitsecond.core.clock import NS_PER_S
-from splitsecond.core.grouping import grouped
 
 Tokens = Annotated[int, Meta(ge=0, le=20_000_000)]
 Seconds = Annotated[float, Meta(ge=0, lt=1e9)]
@@ -267,45 +266,52 @@ _INPUTS = ("user_message", "tool_result")
 _OUTPUTS = ("text", "reasoning", "tool_call")
 
 
+class _Timed(Struct, frozen=True, gc=False):
+    """A request of TraceLab: when it was sent, when its answer ended, and its tokens."""
+
+    begin_s: float
+    end_s: float
+    input_tokens: int
+    known_tokens: int
+    output_tokens: int
+
+
 def tracelab(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
     """Return the sessions; the trace does not tell which are sub-agents of others."""
-    rounds = [read_record(place, record, _Round) for place, record in records]
-    for name, rows in grouped(rounds, lambda row: row.session_id).items():
-        timed = sorted(((*_span_s(row, name), row) for row in rows if row.input_tokens_total), key=lambda each: each[0])
+    found: dict[str, list[_Timed]] = {}
+    for place, record in at_most_turns(records):
+        row = read_record(place, record, _Round)
+        if row.input_tokens_total:
+            found.setdefault(row.session_id, []).append(_timed(row, place))
+    for name, rows in found.items():
         turns: list[Turn] = []
-        before = 0
-        ended_s = timed[0][0] if timed else 0.0
-        for begin_s, end_s, row in timed:
-            shared = min(row.prefix_tokens, row.input_tokens_total, before)
-            cut = shared < before - CACHE_BLOCK
+        before, ended_s = 0, 0.0
+        for row in sorted(rows, key=lambda row: row.begin_s):
+            shared = min(row.known_tokens, row.input_tokens, before)
             turns.append(
                 Turn(
-                    input_tokens=row.input_tokens_total,
-                    output_tokens=row.output_tokens + (row.reasoning_output_tokens or 0),
+                    input_tokens=row.input_tokens,
+                    output_tokens=row.output_tokens,
                     shared_tokens=shared,
-                    cut=cut,
-                    wait_ns=round(max(begin_s - ended_s, 0.0) * NS_PER_S),
+                    cut=shared < before - CACHE_BLOCK,
+                    wait_ns=round(max(row.begin_s - ended_s, 0.0) * NS_PER_S) if turns else 0,
                 )
             )
-            before, ended_s = row.input_tokens_total, end_s
-        if turns:
-            yield Session(id=name, turns=turns)
+            before, ended_s = row.input_tokens, row.end_s
+        yield Session(id=name, turns=turns)
 
 
-def _span_s(row: _Round, session: str) -> tuple[float, float]:
-    """Return when a request was sent and when its answer ended. It is sent when the last of its inputs is there."""
-    inputs = [
-        _seconds(each.timestamp, session) for each in row.timing_events if each.event_type in _INPUTS and each.timestamp
-    ]
-    outputs = [
-        _seconds(each.timestamp, session)
-        for each in row.timing_events
-        if each.event_type in _OUTPUTS and each.timestamp
-    ]
+def _timed(row: _Round, place: str) -> _Timed:
+    """Return a request with its times. It is sent when the last of its inputs is there."""
+    events = [(each.event_type, _seconds(each.timestamp, place)) for each in row.timing_events if each.timestamp]
+    inputs = [at_s for kind, at_s in events if kind in _INPUTS]
+    outputs = [at_s for kind, at_s in events if kind in _OUTPUTS]
     if not inputs and not outputs:
-        raise bad_session(session, "a request has no timing_events")
+        raise bad_session(place, "the request has no timing_events")
     begin_s = max(inputs) if inputs else min(outputs)
-    return begin_s, max([begin_s, *outputs])
+    output_tokens = row.output_tokens + (row.reasoning_output_tokens or 0)
+    end_s = max([begin_s, *outputs])
+    return _Timed(begin_s, end_s, row.input_tokens_total, row.prefix_tokens, output_tokens)
 
 
 def _seconds(text: str, place: str) -> float:

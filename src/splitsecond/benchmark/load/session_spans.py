@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from splitsecond.benchmark.load.sessions import Branch, Session, Turn, bad_session
+from splitsecond.benchmark.load.sessions import Branch, Session, Turn, at_most_turns, bad_session
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.grouping import grouped
 
@@ -37,7 +37,7 @@ def is_span(record: Any) -> bool:
 
 
 def sessions(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
-    calls = [call for place, record in records for span in _spans(record) for call in _call(span, place)]
+    calls = [call for place, record in at_most_turns(records) for span in _spans(record) for call in _call(span, place)]
     for name, own in grouped(calls, lambda call: call.session).items():
         own.sort(key=lambda call: call.begin_ns)
         agents = grouped(own, lambda call: call.agent)

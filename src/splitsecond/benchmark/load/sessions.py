@@ -17,8 +17,11 @@ from splitsecond.core.validation import converted
 from splitsecond.core.wording import counted_as
 
 T = TypeVar("T")
+R = TypeVar("R")
 Answers = Literal["server", "recorded"]
 ANSWERS: tuple[Answers, ...] = ("server", "recorded")
+MAX_TURNS = 200_000
+"""Most turns of all sessions together; the 739 sessions of WEKA have 50,000."""
 LONGEST_TOOL_TIME_S = 10.0
 """Default of the longest tool time, that of AgentX."""
 
@@ -103,9 +106,10 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def next_session(self, random: Random) -> Session:
         return random.choice(self.sessions)
 
-    def mean(self, figure: "Figure") -> float:
-        """Return the mean of a figure over all turns."""
-        values = [figure_of(turn, figure) for session in self.sessions for turn in session.all_turns()]
+    def mean(self, figure: Literal["input_tokens", "output_tokens", "wait_ns"]) -> float:
+        """Return the mean of a figure over all turns, with the waits as they are sent."""
+        turns = [turn for session in self.sessions for turn in session.all_turns()]
+        values = [self.wait_ns(turn) if figure == "wait_ns" else getattr(turn, figure) for turn in turns]
         return sum(values) / len(values)
 
     def in_words(self) -> str:
@@ -118,13 +122,6 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if agents := sum(_agents(session.turns) for session in self.sessions):
             words += f", {counted_as(agents, 'sub-agent')}"
         return f"{words}.{' ' + self.note if self.note else ''}"
-
-
-Figure = Literal["input_tokens", "output_tokens", "wait_ns"]
-
-
-def figure_of(turn: Turn, figure: Figure) -> int:
-    return int(getattr(turn, figure))
 
 
 def distributions(of: SessionSet) -> dict[str, dict[str, float]]:
@@ -160,6 +157,14 @@ def _all_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
 
 def _agents(turns: Sequence[Turn]) -> int:
     return sum(1 + _agents(branch.turns) for turn in turns for branch in turn.branches)
+
+
+def at_most_turns(records: Iterator[tuple[str, R]]) -> Iterator[tuple[str, R]]:
+    """Yield records of single requests, which are sorted into sessions in memory. Raises `CallerFault` for too many."""
+    for number, (place, record) in enumerate(records):
+        if number == MAX_TURNS:
+            raise bad_session(place, f"the file has more than {MAX_TURNS:,} requests", "Use a part of it.")
+        yield place, record
 
 
 def bad_session(place: str, why: str, hint: str = "") -> CallerFault:

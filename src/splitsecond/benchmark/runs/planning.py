@@ -25,6 +25,7 @@ from splitsecond.benchmark.runs.settings import (
     BenchSettings,
     CapacitySettings,
     RunSettings,
+    SessionSettings,
     WatchSettings,
 )
 from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
@@ -63,7 +64,7 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         settings = msgspec.structs.replace(
             settings, trace=None, time_scale=1.0, loads=[times], requests=len(trace.requests), duration=None
         )
-    sessions = _sessions(settings) if settings.sessions else None
+    sessions = _sessions(settings)
     prepared = _Prepared(
         settings,
         processes,
@@ -106,8 +107,10 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
     )
 
 
-def _sessions(settings: BenchSettings) -> SessionSet:
+def _sessions(settings: SessionSettings) -> SessionSet | None:
     name = settings.sessions
+    if not name:
+        return None
     found = synthetic_sessions(name, settings.seed) if name in SYNTHETIC else read_sessions(Path(name))
     wait_ns = round(settings.longest_wait * NS_PER_S)
     return msgspec.structs.replace(found, longest_wait_ns=wait_ns, answers=settings.answers)
@@ -152,7 +155,8 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
         raise wrong("target", settings.policies[0], "a single target: a search measures no policy")
     if len(named := [*settings.targets, *(server.base_url for server in settings.servers)]) > 1:
         raise wrong("target", named[1], f"either it or {named[0]}: a search has one target")
-    prepared = _Prepared(settings, processes, recorded)
+    sessions = _sessions(settings)
+    prepared = _Prepared(settings, processes, recorded, sessions=sessions)
     (spec,) = prepared.resolved.specs.values()
     if settings.max_cost is None and any(each.input_usd or each.output_usd for each in prepared.prices.values()):
         raise wrong("max_cost", None, f"US dollars, because {spec.name} is paid by the token")
@@ -167,6 +171,7 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
         warmups=settings.warmup,
         seed=settings.seed,
         over_s=settings.over,
+        sessions=sessions,
     )
     return prepared.job(search.beginning(), slo=settings.slo, search=search)
 

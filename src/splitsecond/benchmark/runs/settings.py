@@ -120,7 +120,36 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise wrong("max_cost", self.max_cost, "US dollars, 0 or more")
 
 
-class BenchSettings(RunSettings, frozen=True, kw_only=True):
+class SessionSettings(RunSettings, frozen=True, kw_only=True):
+    """The settings of runs that can send sessions.
+
+    `sessions`: requests are turns of sessions: "agent", "chat", or a file (`session_files`). Then a load is a number of
+    sessions at a time, or a rate of new sessions. Tool time is at most `longest_wait` seconds. `answers`: each turn
+    contains the answer that the "server" gave, or filler of the "recorded" length.
+    """
+
+    sessions: str = ""
+    longest_wait: float = LONGEST_TOOL_TIME_S
+    answers: Answers = "server"
+
+    def check(self) -> None:
+        super().check()
+        one_of("answers", self.answers, ANSWERS)
+        if not 0 <= self.longest_wait < 1e6:
+            raise wrong("longest_wait", self.longest_wait, "seconds, 0 or more")
+        if not self.sessions and (self.longest_wait != LONGEST_TOOL_TIME_S or self.answers != "server"):
+            raise wrong("sessions", "", "sessions with longest_wait and answers")
+        beside = (("prompts", self.prompts), ("warmup", self.warmup), ("input_tokens", self.input_tokens))
+        for name, value in beside:
+            if self.sessions and value is not None:
+                raise _beside_sessions(name, value)
+
+
+def _beside_sessions(name: str, value: object) -> CallerFault:
+    return wrong(name, value, "no sessions with it, because sessions say what their requests contain")
+
+
+class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     """The settings of a benchmark: each target under each of `loads`.
 
     Each row has `requests` measured requests (None: 50, or more in many rounds) in `rounds` (None: 6 to 8). Or rounds
@@ -130,10 +159,6 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     different hosts are measured at the same time. With `cache_reuse` each row has a second one whose prompts begin
     alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is a file of arrivals; its times are multiplied by
     `time_scale`. `workloads`: each is measured at every target, at its own rate if it has one.
-
-    `sessions`: requests are turns of sessions: "agent", "chat", or a file (`session_files`). Then a load is a number of
-    sessions at a time, or a rate of new sessions. Tool time is at most `longest_wait` seconds. `answers`: each turn
-    contains the answer that the "server" gave, or filler of the "recorded" length.
     """
 
     loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
@@ -147,9 +172,6 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
     workloads: Sequence[NamedWorkload] = ()
     trace: Path | None = None
     time_scale: float = 1.0
-    sessions: str = ""
-    longest_wait: float = LONGEST_TOOL_TIME_S
-    answers: Answers = "server"
 
     def check(self) -> None:
         super().check()
@@ -172,20 +194,12 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
                 raise wrong("workload", self.workloads[0].name, f"no {name} with it")
         beside_sessions = (
             ("cache", self.cache_reuse),
-            ("prompts", self.prompts),
             ("trace", self.trace),
             ("workload", [each.name for each in self.workloads]),
-            ("warmup", self.warmup),
-            ("input_tokens", self.input_tokens),
         )
         for name, value in beside_sessions:
-            if self.sessions and value is not None and value is not False and value != []:
-                raise wrong(name, value, "no sessions with it, because a session says what its requests contain")
-        one_of("answers", self.answers, ANSWERS)
-        if not 0 <= self.longest_wait < 1e6:
-            raise wrong("longest_wait", self.longest_wait, "seconds, 0 or more")
-        if not self.sessions and (self.longest_wait != LONGEST_TOOL_TIME_S or self.answers != "server"):
-            raise wrong("sessions", "", "sessions with longest_wait and answers")
+            if self.sessions and value:
+                raise _beside_sessions(name, value)
         at_least_one(rounds=self.rounds, duration=self.duration, over=self.over)
         if self.over is not None and self.duration is not None and not self.precision:
             raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
@@ -206,7 +220,7 @@ class WatchSettings(RunSettings, frozen=True, kw_only=True):
     folder: Path
 
 
-class CapacitySettings(RunSettings, frozen=True, kw_only=True):
+class CapacitySettings(SessionSettings, frozen=True, kw_only=True):
     """The settings of a capacity search: the highest load at which `share` of the requests meet `slo`.
 
     The load is a concurrency from `first` to `last`, or with `rate` a number of requests a second. A step sends
@@ -225,6 +239,8 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
     def check(self) -> None:
         super().check()
         at_least_one(over=self.over)
+        if self.sessions and self.rate:
+            raise wrong("by_rate", self.rate, "no sessions with it: the load is a number of sessions at a time")
         for name, value in (("from", self.first), ("to", self.last)):
             if not (math.isfinite(value) and value > 0) or (not self.rate and value != round(value)):
                 raise wrong(name, value, "requests a second, above 0" if self.rate else "a whole number from 1")

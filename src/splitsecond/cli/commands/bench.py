@@ -11,12 +11,12 @@ from splitsecond.cli import option_values
 from splitsecond.cli.gates import absolute_gates
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.options import USES, Concurrency, OutputTokens, of_load, of_requests, of_results
-from splitsecond.cli.run_options import RunOutputOptions, TargetOptions, with_options
+from splitsecond.cli.run_options import RunOutputOptions, SessionOptions, TargetOptions, with_options
 from splitsecond.core.validation import one_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions(RunOutputOptions, TargetOptions):
+class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
     concurrency: Concurrency = ""
     requests: Annotated[
         int | None,
@@ -82,26 +82,7 @@ class BenchOptions(RunOutputOptions, TargetOptions):
             "--workloads. Repeatable.",
         ),
     ] = None
-    sessions: Annotated[
-        str,
-        of_requests(
-            metavar="WHAT",
-            help="Send sessions; -c is then the number of sessions at a time. WHAT is agent, chat, or a file: WEKA, "
-            "MLPerf, TraceLab, OpenTelemetry spans, messages, or ours.",
-        ),
-    ] = ""
     session_rate: Annotated[str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")] = ""
-    longest_wait: Annotated[
-        str, of_requests(metavar="TIME", help="With --sessions: longest tool time before a turn.", default="10s")
-    ] = ""
-    no_waits: Annotated[bool, of_requests("--no-waits", help="With --sessions: leave tool times out.")] = False
-    answers: Annotated[
-        str,
-        of_requests(
-            metavar="server|recorded",
-            help="With --sessions: a turn contains the answer that the server gave, or filler of the recorded length.",
-        ),
-    ] = "server"
     workloads: Annotated[
         Path | None, of_requests(metavar="FILE", help="Workloads of your own: a TOML file with a table for each.")
     ] = None

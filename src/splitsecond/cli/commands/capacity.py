@@ -9,11 +9,11 @@ from splitsecond.benchmark.runs.settings import CapacitySettings
 from splitsecond.cli import option_values
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.options import USES, OutputTokens, of_limits, of_load
-from splitsecond.cli.run_options import RunOutputOptions, with_options
+from splitsecond.cli.run_options import RunOutputOptions, SessionOptions, with_options
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapacityOptions(RunOutputOptions):
+class CapacityOptions(SessionOptions, RunOutputOptions):
     target: Annotated[
         str,
         typer.Argument(
@@ -54,6 +54,7 @@ def capacity(options: CapacityOptions) -> None:
     splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --slo voice --ignore-eos
     splitsecond capacity --base-url http://127.0.0.1:11434/v1 --model llama3.2 --slo ttft=1s,tpot=50ms --to 16
     splitsecond capacity sim/runpod-h100-mistral-7b --by-rate --slo ttft=300ms,tpot=20ms --price-per-hour 2.69
+    splitsecond capacity sim/agent-vllm-h100 --sessions agent --slo ttft=3s --to 16
 
     The search doubles the load until the limits are missed, then closes in. A target that is paid by the token
     needs --max-cost.
@@ -64,6 +65,7 @@ def capacity(options: CapacityOptions) -> None:
         rate=options.by_rate,
         share=option_values.share(options.share, "--share"),
         over=option_values.seconds(options.over, "--over"),
+        longest_wait=option_values.longest_wait(options.longest_wait, options.no_waits),
     )
     recorded = options.recorded()
     recorded.settings["from"] = recorded.settings.pop("first")  # by the options' names

@@ -33,6 +33,7 @@ def record_fault(fault: Fault) -> FaultRecord:
 
 class Sending(Struct, frozen=True):
     sent_ns: int | None = None
+    written_ns: int = 0
     dns_ns: int = 0
     tcp_ns: int = 0
     tls_ns: int = 0
@@ -327,6 +328,8 @@ class Timeline(Struct, kw_only=True):
             fields["fault"] = record_fault(fault)
         if not sending.reused or sending.resent:
             fields |= {name: getattr(sending, name) for name in ("dns_ns", "tcp_ns", "tls_ns", "resent")}
+        if sending.written_ns:
+            fields["written_ns"] = sending.written_ns
         so_far = len(self._so_far)
         counted = so_far > 0 and so_far == len(self._token_at) and not self._usage.implausible
         if counted:

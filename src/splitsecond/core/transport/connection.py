@@ -472,3 +472,5 @@ class HttpConnection:
                 self._loop.add_writer(self._sock.fileno(), self._write)
             else:
                 self._loop.remove_writer(self._sock.fileno())
+                if self.exchange is not None and self._write_error is None:
+                    self.exchange.written_ns = clock.now_ns()

@@ -152,6 +152,7 @@ class Exchange(Struct, eq=False):
 
     `connection`: the one that carries it; a new one after a resend. `resend` starts a task that sends the request
     again. `sent_ns`: the clock right before the first byte was written; that of the second sending if it was `resent`.
+    `written_ns`: the clock when the kernel had taken the last byte, if it did not take all bytes at once; otherwise 0.
     `sparse`: several packets were read at once on purpose, without the packet clock (see `sparse_reads`).
     `take_packets`: takes several packets of the body at once in place of the receiver; None: the receiver gets each.
     """
@@ -160,6 +161,7 @@ class Exchange(Struct, eq=False):
     connection: Connected
     resend: "Callable[[Exchange], asyncio.Task[None]]"
     sent_ns: int = 0
+    written_ns: int = 0
     resent: bool = False
     sparse: bool = False
     take_packets: "TakePackets | None" = None
@@ -222,7 +224,7 @@ class Exchange(Struct, eq=False):
 
     def attach(self, pooled: PooledConnection, connection: Connected, sent_ns: int) -> None:
         self._reconnect = None
-        self._pooled, self.connection, self.sent_ns = pooled, connection, sent_ns
+        self._pooled, self.connection, self.sent_ns, self.written_ns = pooled, connection, sent_ns, 0
         if self._paused:
             pooled.pause()
 

@@ -59,6 +59,7 @@ def _sending(exchange: Exchange) -> Sending:
     connection = exchange.connection
     return Sending(
         sent_ns=exchange.sent_ns,
+        written_ns=exchange.written_ns,
         dns_ns=connection.dns_ns,
         tcp_ns=connection.tcp_ns,
         tls_ns=connection.tls_ns,
