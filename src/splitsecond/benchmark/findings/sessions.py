@@ -285,12 +285,14 @@ class _FitFindings(Struct, frozen=True):
         middle = self._numbers(self.model, everything)
         intervals = jackknife_intervals(self._without, middle, self.by)
         fixed, new, reused, cost, share = map(Estimated, middle.tolist(), intervals)
-        speed = Estimated() if new.ci95[0] is not None and new.ci95[0] <= 0 else _inverse(new)
+        speed = _inverse(new)
+        if speed.value is None or (new.ci95[0] is not None and new.ci95[0] <= 0):
+            return {}  # TTFT does not tell the tokens from each other
         return {
             "fixed_ms": _scaled(fixed, MS_PER_S),
             "prefill_tokens_per_s": speed,
             "ms_per_1000_cached_tokens": _scaled(reused, THOUSAND * MS_PER_S),
-            **({"miss_s": cost, "miss_waiting_share": share} if self.miss.any() and speed.value else {}),
+            **({"miss_s": cost, "miss_waiting_share": share} if self.miss.any() else {}),
         }
 
     def _without(self, kept: Flags) -> Floats | None:
