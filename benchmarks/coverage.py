@@ -34,6 +34,8 @@ Layout = tuple[int, int]
 """Requests of a row, and the rounds that they are measured in."""
 LAYOUTS: tuple[Layout, ...] = ((50, 5), (50, 6), (50, 8), (200, 5), (200, 6), (200, 8), (1000, 8))
 REPORTED: tuple[Layout, ...] = ((50, 5), (50, 6), (50, 8), (200, 6))
+UNEQUAL: tuple[tuple[int, int], ...] = ((80, 800), (200, 1000), (200, 200))
+"""Requests of two runs whose p95 are compared."""
 Z95 = 1.6448536269514722
 """95% point of the normal distribution."""
 
@@ -142,6 +144,19 @@ def found_in_reports(scatter: Scatter, repeats: int, layout: Layout) -> float:
         judged = holm(dict(enumerate(report)))
         found += sum(judged[number].real for number in range(CHANGED))
     return found / (repeats * CHANGED)
+
+
+def unequal_false(scatter: Scatter, repeats: int, layout: tuple[int, int], seed: int = 5) -> float:
+    """Return how often p95 of two runs like each other differ, with so many requests in their 8 rounds."""
+    random = np.random.default_rng(seed)
+    sides = (scatter.rounds(random, repeats, 8, n // 8, 3 * scatter.tau_s + STEP_S * n // 8) for n in layout)
+    return (
+        sum(
+            compare_samples(sample_of(a), sample_of(b), {"p95": 0.95}, paired=False)["p95"].real
+            for a, b in zip(*sides, strict=True)
+        )
+        / repeats
+    )
 
 
 SERVERS = {
@@ -276,6 +291,13 @@ def main() -> None:
     table(LAYOUTS, coverage)
     print("\nOne comparison of two targets of one run: false differences / found at +20%, pauses of 3 τ\n")
     table(LAYOUTS, power)
+
+    print("\np95 of two runs of 8 rounds with different numbers of requests: false differences\n")
+    print("| scatter | " + " | ".join(f"{a:,} and {b:,}" for a, b in UNEQUAL) + " |")
+    print("|---" * (len(UNEQUAL) + 1) + "|")
+    for scatter in SCATTERS:
+        cells = (f"{unequal_false(scatter, repeats, sizes):.3f}" for sizes in UNEQUAL)
+        print(f"| {scatter.name} | {' | '.join(cells)} |", flush=True)
 
     def reported(scatter: Scatter, layout: Layout) -> str:
         false, true = false_reports(scatter, repeats // 8, layout), found_in_reports(scatter, repeats // 20, layout)

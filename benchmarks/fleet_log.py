@@ -1,6 +1,6 @@
 """The log of 20 gateways in one PostgreSQL server: `python -m benchmarks.fleet --show log` (three minutes).
 
-Each gateway is its log process and the worker's side of it (`RemoteLogWriter`); the calls are made here, so no CPU time
+Each gateway is its hub and the worker's side of it (`RemoteLogWriter`); the calls are made here, so no CPU time
 goes into clients and requests. First each gateway logs 500 calls/s for a minute. Then each logs as fast as the others
 leave it, which shows the limit of the machine. The server syncs its files, as a real one does. In the end each call
 must be in the log, and none may have been dropped.
@@ -22,14 +22,16 @@ from tests.store.server import Server
 from benchmarks.fleet_cpu import own_s, seconds, tree_s
 from benchmarks.log import a_call
 from splitsecond.core import clock
+from splitsecond.gateway.hub.settings import MODULE, HubSettings
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log
-from splitsecond.log.store.log_process import LogProcessSettings
+from splitsecond.routing.router.settings import LogSettings
 
 GATEWAYS, RATE = 20, 500
 STEADY_S, FULL_S = 60.0, 20.0
 TICK_S = 0.05
 MAX_WAITING = 1000
-"""Calls of each gateway that wait for its log process while the limit is measured."""
+"""Calls of each gateway that wait for its hub while the limit is measured."""
 START_S, END_S = 120.0, 30.0
 
 
@@ -37,9 +39,9 @@ async def log(folder: Path, server: Server) -> list[str]:
     """Measure both loads. Return what was wrong."""
     url, numbers = server.database(), count()
     with contextlib.ExitStack() as stack:
-        processes = [stack.enter_context(log_process(url, folder / f"log{each}")) for each in range(GATEWAYS)]
+        processes = [stack.enter_context(hub(url, folder / f"log{each}")) for each in range(GATEWAYS)]
         pids = [process.pid for process in processes]
-        logs = [Log.open(url, process=folder / f"log{each}" / "log") for each in range(GATEWAYS)]
+        logs = [Log.open(url, hub=HubConnection(folder / f"log{each}" / "log")) for each in range(GATEWAYS)]
         await _until_written(logs, numbers, START_S)
         print(f"{GATEWAYS} gateways × {RATE} calls/s for {STEADY_S:g} s:")
         longest = await _measure(logs, numbers, pids, server, STEADY_S, RATE)
@@ -59,11 +61,11 @@ async def log(folder: Path, server: Server) -> list[str]:
 
 
 @contextlib.contextmanager
-def log_process(url: str, folder: Path) -> Iterator["Process[bytes]"]:
-    """Run a log process that keeps its socket and files in `folder`."""
+def hub(url: str, folder: Path) -> Iterator["Process[bytes]"]:
+    """Run a hub that keeps its socket and files in `folder`."""
     folder.mkdir()
-    settings = LogProcessSettings(url=url, keep_days=30, socket=str(folder / "log"))
-    command = [sys.executable, "-m", "splitsecond.log.store.log_process"]
+    settings = HubSettings(socket=str(folder / "log"), log=LogSettings(url))
+    command = [sys.executable, "-m", MODULE]
     with Process[bytes](command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as process:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(settings) + b"\n")
@@ -104,7 +106,7 @@ async def _measure(
 
 def _cpu_s(pids: list[int], server: Server) -> dict[str, float]:
     return {
-        "log processes": sum(map(seconds, pids)),
+        "hubes": sum(map(seconds, pids)),
         "database": tree_s(server.pid),
         "this program": own_s(),
     }

@@ -9,9 +9,9 @@ stream answers of a second. A client takes the next gateway if a connection is r
 response. No call fails, no answer breaks off, and each call is in the log once.
 
 throughput: CPU time for each request of one gateway, by process, at the rate that this machine handles; and of the
-exchanges of 20 fleet processes. The arithmetic for 20 gateways with 500 requests/s each follows from both.
+exchanges of 20 members. The arithmetic for 20 gateways with 500 requests/s each follows from both.
 
-log: The log processes of 20 gateways with 500 calls/s each write into one server (`fleet_log`).
+log: The members of 20 gateways with 500 calls/s each write into one server (`fleet_log`).
 """
 
 import asyncio
@@ -32,10 +32,9 @@ from benchmarks import fleet_log
 from benchmarks.fleet_cpu import children, own_s, seconds, tree_s
 from splitsecond.core import clock
 from splitsecond.gateway.fleet.learned import Opening, Speed, TargetReport, histogram
-from splitsecond.gateway.fleet.process import FleetProcess
-from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
-from splitsecond.gateway.fleet.view import WorkerReport, report_path
-from splitsecond.gateway.records.exchanged_file import write
+from splitsecond.gateway.fleet.member import FleetMember
+from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
+from splitsecond.gateway.fleet.view import WorkerReport
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import SharedCounters
 
@@ -383,7 +382,7 @@ async def throughput(folder: Path, server: Server) -> list[str]:
     )
     print(f"  {database_s * 1e3:.1f} ms of the database; a report has {report_bytes:,} bytes")
     total = RATE * FLEET
-    gateways = total * (each_s["worker"] + each_s["log process"]) + FLEET * exchange_s
+    gateways = total * (each_s["worker"] + each_s["hub"]) + FLEET * exchange_s
     database = total * each_s["database"] + FLEET * database_s
     print(f"{FLEET} gateways × {RATE} requests/s = {total:,} requests/s, {total * 86_400:,} rows of calls a day:")
     print(f"  {gateways:.1f} cores of gateways ({gateways / FLEET:.2f} each) and {database:.1f} cores of the database")
@@ -393,7 +392,7 @@ async def throughput(folder: Path, server: Server) -> list[str]:
 
 
 async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
-    """Run the fleet processes of 20 gateways in this process. Return the CPU time of an exchange in them and in the
+    """Run the members of 20 gateways in this process. Return the CPU time of an exchange in them and in the
     database, and the bytes of a report."""
     times = histogram((1.2**each * 1e6, False, 1.0) for each in range(40))
     speed = Speed(times, times, tokens=100.0, answers=40.0)
@@ -401,26 +400,23 @@ async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
     targets, url, processes = {f"provider/{each}": report for each in range(TARGETS)}, server.database(), []
     keys = tuple(LimitedKey(f"key {each}", 6000) for each in range(TARGETS))
     for number in range(FLEET):
-        own = folder / f"f{number}"
-        own.mkdir()
-        settings = FleetProcessSettings(
+        settings = FleetSettings(
             url=url,
             gateway=f"g{number}",
             instance=f"{number}",
-            folder=str(own),
             counters=SharedCounters.create(2),
             ceilings=FleetCeilings.create(2),
             workers=2,
             keys=keys,
         )
-        processes.append((own, FleetProcess(settings, print)))
+        processes.append(FleetMember(settings, print))
     ending = asyncio.Event()
-    tasks = [asyncio.create_task(process.run(ending)) for _, process in processes]
+    tasks = [asyncio.create_task(process.run(ending)) for process in processes]
 
     async def workers() -> None:
         while True:
-            for own, _ in processes:
-                write(report_path(own, 0), WorkerReport(clock.now_ns(), targets))
+            for each in processes:
+                each.learning.reports[0] = WorkerReport(clock.now_ns(), targets)
             await asyncio.sleep(1)
 
     writing = asyncio.create_task(workers())
@@ -430,7 +426,7 @@ async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
     await asyncio.sleep(EXCHANGES_S)
     exchange_s, database_s, ((last,),) = own_s() - before_s, tree_s(server.pid) - before, server.execute(url, written)
     exchanges = max(int(str(last)) - int(str(first)), 1)
-    print(f"{exchanges:,} of {FLEET * EXCHANGES_S:g} exchanges of {FLEET} fleet processes, all in this process")
+    print(f"{exchanges:,} of {FLEET * EXCHANGES_S:g} exchanges of {FLEET} members, all in this process")
     ((length,),) = server.execute(url, "SELECT max(octet_length(learned)) FROM splitsecond_learned")
     writing.cancel()
     ending.set()
@@ -443,10 +439,10 @@ async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
 def _cpu_s(gateway: int, server: Server) -> dict[str, float]:
     """Return the CPU time of the processes of a gateway, and of the database, by their role."""
     found = {"supervisor": seconds(gateway), "database": tree_s(server.pid)}
-    roles = {"splitsecond.gateway": "worker", "log_process": "log process", "fleet.process": "fleet process"}
+    roles = {"splitsecond.gateway": "worker", "gateway.hub": "hub"}
     for pid in children(gateway):
         command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-        role = next(roles[word] for word in ("log_process", "fleet.process", "splitsecond.gateway") if word in command)
+        role = next(roles[word] for word in ("gateway.hub", "splitsecond.gateway") if word in command)
         found[role] = found.get(role, 0.0) + seconds(pid)
     return found
 

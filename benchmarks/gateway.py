@@ -224,17 +224,17 @@ def _start(stack: ExitStack, folder: Path, paced: int, options: argparse.Namespa
     (folder / "whole.json").write_bytes(whole_answer())
     upstream, events, *ports = free_ports(5)
     values = {"folder": folder, "upstream": upstream, "events": events, "paced": paced}
-    direct = stack.enter_context(_nginx("direct", UPSTREAM, {**values, "port": upstream}))
+    direct = stack.enter_context(run_nginx("direct", UPSTREAM, {**values, "port": upstream}))
     command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(events)]
-    stack.enter_context(_started("events", command, events, os.environ, folder))
+    stack.enter_context(run_process("events", command, events, os.environ, folder))
     gateway = stack.enter_context(_gateway("gateway", values, ports[1], TELEMETRY if options.telemetry else ""))
     if options.telemetry:
         return direct, [stack.enter_context(_gateway("without", values, ports[0])), gateway]
-    nginx = stack.enter_context(_nginx("nginx", PROXY, {**values, "port": ports[0]}))
+    nginx = stack.enter_context(run_nginx("nginx", PROXY, {**values, "port": ports[0]}))
     if options.peer is None:
         return direct, [nginx, gateway]
     address = ["--host", "127.0.0.1", "--port", str(ports[2]), "--worker-urls", f"http://127.0.0.1:{events}"]
-    router = _started("sglang-router", [options.peer, "launch", *address], ports[2], os.environ, folder)
+    router = run_process("sglang-router", [options.peer, "launch", *address], ports[2], os.environ, folder)
     return direct, [nginx, gateway, stack.enter_context(router)]
 
 
@@ -244,7 +244,7 @@ def _gateway(name: str, values: Mapping[str, object], port: int, telemetry: str 
     file = folder / "splitsecond.yaml"
     file.write_text((GATEWAY + telemetry).format(**{**values, "folder": folder}, port=port))
     command = [sys.executable, "-m", "splitsecond.cli", "serve", str(file)]
-    return _started(name, command, port, os.environ | {"BENCH_KEY": KEY}, folder)
+    return run_process(name, command, port, os.environ | {"BENCH_KEY": KEY}, folder)
 
 
 def _measure(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int) -> int:
@@ -279,11 +279,11 @@ def _compare(folder: Path, proxies: Sequence[Proxy], case: Case, rounds: int, se
     used: dict[str, list[float]] = {proxy.name: [] for proxy in present}
     rates: dict[str, list[float]] = {proxy.name: [] for proxy in present}
     for proxy in present:
-        _wrk(folder, proxy, case, CONNECTIONS, 1)
+        send_load(folder, proxy, case, CONNECTIONS, 1)
     for _ in range(rounds):
         for proxy in present:
             before = proxy.cpu_s()
-            load = _wrk(folder, proxy, case, CONNECTIONS, seconds, pause=pause)
+            load = send_load(folder, proxy, case, CONNECTIONS, seconds, pause=pause)
             used[proxy.name].append((proxy.cpu_s() - before) / load.requests * 1e6)
             rates[proxy.name].append(load.requests / seconds)
     figures = [f"{statistics.median(used[proxy.name]):.1f}" if proxy in present else "–" for proxy in proxies]
@@ -311,9 +311,9 @@ def _latency(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int,
         seen: dict[str, list[Load]] = {each.name: [] for each in proxies}
         bare: list[Load] = []
         for _ in range(rounds):
-            bare.append(_wrk(folder, direct, case, 1, seconds))
+            bare.append(send_load(folder, direct, case, 1, seconds))
             for each in proxies:
-                seen[each.name].append(_wrk(folder, each, case, 1, seconds))
+                seen[each.name].append(send_load(folder, each, case, 1, seconds))
         for name, loads in seen.items():
             p50, p99 = (
                 statistics.median(
@@ -327,8 +327,10 @@ def _latency(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int,
     return missed
 
 
-def _wrk(folder: Path, proxy: Proxy, case: Case, connections: int, seconds: int, *, pause: bool = False) -> Load:
-    """Send `case` to `proxy` with wrk. `pause`: each connection waits before its next request.
+def send_load(
+    folder: Path, proxy: Proxy, case: Case, connections: int, seconds: int, *, pause: bool = False, threads: int = 1
+) -> Load:
+    """Send `case` to `proxy` with `threads` of wrk. `pause`: each connection waits before its next request.
 
     Raises `RuntimeError` if a request fails, because the figures would be meaningless.
     """
@@ -336,7 +338,16 @@ def _wrk(folder: Path, proxy: Proxy, case: Case, connections: int, seconds: int,
     body = CHAT % (case.model, "true" if case.stream else "false", QUESTION)
     script.write_text(SCRIPT.format(key=KEY, body=body, pause=PAUSE if pause else ""))
     path = case.path if proxy.name in ("nginx", "direct") else "/v1/chat/completions"
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), proxy.url + path]
+    command = [
+        "wrk",
+        f"-t{threads}",
+        f"-c{connections}",
+        f"-d{seconds}s",
+        "--latency",
+        "-s",
+        str(script),
+        proxy.url + path,
+    ]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = _REQUESTS.search(output)
     percentiles = {name: float(value) * _MS[unit] for name, value, unit in _LATENCY.findall(output)}
@@ -346,17 +357,19 @@ def _wrk(folder: Path, proxy: Proxy, case: Case, connections: int, seconds: int,
 
 
 @contextmanager
-def _nginx(name: str, configuration: str, values: Mapping[str, object]) -> Iterator[Proxy]:
+def run_nginx(name: str, configuration: str, values: Mapping[str, object]) -> Iterator[Proxy]:
     folder = Path(str(values["folder"]))
     file = folder / f"{name}.conf"
     file.write_text(configuration.format(**values))
     command = ["nginx", "-c", str(file), "-p", str(folder), "-g", "daemon off;"]
-    with _started(name, command, int(str(values["port"])), os.environ, folder) as started:
+    with run_process(name, command, int(str(values["port"])), os.environ, folder) as started:
         yield started
 
 
 @contextmanager
-def _started(name: str, command: list[str], port: int, environment: Mapping[str, str], folder: Path) -> Iterator[Proxy]:
+def run_process(
+    name: str, command: list[str], port: int, environment: Mapping[str, str], folder: Path
+) -> Iterator[Proxy]:
     """Start a process and wait for its first response, whatever its status.
 
     Raises `RuntimeError` if it does not respond.

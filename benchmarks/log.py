@@ -115,7 +115,8 @@ ROW_TIMES = (
     "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",
 )  # fmt: skip
 ROW_TOKENS = (
-    "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "token_source",
+    "input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens", "reasoning_tokens",
+    "token_source",
 )  # fmt: skip
 """What `attempt_numbers` takes, by the columns of the log."""
 TARGETS = [f"provider-{number}/model-{number % 5}" for number in range(14)]
@@ -137,10 +138,12 @@ def make_log(file: Path, attempts: int) -> None:
         each = usual | dict(zip(changed, values, strict=True))
         label = label_hash(each["target"], each["client"], "", "", each["fault"])
         each["packed"] = attempt_numbers(
-            PACKED.pack, each["came_us"], label, 0, 1,
-            each["outcome"], each["role"], each["streamed"], "", each["status"], None,
-            tuple(each[name] for name in ROW_TIMES), tuple(each[name] for name in ROW_TOKENS),
-        )  # fmt: skip
+            PACKED.pack,
+            (each["came_us"], label, 0, 1),
+            (each["outcome"], each["role"], each["streamed"], "", each["status"], None),
+            tuple(each[name] for name in ROW_TIMES),
+            tuple(each[name] for name in ROW_TOKENS),
+        )
         return tuple(each.values())
 
     for begin in range(0, attempts, PART):

@@ -304,15 +304,19 @@ def test_speeds_under_load(session: Session) -> None:
 def test_interval_and_test_of_a_difference_agree(session: Session) -> None:
     statements = session.run("difference")["statements"]
     said = [
-        [float(each) for each in found]
+        (" was ahead on " in sentence, float(low), float(high))
         for sentence in statements
-        for found in re.findall(r"95% interval ([\d.]+) to ([\d.]+), p [<=] ([\d.]+)", sentence)
+        for low, high in re.findall(r" times as fast, 95% interval ([\d.]+) to ([\d.]+)\)", sentence)
     ]
-    judged = [(p < 0.05, not low <= 1 <= high) for low, high, p in said if 1 not in (low, high)]  # they are rounded
+    judged = [(ahead, not low <= 1 <= high) for ahead, low, high in said if 1 not in (low, high)]  # they are rounded
     assert judged
-    assert [by_test for by_test, _ in judged] == [by_interval for _, by_interval in judged]
+    assert [by_words for by_words, _ in judged] == [by_interval for _, by_interval in judged]
+    assert statements[0].startswith("These ")
     printed = session.printed("bench sim/quick.toml sim/other.toml")
-    assert re.search(r"c=1, (best TTFT p50: sim/quick.toml|sim/quick.toml is first on TTFT: p50) \d", printed)
+    assert re.search(
+        r"c=1, (ahead on TTFT p50 in these \d+ s: sim/quick.toml|sim/quick.toml was ahead on TTFT in these \d+ s: p50)",
+        printed,
+    )
 
 
 @pytest.mark.system

@@ -28,8 +28,10 @@ def run(name: str, observations: list[Observation], *conditions: AskedCondition,
     return RunData(Run(id=name, began=began, began_ns=0, conditions=rows), observations)
 
 
-def scattered(ttft_ms: float, seed: int, n: int = 40, rounds: int = ROUNDS, **changes: Any) -> list[Observation]:
-    """Requests one after another, in rounds, whose times scatter by a twentieth."""
+def scattered(
+    ttft_ms: float, seed: int, n: int = 40, rounds: int = ROUNDS, pause_s: float = 170, **changes: Any
+) -> list[Observation]:
+    """Requests one after another, in rounds with pauses, whose times scatter by a twentieth."""
     chance, at, observations = np.random.default_rng(seed), 1000.0, []
     for number in range(n):
         one = request(
@@ -40,8 +42,22 @@ def scattered(ttft_ms: float, seed: int, n: int = 40, rounds: int = ROUNDS, **ch
             **changes,
         )
         observations.append(one)
-        at = one.end_ns / MS + (5000 if rounds and (number + 1) * rounds % n < rounds else 0)
+        at = one.end_ns / MS + (1000 * pause_s if rounds and (number + 1) * rounds % n < rounds else 0)
     return observations
+
+
+def test_runs_with_close_rounds_are_compared_in_their_own_minutes() -> None:
+    sides = [[run(name, scattered(ttft_ms, seed, pause_s=5))] for name, ttft_ms, seed in (("a", 100, 1), ("b", 120, 2))]
+    found = compare(*sides)
+    assert found.close_rounds is not None
+    assert found.statements[0].startswith("These 43 seconds only: rounds began ")
+    words = " ".join(found.statements + found.short_statements)
+    assert "worse in these minutes." in words
+    assert not any(claim in words for claim in ("p <", "p =", "for the worse", "would have been seen"))
+    apart = compare(sides[0], [run("c", scattered(120, 2))])
+    assert apart.close_rounds == found.close_rounds
+    days = [run(f"{day}", scattered(100, day, pause_s=5), day=day) for day in (1, 2, 3, 4)]
+    assert compare(days[:2], days[2:]).close_rounds is None
 
 
 def changed(of: Comparison, figure: str, percentile: str) -> tuple[float | None, bool, bool | None]:

@@ -188,15 +188,19 @@ def test_new_row_is_not_compared_with_the_baseline() -> None:
 # Gates and equivalences on a comparison of two runs.
 
 
-def compared(factor: float, *, n: int = 80, scatter: float = 0.05, seed: int = 0, rows: int = 1) -> Comparison:
-    """Runs of eight rounds, the second with TTFT `factor` times as long."""
+def compared(
+    factor: float, *, n: int = 80, scatter: float = 0.05, seed: int = 0, rows: int = 1, pause_s: float = 170
+) -> Comparison:
+    """Runs of eight rounds with pauses, the second with TTFT `factor` times as long."""
 
     def side(of: float, seed: int) -> RunData:
         chance, observations = np.random.default_rng(seed), []
         for at in range(rows):
             for number in range(n):
                 ttft = 100 * of * chance.lognormal(sigma=scatter)
-                made = request(1000 + 500 * number, ttft_ms=ttft, round=number * 8 // n + 1, name=str(number))
+                at_round = number * 8 // n
+                start_ms = 1000 + 500 * number + 1000 * pause_s * at_round
+                made = request(start_ms, ttft_ms=ttft, round=at_round + 1, name=str(number))
                 observations += renamed([made], f"c{at}", f"t{at}")
         conditions = [asked(condition=f"c{at}", target=f"t{at}") for at in range(rows)]
         run = Run(id="r", began="2025-06-01", began_ns=0, conditions=condition_rows(conditions, observations, []))
@@ -220,6 +224,11 @@ def test_gate_on_a_comparison_fails_if_the_change_is_certain() -> None:
     assert gates(compared(1.11), "ttft_ms.p50 > +10%") == []
     assert gates(compared(0.8), "ttft_ms.p50 > +10%") == []
     assert len(gates(compared(0.8), "ttft_ms.p50 < -10%")) == 1
+
+
+def test_gate_on_runs_with_close_rounds_judges_their_minutes() -> None:
+    (breach,) = gates(compared(1.2, pause_s=0), "ttft_ms.p50 > +10%")
+    assert breach.endswith(", which is > +10% (in these minutes).")
 
 
 @repeated(5, 30)

@@ -1,11 +1,15 @@
 """Comparisons over rounds against scipy, against each other, and against samples whose truth is known."""
 
+import itertools
+
 import numpy as np
 import pytest
+from benchmarks.coverage import SCATTERS, unequal_false
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from tests.cases import each_case
+from tests.power import repeated
 
 from splitsecond.log.statistics.sample_comparison import (
     LEFT_OVER,
@@ -15,6 +19,7 @@ from splitsecond.log.statistics.sample_comparison import (
     holm,
     holm_levels,
     judged,
+    log_percentiles,
 )
 from splitsecond.log.statistics.student import t_doubt, t_doubts, t_quantile
 from splitsecond.log.statistics.summary import FigureSample, Floats
@@ -37,6 +42,27 @@ def of_medians(a: FigureSample, b: FigureSample, *, paired: bool = True) -> Samp
 
 def logs(of: FigureSample) -> Floats:
     return np.array([np.log(np.median(of.values[of.rounds == r])) for r in np.unique(of.rounds)])
+
+
+def test_p95_of_unequal_runs_is_that_of_equal_subsamples() -> None:
+    values = np.sort(np.random.default_rng(1).lognormal(size=7))
+    logs_of = np.array([np.quantile(np.log(part), 0.95) for part in itertools.combinations(values, 4)])
+    blocks = log_percentiles(values, np.ones(7, dtype=np.int64), 0.95, 4)
+    assert blocks[1] == pytest.approx(logs_of.mean(), rel=1e-12)
+
+
+@repeated(100, 1000)
+def test_p95_of_unequal_identical_runs_is_rarely_different(repeats: int) -> None:
+    """The p95 of 10 values is lower than that of 100: one comparison in four found a difference."""
+    assert unequal_false(SCATTERS[0], repeats, (80, 800)) <= 0.1
+
+
+def test_a_difference_that_prints_as_none_is_not_named() -> None:
+    a, b = (FigureSample(np.full(60, ms), np.repeat(np.arange(6), 10), True) for ms in (200.0, 200.1))
+    found = of_medians(a, b)
+    assert found.p_value == 0
+    assert not found.real
+    assert of_medians(a, FigureSample(b.values * 1.02, b.rounds, True)).real
 
 
 @each_case("freedom", [1, 2, 3, 4, 7, 14, 99, 200])

@@ -17,9 +17,10 @@ from tests.processes import Process
 from typer.testing import CliRunner
 
 from splitsecond.cli.app import app
-from splitsecond.core.catalog.provider import names, provider
+from splitsecond.core.catalog.model import CatalogModel
+from splitsecond.core.catalog.provider import Provider, names, provider
 from splitsecond.routing.configuration import discovery
-from splitsecond.routing.configuration.discovery import FoundServer, find_servers
+from splitsecond.routing.configuration.discovery import find_servers
 from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.construction.expression import targets
 
@@ -84,13 +85,17 @@ def test_without_a_key_and_a_server_the_targets_are_simulated(split: Split, tmp_
     assert (tmp_path / "splitsecond.key").read_text().strip() not in (tmp_path / "splitsecond.yaml").read_text()
 
 
+def listed(name: str, base_url: str, *models: str) -> Provider:
+    return Provider(name=name, title=name, base_url=base_url, models={each: CatalogModel() for each in models})
+
+
 def test_servers_come_before_providers_with_a_key(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-0123456789")
     found = [
-        FoundServer("http://127.0.0.1:8000/v1", "vllm", ["qwen:3#x", "other"]),
-        FoundServer("http://127.0.0.1:8080/v1", "", ["mine"]),
+        listed("vllm", "http://127.0.0.1:8000/v1", "qwen:3#x", "other"),
+        listed("local-8080", "http://127.0.0.1:8080/v1", "mine"),
     ]
     monkeypatch.setattr(discovery, "find_servers", lambda: found)
     ended = split("init")  # standard input is no terminal, so nothing is asked
@@ -211,9 +216,9 @@ def listing() -> Iterator[int]:
 @pytest.mark.system
 def test_a_server_is_found_by_its_list_of_models(listing: int, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"http://127.0.0.1:{listing}/v1"
-    assert find_servers([listing, 1]) == [FoundServer(url, "", ["qwen3"])]
+    assert find_servers([listing, 1]) == [listed(f"local-{listing}", url, "qwen3")]
     monkeypatch.setitem(discovery.PORTS, listing, "vllm")
-    assert find_servers([listing]) == [FoundServer(url, "vllm", ["qwen3"])]
+    assert find_servers([listing]) == [listed("vllm", url, "qwen3")]
 
 
 @pytest.mark.system

@@ -93,7 +93,7 @@ def test_the_gateway_accepts_the_configuration(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_pod_has_the_time_that_the_gateway_needs_to_end(release: str) -> None:
     values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_bytes()) | VALUES[release]
-    after = supervisor.STOP_S + kept_process.FLEET_STOP_S + kept_process.LOG_STOP_S
+    after = supervisor.STOP_S + kept_process.FLEET_STOP_S
     grace: float = pod(release)["terminationGracePeriodSeconds"]
     assert grace >= values["preStopSeconds"] + values["drainSeconds"] + after
 

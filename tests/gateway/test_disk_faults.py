@@ -1,6 +1,5 @@
 """A disk that takes no writes: what is lost is reported and counted, nothing else stops."""
 
-import asyncio
 import errno
 import os
 from collections.abc import Iterator
@@ -13,14 +12,12 @@ from tests.gateway.test_orphans import ENTRY
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
-from splitsecond.gateway.records import exchanged_file, orphans, shared_memory
+from splitsecond.gateway.records import orphans, shared_memory
 from splitsecond.gateway.records.journal import SAY_NS, SLOT_BYTES, Journal
-from splitsecond.gateway.records.metrics import WRITE_S, Metrics
 from splitsecond.gateway.records.orphans import journal_stem, log_orphans, open_journal, recover, remove_journals
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.log.store.log import Log, Past
 from splitsecond.routing.router.settings import LogSettings
-from splitsecond.testing.virtual_time import run_virtual
 
 
 @pytest.fixture
@@ -119,34 +116,6 @@ def test_missing_log_folder_is_reported_and_raises_nothing(tmp_path: Path) -> No
     gone = LogSettings(f"sqlite:///{tmp_path}/gone/log.db")
     assert not log_orphans(gone, [orphans.orphan_record(ENTRY)], said.append)
     assert "The log lacks 1 call" in said[-1]
-
-
-def test_failed_write_of_an_exchanged_file_returns_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert exchanged_file.write(tmp_path / "file", ENTRY) == ""
-    assert exchanged_file.write(tmp_path / "gone" / "file", ENTRY) == "No such file or directory"
-    with monkeypatch.context() as patch:
-        for name in ("write_bytes", "unlink"):
-            patch.setattr(Path, name, refuse)
-        assert exchanged_file.write(tmp_path / "file", ENTRY) == "Read-only file system"
-    assert exchanged_file.read(tmp_path / "file", type(ENTRY)) == ENTRY
-
-
-def test_failed_writes_of_shared_metrics_are_counted_and_retried(tmp_path: Path) -> None:
-    said, folder = list[str](), tmp_path / "shared"
-
-    async def main() -> None:
-        metrics = Metrics(folder=folder, say=said.append)
-        metrics.refused(404)
-        await asyncio.sleep(2.5 * WRITE_S)
-        assert metrics.collected()[1][0].write_failures == 2
-        assert "cannot be written to" in said[0]
-        folder.mkdir()
-        await asyncio.sleep(WRITE_S)
-        assert said[1:] == [f"Metrics of worker processes are written to {folder} again."]
-        assert [*folder.glob("*.counts")]
-        metrics.close()
-
-    run_virtual(main())
 
 
 def test_memory_is_shared_on_a_system_without_memory_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,18 +6,23 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import openai
 import pytest
 from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
+from tests.gateway.test_hub import logged
 from tests.gateway.test_log_away import metric
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.noon import noon as noon  # a fixture
 from tests.noon import noon_of_processes as noon_of_processes  # a fixture
 from tests.waiting import WITHIN_S, until
+
+from splitsecond.gateway.hub.settings import MODULE
+from splitsecond.log.store.log import Past
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("noon_of_processes")]
 SETTINGS = """
@@ -98,6 +103,13 @@ def until_counted(disk: Path, url: str, name: str) -> None:
     until(is_counted, f"{name} remains 0")
 
 
+def requests(url: str) -> int:
+    """Return how many calls all workers have counted."""
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/metrics", timeout=WITHIN_S) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(int(float(line.split()[-1])) for line in lines if line.startswith("splitsecond_requests_total{"))
+
+
 def ended(process: "subprocess.Popen[bytes]") -> str:
     """End the gateway, and return what it has said."""
     process.send_signal(signal.SIGTERM)
@@ -113,8 +125,9 @@ def test_calls_and_spending_limits_continue_when_the_disk_fills(
     with gateway(tmp_path, "--workers", "2") as process:
         url = ready(process)
         respond(url)
-        until_counted(disk, url, "metrics_write_failures_total")
-        heard(process, "Metrics of worker processes cannot be written to")
+        fill(disk)
+        respond(url)
+        until(lambda: requests(url) == 24, "the metrics lack calls of a worker")
         kill_in_flight(process, url)
         fill(disk)
         respond(url)
@@ -155,6 +168,31 @@ def test_a_gateway_starts_and_serves_with_a_read_only_log(
     assert "Traceback" not in said
 
 
+def test_calls_lost_with_a_worker_and_the_hub_are_counted(
+    disk: Path, tmp_path: Path, served: ServedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    configure(tmp_path, served, disk)
+    with gateway(tmp_path, "--workers", "2") as process:
+        url = ready(process)
+        fill(disk)
+        for _ in range(5):
+            respond(url)
+        heard(process, "what waits cannot be saved")
+        for pid in workers(process):
+            os.kill(pid, signal.SIGKILL)
+            heard(process, "was ended by SIGKILL")
+        respond(url)
+        (pid,) = workers(process, MODULE)
+        os.kill(pid, signal.SIGKILL)
+        heard(process, "its last records for the log are lost")
+        respond(url)
+        (disk / "filling").unlink()
+        log = Past.open(f"sqlite:///{disk}/log.db")
+        until(lambda: len(logged(log)) + metric(url, "log_dropped_total") == 84, "calls are neither logged nor counted")
+        assert "Traceback" not in ended(process)
+
+
 def test_limits_hold_without_the_temporary_folder(tmp_path: Path, disk: Path, served: ServedGateway) -> None:
     configure(tmp_path, served, tmp_path)
     with gateway(tmp_path, "--workers", "2") as process:
@@ -162,7 +200,6 @@ def test_limits_hold_without_the_temporary_folder(tmp_path: Path, disk: Path, se
         (scratch,) = disk.glob("splitsecond-*")
         shutil.rmtree(scratch)
         respond(url)
-        heard(process, f"Metrics of worker processes cannot be written to {scratch}: No such file or directory.")
         kill_in_flight(process, url)
         respond(url)
         kill_in_flight(process, url)

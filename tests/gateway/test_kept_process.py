@@ -26,7 +26,7 @@ def test_failed_start_is_retried_after_growing_pauses(
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     async def serve() -> None:
-        kept = KeptProcess("module", b"{}", name="log process", consequence="records wait for it", stop_s=1.0)
+        kept = KeptProcess("module", b"{}", name="hub", consequence="records wait for it", stop_s=1.0)
         async with kept.running():
             await asyncio.sleep(30)
 
@@ -36,8 +36,7 @@ def test_failed_start_is_retried_after_growing_pauses(
     assert pauses_s == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 5.0]
     first, *_ = capsys.readouterr().err.splitlines()
     assert first.endswith(
-        "The log process cannot start: [Errno 11] Resource temporarily unavailable. It is tried again; "
-        "records wait for it."
+        "The hub cannot start: [Errno 11] Resource temporarily unavailable. It is tried again; records wait for it."
     )
 
 

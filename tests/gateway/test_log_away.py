@@ -10,7 +10,6 @@ from pathlib import Path
 import openai
 import pytest
 from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
-from tests.gateway.test_log_process import MODULE
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers as children
 from tests.store.server import Server
@@ -19,6 +18,7 @@ from tests.store.server import started_server as started_server
 from tests.waiting import WITHIN_S, until
 
 from splitsecond.core import clock
+from splitsecond.gateway.hub.settings import MODULE
 from splitsecond.log.store.log import Past
 
 pytestmark = pytest.mark.system
@@ -100,7 +100,7 @@ def test_unwritten_records_are_logged_after_the_next_start(
 def test_calls_of_a_gateway_killed_in_an_outage_are_logged_later(
     server: Server, log_url: str, tmp_path: Path, served: ServedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its log process is killed as well, as if the machine had too little memory for both."""
+    """Its hub is killed as well, as if the machine had too little memory for both."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url, log=log_url))

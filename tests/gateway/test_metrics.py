@@ -1,29 +1,40 @@
 """Counters: what they count, in Prometheus' own reading, alone and of several processes; and who may read them."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
-import subprocess
-import sys
+import socket
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 import pytest
-from msgspec import structs
+from msgspec import Struct, structs
 from prometheus_client.parser import text_string_to_metric_families
 from tests.cases import each_case
 from tests.gateway.visitor import CHAT, STREAM, visitor, visits
-from tests.processes import Process
 from tests.serving.fake_client import Transport
-from tests.waiting import WITHIN_S
+from tests.waiting import eventually
 
 from splitsecond.core.errors import ProviderFault
 from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.gateway.hub.messages import ToWorker
+from splitsecond.gateway.hub.process import Hub
 from splitsecond.gateway.records import metrics as metrics_room
 from splitsecond.gateway.records.exposition import exposed
-from splitsecond.gateway.records.metrics import BUCKETS_S, LogState, MetricCounts, Metrics, ProcessMetrics
+from splitsecond.gateway.records.metrics import (
+    BUCKETS_S,
+    LogState,
+    MetricCounts,
+    Metrics,
+    ProcessMetrics,
+    WorkerMetrics,
+)
 from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.routing.policies.race import race
 from splitsecond.routing.router.call_tracker import CallTracker
 from splitsecond.routing.router.settings import ClientKey
@@ -220,62 +231,114 @@ def test_control_characters_in_labels_are_escaped() -> None:
     assert value(samples(text.encode()), "attempts_total", target=shown, outcome="ok", fault="") == 1
 
 
-OTHER = """
-import sys, time
-from pathlib import Path
-from splitsecond.gateway.records.metrics import Metrics
-cascades = {"one": (0.75, True), "two": (0.1, False)}
-metrics = Metrics(folder=Path(sys.argv[1]), available=lambda: {"a/x": False}, cascades=lambda: cascades)
-metrics.in_flight = 5
-metrics.counts.requests["fast", "web", 200] = 40
-metrics.counts.tokens["a/x", "output"] = 9
-metrics.close()
-print("ready", flush=True)
-sys.stdin.read()
-"""
+@contextlib.contextmanager
+def hub(path: Path) -> Iterator[None]:
+    """Run the loop of a hub without a log, in a thread."""
+    end, close = os.pipe()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        thread = threading.Thread(target=Hub(lambda: (listening, None), end).run)
+        thread.start()
+        try:
+            yield
+        finally:
+            os.close(close)
+            thread.join()
+            os.close(end)
 
 
-@pytest.mark.system
-def test_processes_that_share_a_port_are_added_up(tmp_path: Path) -> None:
-    metrics = Metrics(folder=tmp_path, available=lambda: {"a/x": True}, cascades=lambda: {"one": (0.25, False)})
-    metrics.counts.requests["fast", "web", 200] = 2
-    (tmp_path / "99999999.counts").write_bytes(b"of another version")
-    with Process[bytes](
-        [sys.executable, "-c", OTHER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdin is not None
-        assert other.read_line() == b"ready\n"
-        found = samples(exposed(metrics))
+def sent(metrics: Metrics) -> None:
+    """Send the metrics to the hub now."""
+    if metrics._timer is not None:
+        metrics._timer.cancel()
+    metrics._send()
+
+
+def test_metrics_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        one, two = (HubConnection(tmp_path / "hub", number, ToWorker) for number in range(2))
+        metrics = Metrics(hub=one, available=lambda: {"a/x": True}, cascades=lambda: {"one": (0.25, False)})
+        metrics.counts.requests["fast", "web", 200] = 2
+        cascades = {"one": (0.75, True), "two": (0.1, False)}
+        other = Metrics(hub=two, available=lambda: {"a/x": False}, cascades=lambda: cascades)
+        other.in_flight = 5
+        other.counts.requests["fast", "web", 200] = 40
+        other.counts.tokens["a/x", "output"] = 9
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: 7)
+            sent(other)
+        found = samples(exposed(metrics, await metrics.others()))
         assert value(found, "requests_total", route="fast", client="web", status="200") == 42
         assert value(found, "tokens_total", target="a/x", direction="output") == 9
         assert value(found, "requests_in_flight") == 5
         assert value(found, "target_available", target="a/x") == 0.5
         assert [value(found, "cascade_escalated", policy=each) for each in ("one", "two")] == [0.5, 0.1]
         assert [value(found, "cascade_dearer", policy=each) for each in ("one", "two")] == [0.5, 0]
-        assert value(found, "process_cpu_seconds_total", pid=str(other.pid)) is not None
-        other.stdin.close()
-        other.wait(WITHIN_S)
-    gone = samples(exposed(metrics))
-    assert value(gone, "requests_total", route="fast", client="web", status="200") == 42
-    assert value(gone, "requests_in_flight") == 0
-    assert value(gone, "target_available", target="a/x") == 1
+        assert value(found, "process_cpu_seconds_total", pid="7") is not None
+        two.close()
+        three = HubConnection(tmp_path / "hub", 1, ToWorker)
+        successor = Metrics(hub=three)
+        assert three.open()
+        await eventually(lambda: successor.counts.requests, "it inherits nothing")
+        gone = samples(exposed(metrics, await metrics.others()))
+        assert value(gone, "requests_total", route="fast", client="web", status="200") == 42
+        assert value(gone, "requests_in_flight") == 0
+        assert value(gone, "target_available", target="a/x") == 1
+        sent(successor)
+        again = samples(exposed(metrics, await metrics.others()))
+        assert value(again, "requests_total", route="fast", client="web", status="200") == 42
+        for each in (metrics, successor):
+            each.close()
+        one.close()
+        three.close()
+
+    with hub(tmp_path / "hub"):
+        asyncio.run(main())
 
 
-def test_counts_are_written_a_second_after_they_change(tmp_path: Path) -> None:
+def test_metrics_without_a_hub_are_those_of_one_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_room, "ASK_S", 0.01)
+
     async def main() -> None:
-        metrics = Metrics(folder=tmp_path)
-        file = tmp_path / f"{os.getpid()}.counts"
+        connection = HubConnection(tmp_path / "hub", 0, ToWorker)
+        metrics = Metrics(hub=connection)
+        assert await metrics.others() == []
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(tmp_path / "hub"))
+            silent.listen()
+            assert await metrics.others() == []
+            assert await metrics.others() == []
+        metrics.close()
+        connection.close()
+
+    asyncio.run(main())
+
+
+def test_metrics_are_sent_a_second_after_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    posted: list[WorkerMetrics] = []
+    takes = [False, True]
+
+    class Recorder(HubConnection):
+        def post(self, message: Struct) -> bool:
+            assert isinstance(message, WorkerMetrics)
+            posted.append(message)
+            return takes[min(len(posted), 2) - 1]
+
+    async def main() -> None:
+        metrics = Metrics(hub=Recorder(Path("hub")))
         metrics.took(record(attempt()))
         await asyncio.sleep(0.9)
-        assert not file.exists()
+        assert not posted
         metrics.took(record(attempt()))
         await asyncio.sleep(0.2)
-        before = file.read_bytes()
-        await asyncio.sleep(10)
-        assert file.read_bytes() == before
+        assert len(posted) == 1
+        await asyncio.sleep(10)  # the hub did not take the first
+        assert len(posted) == 2
         metrics.refused(404)
+        await asyncio.sleep(1)
+        assert len(posted) == 3
         metrics.close()
-        assert file.read_bytes() != before
 
     run_virtual(main())
 

@@ -18,7 +18,7 @@ from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.noon import noon as noon  # a fixture
 from tests.noon import noon_of_processes as noon_of_processes  # a fixture
-from tests.store.test_remote_writer import process as log_process
+from tests.store.test_remote_writer import process as hub
 from tests.waiting import WITHIN_S, until
 
 from splitsecond.core import clock
@@ -27,9 +27,10 @@ from splitsecond.core.service import Call
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
-from splitsecond.gateway.records.orphans import WORKER_DIED, open_journal, settle
+from splitsecond.gateway.records.orphans import open_journal, settle
 from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SharedCounters
+from splitsecond.log.store.call_record import WORKER_DIED
 from splitsecond.log.store.call_record import CallRecord as Record
 from splitsecond.log.store.log import Past
 from splitsecond.routing.configuration.reading import read
@@ -185,9 +186,9 @@ def test_new_worker_charges_and_logs_calls_of_its_predecessor(
 
 @pytest.mark.usefixtures("noon")
 def test_successor_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path, slot: WorkerSlot) -> None:
-    """It has settled, and has not connected to the log process."""
+    """It has settled, and has not connected to the hub."""
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
-    seat = structs.replace(slot, folder=str(tmp_path), log=str(tmp_path / "log"))
+    seat = structs.replace(slot, folder=str(tmp_path), hub=str(tmp_path / "log"))
     SlotUser(slot).call("r", max_tokens=50)
 
     async def main() -> None:
@@ -195,7 +196,7 @@ def test_successor_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path, sl
 
     asyncio.run(main())
     url = f"sqlite:///{tmp_path}/log.db"
-    with log_process(url, tmp_path / "log"):
+    with hub(url, tmp_path / "log"):
         until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "the call is not written")
     ((_, record),) = Past.open(url).calls(clock.wall_time() - timedelta(days=1))
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 50)

@@ -15,7 +15,7 @@ from tests.gateway.visitor import CHAT, visits
 from tests.noon import noon as noon  # a fixture
 from tests.router.test_warm_start import run
 from tests.store.records import answered
-from tests.store.test_remote_writer import process as log_process
+from tests.store.test_remote_writer import process as hub
 from tests.waiting import WITHIN_S
 
 from splitsecond.core import clock
@@ -168,14 +168,14 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
 
 @pytest.mark.usefixtures("noon")
 def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(configured: Configured, tmp_path: Path) -> None:
-    """The log process begins after the worker, and writes them into the log."""
+    """The hub begins after the worker, and writes them into the log."""
     url = f"sqlite:///{tmp_path}/log.db"
     save(unwritten_stem(url), [encode(answered(1, client="web", target="sim/quick"))])
     (file,) = tmp_path.glob("log.db.unwritten-*")
     os.utime(file, (0, 0))
 
     async def spent(worker: GatewayWorker) -> None:
-        with log_process(url, tmp_path / "log"):
+        with hub(url, tmp_path / "log"):
             while (visitor := await visits(worker.gateway).asks(CHAT, headers=AS_WEB)).status != 429:
                 assert visitor.status == 502
         assert "has spent its 0.02 USD" in visitor.json["error"]["message"]
@@ -205,8 +205,10 @@ def priced_by_the_list(settings: GatewaySettings) -> GatewaySettings:
     """Return `settings` with the provider "bare", whose prices are in the public list only, and a route to it."""
     return structs.replace(
         settings,
-        providers={**settings.providers, "bare": settings.providers["sim"]},
-        known={**settings.known, "bare": ProviderSettings(like="groq")},
+        providers={
+            **settings.providers,
+            "bare": ProviderSettings(like="groq", base_url=settings.providers["sim"].base_url),
+        },
         routes={"fast": parse('"bare/quick"')},
     )
 

@@ -56,7 +56,7 @@ def test_a_whole_configuration() -> None:
 
 def test_region_is_a_label_without_regional_addresses() -> None:
     settings = read("providers: {groq: {region: eu}, qwen: {region: mars, base_url: 'http://x'}}", ENVIRONMENT)
-    assert [settings.known[name].region for name in ("groq", "qwen")] == ["eu", "mars"]
+    assert [settings.providers[name].region for name in ("groq", "qwen")] == ["eu", "mars"]
     assert settings.providers["qwen"].base_url == "http://x"
 
 

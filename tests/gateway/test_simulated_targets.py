@@ -33,7 +33,7 @@ def test_profile_in_a_route_is_a_free_simulated_target() -> None:
     assert simulated_profiles(settings) == {"groq": "fast", "together": "fast"}
     assert settings.spec("sim/groq").base_url.endswith("/{model}/v1")
     facts = TargetDirectory(settings).facts("sim/groq")
-    assert (facts.input_usd, facts.output_usd) == (0, 0)
+    assert facts.cost_usd(1, 1) == 0
     assert "target sim/groq: simulated, openai, no key, free" in checkup(settings)
 
 

@@ -360,7 +360,8 @@ def test_gateway_outside_a_fleet_loads_no_fleet_modules() -> None:
         "from splitsecond.routing.configuration.reading import read;"
         "from splitsecond.gateway.process.worker import GatewayWorker;"
         "GatewayWorker(read('routes: {}', {})).close();"
-        "print(*(name for name in sys.modules if name.startswith('splitsecond.gateway.fleet.') or name == 'psycopg'))"
+        "names = sorted(sys.modules);"
+        "print(*(each for each in names if each.startswith('splitsecond.gateway.fleet.') or each == 'psycopg'))"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert found == ["splitsecond.gateway.fleet.settings"]
+    assert found == [f"splitsecond.gateway.fleet.{each}" for each in ("learned", "settings", "view")]  # of messages

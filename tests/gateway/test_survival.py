@@ -27,7 +27,7 @@ from splitsecond.core.transport.polling import BatchedPoller
 from splitsecond.core.transport.pool import Pool
 from splitsecond.core.upstream.target import connect
 from splitsecond.gateway import __main__ as worker_program
-from splitsecond.gateway.fleet.process import FleetProcess
+from splitsecond.gateway.fleet.member import FleetMember
 from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
 from splitsecond.gateway.process import simulation, supervisor
 from splitsecond.gateway.process import worker as worker_module
@@ -38,7 +38,7 @@ from splitsecond.gateway.process.supervisor import Supervisor, WorkerProcess
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.key_limits import KeyLimits
-from splitsecond.gateway.records.metrics import MetricCounts, Metrics, write_counts
+from splitsecond.gateway.records.metrics import MetricCounts, Metrics, WorkerMetrics
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.configuration.settings import GatewaySettings, encode
@@ -204,7 +204,7 @@ def test_child_process_that_fails_to_start_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, error_counts: dict[str, int]
 ) -> None:
     async def main() -> None:
-        kept = KeptProcess("module", b"{}", name="log process", consequence="records wait", stop_s=1.0)
+        kept = KeptProcess("module", b"{}", name="hub", consequence="records wait", stop_s=1.0)
         async with kept.running():
             await asyncio.sleep(30)
 
@@ -272,7 +272,7 @@ def test_worker_exchanges_after_errors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error_counts: dict[str, int]
 ) -> None:
     async def main() -> None:
-        exchange = WorkerExchange(tmp_path, 0, TargetStates(TargetDirectory(GatewaySettings()).facts))
+        exchange = WorkerExchange(TargetStates(TargetDirectory(GatewaySettings()).facts), lambda report: None)
         monkeypatch.setattr(exchange, "step", fail)
         await for_s(exchange.run(), 2.9)
 
@@ -282,10 +282,10 @@ def test_worker_exchanges_after_errors(
     assert error_counts == {"task": 2}
 
 
-def test_fleet_process_exchanges_after_errors(error_counts: dict[str, int]) -> None:
+def test_fleet_member_exchanges_after_errors(error_counts: dict[str, int]) -> None:
     steps: list[int] = []
 
-    class Broken(FleetProcess):
+    class Broken(FleetMember):
         def __init__(self) -> None:
             """It has no settings."""
 
@@ -435,13 +435,10 @@ def test_a_record_reaches_all_sinks_though_one_raises(error_counts: dict[str, in
 # The metric.
 
 
-def test_errors_of_all_processes_are_counted(tmp_path: Path, error_counts: dict[str, int]) -> None:
-    metrics = Metrics(folder=tmp_path)
-    write_counts(tmp_path, None, MetricCounts(internal_errors={"reload": 2}))
-    file = next(tmp_path.glob("*.counts"))
-    file.rename(tmp_path / "1.counts")  # of another process, the supervisor
+def test_errors_of_all_processes_are_counted(error_counts: dict[str, int]) -> None:
+    supervisor = WorkerMetrics(None, MetricCounts(internal_errors={"reload": 2}))
     internal_errors.counts["task"] = 1
-    found = samples(exposed(metrics))
+    found = samples(exposed(Metrics(), [supervisor]))
     assert value(found, "internal_errors_total", where="reload") == 2
     assert value(found, "internal_errors_total", where="task") == 1
     assert value(found, "process_cpu_seconds_total", pid="1") is None

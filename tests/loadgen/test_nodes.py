@@ -5,6 +5,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy import stats
 
+from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.load.arrivals import schedule
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.coordinator import (
@@ -180,20 +182,26 @@ class Bench:
         self.observations: list[Observation] = []
         self.readings: list[InstrumentReading] = []
         self.notes: list[RunNote] = []
+        self.pauses: list[tuple[int, float]] = []
 
-    def run(self, load: PlannedLoad, requests: int, *, blocks: int = 2, warmups: int | None = None) -> PlanResult:
+    def run(self, load: PlannedLoad, requests: int, *, blocks: int | None = 2, **planned: Any) -> PlanResult:
+        return run_virtual(self.running(load, requests, blocks=blocks, **planned))
+
+    async def running(self, load: PlannedLoad, requests: int, **planned: Any) -> PlanResult:
         spec = TargetSpec(name=TARGET, base_url="http://fake.example/v1", model="m")
-        plan = make_plan({TARGET: spec.base_url}, [load], requests=requests, blocks=blocks, warmups=warmups)
-        running = run_plan(
+        plan = make_plan({TARGET: spec.base_url}, [load], requests=requests, **planned)
+        return await run_plan(
             plan,
             {TARGET: spec},
             Calibration(workload=Workload(run="r", output_tokens=10), input_tokens=64),
             PlanListener(
-                on_observation=self.observations.append, on_reading=self.readings.append, on_note=self.notes.append
+                on_observation=self.observations.append,
+                on_reading=self.readings.append,
+                on_note=self.notes.append,
+                on_pause=lambda block, left_s: self.pauses.append((block.round, left_s)),
             ),
             WorkerSettings(nodes=self.nodes),
         )
-        return run_virtual(running)
 
     def measured(self) -> list[Observation]:
         return [o for o in self.observations if o.role == "measured"]
@@ -206,6 +214,44 @@ def far_nodes() -> list[FakeNode]:
         FakeNode("b", answers, ahead_ns=7_000 * NS_PER_S, there_s=0.004, back_s=0.006),
         FakeNode("c", answers, ahead_ns=-300 * NS_PER_S, there_s=0.020, back_s=0.010),
     ]
+
+
+def test_rounds_over_a_time_begin_at_even_distances() -> None:
+    bench = Bench(FakeNode("a", answers))
+    bench.run(PlannedLoad(concurrency=4), 50, blocks=None, over_s=900.0)
+    rounds = {o.round: o.start_ns for o in reversed(bench.observations) if o.role == "warmup"}
+    starts_s = [rounds[number] / NS_PER_S for number in sorted(rounds)]
+    assert np.diff(starts_s) == pytest.approx([180.0] * 5, abs=0.01)
+    ends_s = [max(o.end_ns for o in bench.observations if o.round == number) / NS_PER_S for number in sorted(rounds)]
+    assert all(end_s < start_s - 150 for end_s, start_s in zip(ends_s, starts_s[1:], strict=False))
+    spread = round_spread(bench.observations)
+    assert spread is not None
+    assert spread.claims
+
+
+def test_what_was_measured_before_a_pause_is_kept() -> None:
+    bench = Bench(FakeNode("a", answers))
+
+    async def stopped() -> None:
+        async with asyncio.timeout(60):
+            await bench.running(PlannedLoad(concurrency=4), 50, blocks=None, over_s=900.0)
+
+    with pytest.raises(TimeoutError):
+        run_virtual(stopped())
+    assert {o.round for o in bench.measured()} == {1}
+    assert bench.pauses[-1] == (2, pytest.approx(121, abs=2))
+
+
+def test_a_pause_says_how_long_it_still_takes() -> None:
+    bench = Bench(FakeNode("a", answers))
+    bench.run(PlannedLoad(concurrency=1), 10, blocks=2, over_s=30.0)
+    assert {number for number, _ in bench.pauses} == {2}
+    left_s = [left_s for _, left_s in bench.pauses]
+    assert np.diff(left_s[:-1]) == pytest.approx(-1.0, abs=0.01)
+    assert left_s[-1] == 0
+    bench = Bench(FakeNode("a", answers))
+    bench.run(PlannedLoad(concurrency=1), 50, blocks=5, over_s=0.1)
+    assert bench.pauses == [], "a round takes longer than that"
 
 
 def test_parts_of_a_closed_loop_start_together_on_all_nodes() -> None:

@@ -98,6 +98,22 @@ def test_each_load_has_six_rounds_and_light_ones_more() -> None:
     assert {block.cooldowns for block in made.lanes[0] if block.concurrency == 1} == {0}
 
 
+@pytest.mark.parametrize(
+    ("over_s", "blocks", "rounds", "apart_s"),
+    [(900, None, 6, 180), (300, None, 6, 60), (3600, None, 21, 180), (7200, None, 25, 300), (900, 11, 11, 90)],
+)
+def test_rounds_over_a_time_are_evenly_apart(over_s: float, blocks: int | None, rounds: int, apart_s: float) -> None:
+    loads = [PlannedLoad(concurrency=1), PlannedLoad(concurrency=32), PlannedLoad(rate=2)]
+    made = make_plan({"a": HOSTS[0], "b": HOSTS[1]}, loads, requests=200, blocks=blocks, over_s=over_s)
+    assert (made.rounds, made.apart_s) == (rounds, apart_s)
+    assert {b.apart_s for b in made.lanes[0] if b.round > 1} == {apart_s}
+    assert {b.apart_s for b in made.lanes[0] if b.round == 1} == {0}
+    last = [b for b in made.lanes[0] if b.round == rounds]
+    assert {b.apart_s for b in made.next_round(last, rounds + 1)} == {apart_s}, "further rounds are as far apart"
+    alone = make_plan({"a": HOSTS[0]}, loads[:1], requests=1, over_s=over_s)
+    assert (alone.rounds, alone.apart_s) == (1, 0)
+
+
 def test_the_loads_of_a_round_are_mixed() -> None:
     made = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(concurrency=c) for c in (1, 2, 4, 8)], requests=40)
     orders = {tuple(b.concurrency or 0 for b in made.lanes[0] if b.round == number) for number in range(1, 6)}

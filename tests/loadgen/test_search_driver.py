@@ -161,6 +161,20 @@ def test_step_numbers_its_requests_through_its_blocks() -> None:
     assert len({o.call for o in served.observations}) == len(served.observations)
 
 
+def test_confirming_rounds_begin_evenly_over_a_time() -> None:
+    served = SearchedEngine(SPEC)
+    limits = parse_slo("tpot=20ms")
+    driver = LoadSearchDriver("t", "http://t", Search(1, 16, whole=True), limits, 0.95, over_s=1100.0)
+    driver.pilot_s = 0.3
+    run_virtual(served.search(driver))
+    apart = [block for block in served.sent if block.apart_s]
+    assert {block.apart_s for block in apart} == {100.0}
+    assert len({block.condition for block in apart}) == 1
+    assert apart == served.sent[-len(apart) :]
+    first = next(block for block in served.sent if block.condition == apart[0].condition)
+    assert first.apart_s == 0
+
+
 def test_too_few_requests_for_the_share_are_refused() -> None:
     with pytest.raises(CallerFault, match="12 times 10 requests cannot show that 95") as raised:
         LoadSearchDriver("t", "http://t", Search(1, 8, whole=True), parse_slo("voice"), 0.95, requests=10)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.policies.branches import SILENT, ask, fails, play, refused, scripted
 from tests.policies.test_cascade import LARGE, chat, says
+from tests.policies.world import priced
 
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.routing.construction.building import build
@@ -21,7 +22,7 @@ from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 GOOD, BAD = says("yes"), says("cut", finish="length")
-CHEAP, DEAR = TargetInfo(input_usd=1.0, output_usd=4.0), TargetInfo(input_usd=2.0, output_usd=8.0)
+CHEAP, DEAR = priced(1.0, 4.0), priced(2.0, 8.0)
 HALF = {"s/x": CHEAP, "l/x": DEAR}
 """The small model costs half of the large one, so the cascade saves money while it escalates less than half."""
 ALONE = "cascade: the large model alone is cheaper"
@@ -84,7 +85,6 @@ def test_small_model_is_skipped_if_too_many_are_rejected(escalates: float, steps
         {},
         {"s/x": CHEAP},
         {"l/x": DEAR},
-        {"s/x": TargetInfo(input_usd=1.0), "l/x": DEAR},
         {"s/x": TargetInfo(), "l/x": TargetInfo()},
     ],
 )
@@ -100,7 +100,7 @@ def test_the_prices_determine_the_escalation_limit(usd: float, asked: int) -> No
     """Half of its answers are rejected: that pays if the small model costs less than half, as our own hardware does."""
 
     async def main() -> None:
-        facts = {"s/x": TargetInfo(input_usd=usd, output_usd=usd), "l/x": TargetInfo(input_usd=1.0, output_usd=1.0)}
+        facts = {"s/x": priced(usd, usd), "l/x": priced(1.0, 1.0)}
         assert await World(share(0.5), facts).asks(200) == asked
 
     play(main)
@@ -108,7 +108,7 @@ def test_the_prices_determine_the_escalation_limit(usd: float, asked: int) -> No
 
 def test_models_without_cost_are_not_compared() -> None:
     async def main() -> None:
-        assert await World(share(1.0), dict.fromkeys(HALF, TargetInfo(input_usd=0.0, output_usd=0.0))).asks(100) == 100
+        assert await World(share(1.0), dict.fromkeys(HALF, priced(0.0, 0.0))).asks(100) == 100
 
     play(main)
 
@@ -142,8 +142,8 @@ def test_the_judge_is_part_of_the_cost() -> None:
         return await World(share(0.4), {**HALF, "j/x": judge}, text).asks(500)
 
     async def main() -> None:
-        assert await asked(TargetInfo(input_usd=0.01, output_usd=0.01)) == 500
-        assert await asked(TargetInfo(input_usd=2.0, output_usd=8.0)) < 50
+        assert await asked(priced(0.01, 0.01)) == 500
+        assert await asked(priced(2.0, 8.0)) < 50
         assert await asked(TargetInfo()) == 500
 
     play(main)
@@ -167,7 +167,7 @@ def test_the_length_of_answers_counts(tokens: int, steps_aside: bool) -> None:
 
     async def main() -> None:
         talks, says = Script(ttft=0.1, tokens=80, tps=1e4), Script(ttft=0.1, tokens=20, tps=1e4)
-        costs = {"s/x": TargetInfo(input_usd=0.0, output_usd=1.0), "l/x": TargetInfo(input_usd=0.0, output_usd=2.0)}
+        costs = {"s/x": priced(0.0, 1.0), "l/x": priced(0.0, 2.0)}
         world = World(lambda number: talks, costs, large=says)
         await ask(world.large, chat())
         assert (await world.asks(100, tokens=tokens) < 30) == steps_aside

@@ -5,23 +5,23 @@ import pytest
 from tests.cases import each_case
 from tests.policies.branches import a_call, ask, play
 from tests.policies.traffic import Sent, changing, shares, steady, traffic
+from tests.policies.world import priced
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.policies.cheapest import cheapest
-from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
 FACTS = {
-    "free/x": TargetInfo(input_usd=0.0, output_usd=0.0),
-    "cheap/x": TargetInfo(input_usd=0.1, output_usd=0.2),
-    "middle/x": TargetInfo(input_usd=1.0, output_usd=2.0),
-    "dear/x": TargetInfo(input_usd=10.0, output_usd=30.0),
-    "reader/x": TargetInfo(input_usd=0.1, output_usd=50.0),
-    "writer/x": TargetInfo(input_usd=5.0, output_usd=0.1),
+    "free/x": priced(0.0, 0.0),
+    "cheap/x": priced(0.1, 0.2),
+    "middle/x": priced(1.0, 2.0),
+    "dear/x": priced(10.0, 30.0),
+    "reader/x": priced(0.1, 50.0),
+    "writer/x": priced(5.0, 0.1),
 }
 
 

@@ -1,10 +1,11 @@
 """Previews: the targets that calls would go to, without sending one."""
 
+from tests.policies.world import priced
+
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
-from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -83,7 +84,7 @@ def test_preview_after_a_warm_start_explores_2_of_100_calls() -> None:
 def test_preview_follows_the_prompt_and_the_prices() -> None:
     by_complexity = 'by_complexity(simple="a/x", complex="b/x")'
     assert choices(by_complexity)[0].targets == ("a/x",)
-    facts = {"a/x": TargetInfo(input_usd=2, output_usd=4), "b/x": TargetInfo(input_usd=1, output_usd=2)}
+    facts = {"a/x": priced(2, 4), "b/x": priced(1, 2)}
     assert choices('cheapest("a/x", "b/x")', TargetStates(facts))[0].targets == ("b/x",)
 
 

@@ -7,6 +7,7 @@ from tests.policies.attempts import answered, failed
 from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, silent, status
 from tests.policies.world import GOOD, World
 
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import AllFailed, CallerFault, Fault, TimedOut
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_state import MIN_PROBE_TIMEOUT_NS
@@ -29,8 +30,8 @@ POLICIES = [
     'weighted(deadline(retry("a/x"), ttft="2s", total="4s"), deadline("b/x", ttft="2s"))',
 ]
 FACTS = {
-    "a/x": TargetInfo(provider="a", region="eu", input_usd=1.0, output_usd=1.0),
-    "b/x": TargetInfo(provider="b", region="eu", input_usd=2.0, output_usd=2.0),
+    "a/x": TargetInfo(provider="a", region="eu", price=Price(input_usd=1.0, output_usd=1.0)),
+    "b/x": TargetInfo(provider="b", region="eu", price=Price(input_usd=2.0, output_usd=2.0)),
 }
 PATIENCE_MS = MIN_PROBE_TIMEOUT_NS / 1e6
 

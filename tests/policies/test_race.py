@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, scripted, status
 
 from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import AllFailed
 from splitsecond.core.events import Event
 from splitsecond.core.service import Call, Reply
@@ -187,8 +188,8 @@ ASKS = {"messages": [{"role": "user", "content": "x" * 3_950}]}
 """About a thousand tokens."""
 
 
-def at(input_usd: float | None, output_usd: float | None = 0.0, *, stops: bool | None = True) -> TargetInfo:
-    return TargetInfo(input_usd=input_usd, output_usd=output_usd, closing_stops_billing=stops)
+def at(input_usd: float, output_usd: float = 0.0, *, stops: bool | None = True) -> TargetInfo:
+    return TargetInfo(closing_stops_billing=stops, price=Price(input_usd=input_usd, output_usd=output_usd))
 
 
 def raced(

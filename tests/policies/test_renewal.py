@@ -6,6 +6,7 @@ from tests.policies.attempts import answered, failed
 from tests.policies.branches import a_call, ask, fails, key_refused, reset, scripted, status
 
 from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
@@ -53,8 +54,8 @@ def test_target_moved_to_another_account_takes_its_state() -> None:
 def test_renewal_changes_facts_and_keeps_live_speed() -> None:
     states = TargetStates(ACCOUNTS)
     states.observe(answered(200, target="a/x"))
-    states.renew({"a/x": TargetInfo(account="a", region="eu", input_usd=2.0)}.get, lambda _: True)
-    assert (states.info("a/x").region, states.info("a/x").input_usd) == ("eu", 2.0)
+    states.renew({"a/x": TargetInfo(account="a", region="eu", price=Price(input_usd=2.0))}.get, lambda _: True)
+    assert (states.info("a/x").region, states.info("a/x").price) == ("eu", Price(input_usd=2.0))
     assert states.info("b/x") == TargetInfo()
     estimate = states.estimate("a/x")
     assert estimate is not None

@@ -7,6 +7,7 @@ from random import Random
 from tests.policies.branches import Seen, a_call, ask, fails, refused
 
 from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Call
 from splitsecond.routing.construction.building import build
@@ -18,6 +19,10 @@ from splitsecond.testing.fake_service import FakeService, Script
 GOOD = Script(ttft=0.2, tokens=3)
 DOWN = fails(refused(), 0.01)
 ScriptAt = Callable[[float], Script]
+
+
+def priced(input_usd: float, output_usd: float) -> TargetInfo:
+    return TargetInfo(price=Price(input_usd=input_usd, output_usd=output_usd))
 
 
 class World:

@@ -45,7 +45,12 @@ LATE_CLIENT = "replicate/meta-llama-3-70b c=32"
 BEGIN_NS = 1_000 * NS_PER_S
 ROUNDS = {1: 8, 8: 6, 32: 5}
 """Rounds by concurrency, as a bench plans them for 50 requests."""
-PAUSE_NS = 20 * NS_PER_S
+TIMES = {
+    *("due_ns", "start_ns", "sent_ns", "head_ns", "first_event_ns", "first_token_ns", "first_answer_ns"),
+    *("last_token_ns", "end_ns"),
+}
+"""Moments of an observation; its other fields in nanoseconds are durations."""
+PAUSE_NS = 180 * NS_PER_S
 """Time from the end of a round to the start of the next."""
 
 
@@ -122,6 +127,13 @@ def priced(run: Run, observations: Sequence[Observation]) -> Run:
     own = {c.condition: [o for o in observations if o.condition == c.condition] for c in run.conditions}
     conditions = [with_cost(c, own[c.condition], prices, hours=0.01) for c in run.conditions]
     return msgspec.structs.replace(run, conditions=conditions, cost_usd=bill(observations, prices).usd)
+
+
+def moved(o: Observation, by_ns: int) -> Observation:
+    """Return the observation at another time."""
+    names = [name for name in o.__struct_fields__ if name in TIMES and getattr(o, name) is not None]
+    times = {name: getattr(o, name) + by_ns for name in names}
+    return msgspec.structs.replace(o, **times, token_at=[at + by_ns for at in o.token_at])
 
 
 def _one_stretch(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.golden import Golden
 from tests.report.drawing import marks, tips
-from tests.report.invented import invented_run
+from tests.report.invented import PAUSE_NS, invented_run, moved
 from tests.report.page import Page
 
 from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
@@ -27,7 +27,9 @@ def later(o: Observation, share: float) -> Observation:
 def comparison(share: float, concurrencies: Sequence[int] = (1,)) -> Comparison:
     """Compare a run with itself, with TTFT of one target changed by a share."""
     run, observations = invented_run(TARGETS, concurrencies)
-    observed = [msgspec.structs.replace(o, round=1 + at % 8) for at, o in enumerate(observations)]
+    observed = [
+        msgspec.structs.replace(moved(o, at % 8 * PAUSE_NS), round=1 + at % 8) for at, o in enumerate(observations)
+    ]
     changed = [later(o, share) if o.target == GROQ else o for o in observed]
     return compare([RunData(run, observed)], [RunData(run, changed)])
 

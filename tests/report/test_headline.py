@@ -1,11 +1,14 @@
 """The headline of a run: the fastest target, by how much and under which loads, or why none is named."""
 
+import re
 from collections.abc import Sequence
 
-from tests.report.invented import PROVIDERS, invented_run
+import msgspec
+from tests.report.invented import PROVIDERS, invented_run, moved
 
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.headline import run_headline
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation
 
 GENERALCOMPUTE, GROQ = "generalcompute/llama-3.1-70b-instruct", "groq/llama-3.1-70b-versatile"
@@ -35,12 +38,32 @@ def test_target_with_an_unclear_load_is_not_fastest_there() -> None:
 
 def test_too_few_rounds_name_no_fastest_target() -> None:
     found = run_headline(*invented_run((GENERALCOMPUTE, GROQ), concurrencies=(1,)))
-    assert found.sentence == "Too few requests or rounds to tell which target is the fastest at concurrency 1."
+    assert found.sentence.endswith(
+        " only: too few requests or rounds to compare the targets at concurrency 1. For a claim about other minutes: "
+        "--over 15m."
+    )
     assert [tile.note for tile in found.tiles[:2]] == [f"too few requests or rounds to compare with {GROQ}"] * 2
 
 
+def test_close_rounds_have_a_leader_of_their_own_minutes() -> None:
+    run, observations = made(1, 32)
+    close = [moved(o, -170 * NS_PER_S * o.round) for o in observations]
+    found = run_headline(run, close)
+    assert re.fullmatch(
+        rf"These \d+ (seconds|minutes) only: at concurrency 1, {GENERALCOMPUTE} was ahead in tokens per second, .* "
+        r"times as fast as the next target\. For a claim about other minutes: --over 15m\.",
+        found.sentence,
+    )
+    assert "fastest" not in found.sentence
+    assert "first on" not in found.sentence
+    assert all(" in these " in tile.note for tile in found.tiles if tile.note)
+    (alone,) = {o.target for o in close} - {GROQ}
+    rows = [row for row in run.conditions if row.target == alone]
+    assert " only: generalcompute" in run_headline(msgspec.structs.replace(run, conditions=rows), close).sentence
+
+
 def test_a_single_target_is_described() -> None:
-    found = run_headline(*invented_run((GROQ,), concurrencies=(1,))).sentence
+    found = run_headline(*invented_run((GROQ,), concurrencies=(1,), in_rounds=True)).sentence
     assert found.startswith(f"{GROQ} sends the first token after 2")
     assert found.endswith(" tokens per second (p50, at concurrency 1).")
 

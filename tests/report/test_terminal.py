@@ -73,8 +73,8 @@ def test_table_of_cache_savings_precedes_the_sentences(width: int, form: str) ->
     assert any("93.8%" in line and "in 80 of 80" in line for line in table.splitlines()) == (form == "beside")
     assert table.count("in 0 of 80") == 2  # the provider that caches nothing
     sentences = " ".join(text[text.index("\n• ") :].split()).split("• ")
-    assert "n = 80 in fewer than five rounds could show" in sentences[1]
-    assert "The prompt cache saves $0.235 per 1,000 requests." in sentences[1]
+    assert "n = 80 in fewer than five rounds could show" in sentences[2]
+    assert "The prompt cache saves $0.235 per 1,000 requests." in sentences[2]
 
 
 def test_narrow_console_shows_savings_as_sentences() -> None:

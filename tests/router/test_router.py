@@ -15,7 +15,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.upstream.spec import Timeouts
 from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.router.router import ROUTE, Router, explained_by_history
+from splitsecond.routing.router.router import ROUTE, Listeners, Router, explained_by_history
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
 
@@ -66,7 +66,7 @@ def test_observers_get_attempts_after_the_target_states() -> None:
     def observe(attempt: Observation) -> None:
         known.append(router.states.status(attempt.target).ttft_p50_ns is not None)
 
-    router = Router(RouterSettings(), observe=observe)
+    router = Router(RouterSettings(), listeners=Listeners(observe))
     assert router.states.status("ours/a").ttft_p50_ns is None
     router._observe(answered(200, target="ours/a"))
     assert known == [True]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.cases import each_case
 
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse, targets
@@ -19,8 +20,8 @@ from splitsecond.testing.fake_service import FakeService
 
 ROUTE = 'fallback("groq/llama", "together/llama", "azure-eu/llama")'
 FACTS = {
-    "groq/llama": TargetInfo(provider="groq", input_usd=0.5, output_usd=0.8),
-    "together/llama": TargetInfo(provider="together", input_usd=0.9, output_usd=0.9),
+    "groq/llama": TargetInfo(provider="groq", price=Price(input_usd=0.5, output_usd=0.8)),
+    "together/llama": TargetInfo(provider="together", price=Price(input_usd=0.9, output_usd=0.9)),
     "azure-eu/llama": TargetInfo(provider="azure"),
 }
 

@@ -35,7 +35,8 @@ def test_configured_prices_are_used(facts: TargetDirectory) -> None:
 
 def test_target_paid_by_the_hour_has_no_cost_per_call(facts: TargetDirectory) -> None:
     hourly = facts.facts("hourly/x")
-    assert (hourly.input_usd, hourly.output_usd, hourly.per_hour_usd) == (0, 0, 2.69)
+    assert hourly.price == Price(per_hour_usd=2.69, source="configuration")
+    assert hourly.cost_usd(1000, 1000) == 0
 
 
 def test_price_list_completes_the_configuration(facts: TargetDirectory) -> None:
@@ -151,7 +152,8 @@ def test_cost_of_an_attempt_follows_its_tokens(facts: TargetDirectory) -> None:
 
 
 def test_facts_for_policies_come_from_file_and_catalogue(facts: TargetDirectory) -> None:
-    assert facts.facts("ours/x") == TargetInfo(provider="ours", account="ours", region="eu", input_usd=1, output_usd=2)
+    price = Price(input_usd=1, output_usd=2, source="configuration")
+    assert facts.facts("ours/x") == TargetInfo(provider="ours", account="ours", region="eu", price=price)
     second = facts.facts("second/big")
     assert (second.provider, second.account, second.context_tokens) == ("groq", "OURS at api.groq.com", 1000)
     model = provider("groq").default_model

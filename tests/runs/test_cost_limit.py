@@ -217,4 +217,23 @@ def test_for_a_long_run_a_shorter_one_is_proposed(
 ) -> None:
     times = Calibrated(workload=WORKLOAD, ttft_ns=NS_PER_S, response_ns=response_s * NS_PER_S)
     said = announce_duration(plan("a/x", requests=requests), {"a/x": times}, 0.0, by_round=by_round)
-    assert said.endswith("For a first look: -n 16 --output-tokens 64.") == proposed
+    assert (" For a first look: -n 16 --output-tokens 64." in said) == proposed
+
+
+@pytest.mark.parametrize(
+    ("over_s", "response_s", "words", "claims"),
+    [
+        (None, 1, "takes about 15 s, longer", False),
+        (None, 200, "min, longer", True),
+        (900.0, 1, "takes about 15:02 min, in rounds 180 s apart, longer", True),
+        (300.0, 1, "takes about 5:02 min, in rounds 60 s apart, longer", False),
+    ],
+)
+def test_the_start_says_whether_a_claim_will_follow(
+    over_s: float | None, response_s: int, words: str, claims: bool
+) -> None:
+    times = Calibrated(workload=WORKLOAD, ttft_ns=NS_PER_S // 4, response_ns=response_s * NS_PER_S)
+    made = make_plan({"a/x": "http://a"}, [PlannedLoad(concurrency=8)], requests=48, over_s=over_s)
+    said = announce_duration(made, {"a/x": times}, 0.0, by_round=False)
+    assert words in said
+    assert said.endswith(" It says nothing about other minutes; for that: --over 15m.") != claims

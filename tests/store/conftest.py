@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from tests.store.server import programs
 
-from splitsecond.log.store import log_process, writer
+from splitsecond.gateway.hub import process as hub
+from splitsecond.log.store import writer
 
 collect_ignore = [] if programs() or "CI" in os.environ else ["in_postgres"]
 
@@ -27,5 +28,5 @@ def _short_periods() -> Iterator[None]:
     """Records gather, and what is settled is reported, more often: most tests of a log wait for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "GATHER_S", 0.02)
-        patch.setattr(log_process, "TICK_S", 0.01)
+        patch.setattr(hub, "TICK_S", 0.01)
         yield

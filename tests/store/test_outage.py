@@ -1,4 +1,4 @@
-"""A log process whose database is away for long: records wait in files, in bounded memory, and are written once."""
+"""A hub whose database is away for long: records wait in files, in bounded memory, and are written once."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,9 @@ from tests.store.test_remote_writer import url as url  # a fixture
 from tests.store.test_writer import locked
 from tests.waiting import WITHIN_S, eventually, until
 
-from splitsecond.log.store import database, log_process, recovery, unwritten
+from splitsecond.log.store import database, log_receiver, recovery, unwritten
 from splitsecond.log.store.database import unwritten_stem
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log
 from splitsecond.log.store.recovery import Recovery
 from splitsecond.log.store.remote_writer import RemoteLogWriter, encode
@@ -27,8 +28,8 @@ RECORDS = 60
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records in memory, small blocks, and a database that says soon that it is locked."""
-    monkeypatch.setattr(log_process, "MAX_UNSETTLED", 8)
-    monkeypatch.setattr(log_process, "SAVE_S", 0.05)
+    monkeypatch.setattr(log_receiver, "MAX_UNSETTLED", 8)
+    monkeypatch.setattr(log_receiver, "SAVE_S", 0.05)
     monkeypatch.setattr(recovery, "BLOCK", 25)
     monkeypatch.setattr(recovery, "LOOK_S", 0.05)
     monkeypatch.setattr(database, "BUSY_S", 0.01)
@@ -56,7 +57,7 @@ async def send(log: Log, numbers: range) -> None:
 
 def test_records_wait_on_disk_during_an_outage(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        first, second = (Log.open(url, process=tmp_path / "log", worker=number) for number in range(2))
+        first, second = (Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in range(2))
         with locked(tmp_path / "log.db"):
             await asyncio.gather(send(first, range(RECORDS)), send(second, range(RECORDS, 2 * RECORDS)))
             await eventually(lambda: not in_memory(first) and not in_memory(second), "workers keep their records")
@@ -78,7 +79,7 @@ def test_records_wait_on_disk_during_an_outage(url: str, tmp_path: Path) -> None
 
 def test_further_outages_while_the_first_is_written(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         for begin in range(0, 4 * RECORDS, RECORDS):
             with locked(tmp_path / "log.db"):
                 await send(log, range(begin, begin + RECORDS))
@@ -100,7 +101,7 @@ def test_workers_keep_records_beyond_the_file_limit(
     monkeypatch.setattr(unwritten, "MAX_BYTES", 30 * len(encode(answered(1))))
 
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         with locked(tmp_path / "log.db"):
             await send(log, range(10))
             await eventually(lambda: not in_memory(log), "the worker keeps records that there is room for")
@@ -119,7 +120,7 @@ def test_workers_keep_records_beyond_the_file_limit(
 
 def test_a_record_that_can_never_be_written_is_counted_as_lost(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         with locked(tmp_path / "log.db"):
             log.put(answered(1))
             await eventually(lambda: not in_memory(log), "the worker keeps its record")
@@ -151,7 +152,7 @@ def test_slow_check_of_old_records_delays_no_new_record(
 
     async def work() -> None:
         await asyncio.to_thread(asked.wait, WITHIN_S)
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         log.put(answered(2))
         await eventually(lambda: log.written == 1, "a new record waits for an old one")
         log.close()
@@ -171,7 +172,7 @@ def test_a_record_that_is_twice_in_a_file_is_written_once(url: str, tmp_path: Pa
 
 
 def test_ending_process_reads_files_closed_meanwhile(url: str, tmp_path: Path) -> None:
-    """A log process that ends reads until there is nothing to do."""
+    """A hub that ends reads until there is nothing to do."""
     writing = UnwrittenFile(unwritten_stem(url), only_writes=True)
     writing.add([encode(answered(1))])
     save(unwritten_stem(url), [encode(answered(2))])
@@ -198,7 +199,7 @@ def test_ending_process_reads_files_closed_meanwhile(url: str, tmp_path: Path) -
         ("remove", "are written, but it cannot be removed: Input/output error. Move the file away.", ["req-1"]),
     ],
 )
-def test_log_process_survives_a_broken_disk(
+def test_hub_survives_a_broken_disk(
     url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -216,7 +217,7 @@ def test_log_process_survives_a_broken_disk(
 
     async def work() -> None:
         nonlocal said
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         while words not in said:
             await asyncio.sleep(0.005)
             said += capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Records of a worker whose log process is dead, stopped or too slow: they are in a file before the worker can die."""
+"""Records of a worker whose hub is dead, stopped or too slow: they are in a file before the worker can die."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,11 @@ from tests.waiting import WITHIN_S, eventually, until
 
 from splitsecond.log.store import recovery, remote_writer, unwritten
 from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log
-from splitsecond.log.store.log_process import Sender
-from splitsecond.log.store.record_counts import DROPPED, PUT, RecordCounts, settle_all
+from splitsecond.log.store.record_counts import DROPPED, ROWS, SENT, WAITING, RecordCounts, settle_all
 from splitsecond.log.store.remote_writer import RemoteLogWriter
+from splitsecond.log.store.sender import Sender
 from splitsecond.log.store.unwritten import UnwrittenFile
 
 
@@ -34,7 +35,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def silent(path: Path) -> Iterator[socket.socket]:
-    """A socket of a log process that reads nothing. At the end, it dies."""
+    """A socket of a hub that reads nothing. At the end, it dies."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
@@ -57,13 +58,11 @@ def kill(log: Log) -> None:
     killed._to_save.put(None)  # the kernel releases its lock
     if killed._timer is not None:
         killed._timer.cancel()
-    if killed._connection is not None:
-        asyncio.get_running_loop().remove_reader(killed._connection)
-        killed._connection.close()
+    killed._hub.close()
 
 
 def written_once(url: str, folder: Path, number: int) -> None:
-    """Assert that the next log process writes all records, each once."""
+    """Assert that the next hub writes all records, each once."""
     with process(url, folder / "log"):
         until(lambda: not files(folder), "what was saved is not written")
     assert Counter(calls(url)) == Counter(f"req-{each}" for each in range(number))
@@ -71,7 +70,7 @@ def written_once(url: str, folder: Path, number: int) -> None:
 
 def test_unsent_records_survive_the_worker(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         for number in range(30):
             log.put(answered(number))
             await asyncio.sleep(0)
@@ -85,7 +84,7 @@ def test_unsent_records_survive_the_worker(url: str, tmp_path: Path) -> None:
 
 def test_records_of_a_lost_process_survive_the_worker(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         with silent(tmp_path / "log") as listening:
             for number in range(30):
                 log.put(answered(number))
@@ -109,7 +108,7 @@ def test_process_that_does_not_read_costs_no_memory(url: str, tmp_path: Path, mo
 
     async def work() -> None:
         with silent(tmp_path / "log"):
-            log = Log.open(url, process=tmp_path / "log", say=said.append)
+            log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=said.append)
             for begin in range(0, 2000, 100):
                 for number in range(begin, begin + 100):
                     log.put(answered(number))
@@ -128,7 +127,7 @@ def test_process_that_does_not_read_costs_no_memory(url: str, tmp_path: Path, mo
 def test_next_process_writes_left_records_once(url: str, tmp_path: Path) -> None:
     async def work() -> None:
         with silent(tmp_path / "log") as listening:
-            log = Log.open(url, process=tmp_path / "log")
+            log = Log.open(url, hub=HubConnection(tmp_path / "log"))
             for number in range(1000):
                 log.put(answered(number))
             await eventually(lambda: saved(tmp_path), "nothing is saved")
@@ -153,7 +152,7 @@ def test_refusing_disk_fills_memory_before_records_are_dropped(
     said: list[str] = []
 
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log", say=said.append)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=said.append)
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", full)
             for number in range(3):
@@ -181,7 +180,7 @@ def test_sent_records_that_cannot_be_saved_are_written_once(
     monkeypatch.setattr(unwritten, "MAX_BYTES", 0)
 
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log", say=lambda words: None)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=lambda words: None)
         with silent(tmp_path / "log") as listening:
             for number in range(5):
                 log.put(answered(number))
@@ -217,7 +216,7 @@ def test_a_disk_that_does_not_answer_delays_no_call(url: str, tmp_path: Path, mo
     said: list[str] = []
 
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log", say=said.append)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=said.append)
         log.put(answered(0))
         await eventually(lambda: writer(log)._saving, "nothing is saved")
         log.put(answered(1))
@@ -240,7 +239,7 @@ def test_a_machine_without_more_threads_keeps_records_in_memory(
     said: list[str] = []
 
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log", say=said.append)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=said.append)
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", none)
             log.put(answered(0))
@@ -262,7 +261,7 @@ def test_next_worker_counts_the_records_lost_with_the_last(
 
     async def work() -> None:
         with silent(tmp_path / "log") as listening, contextlib.ExitStack() as stack:
-            log, other = (Log.open(url, process=tmp_path / "log", worker=number) for number in (1, 2))
+            log, other = (Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in (1, 2))
             for number in range(5):
                 log.put(answered(number))
                 other.put(answered(number + 10))
@@ -276,13 +275,56 @@ def test_next_worker_counts_the_records_lost_with_the_last(
                 (tmp_path / "log").unlink()
                 stack.enter_context(silent(tmp_path / "log"))
             for _ in range(2):  # it is counted once
-                log = Log.open(url, process=tmp_path / "log", say=said.append, worker=1)
+                log = Log.open(url, hub=HubConnection(tmp_path / "log", 1), say=said.append)
                 assert (log.dropped, other.dropped) == (lost, 0)
                 kill(log)
             kill(other)
 
     asyncio.run(work())
     assert said == [f"worker 1 died: its last records for the log are lost: {lost} at most."]
+
+
+def test_sent_records_of_a_dead_worker_count_if_the_log_dies(url: str, tmp_path: Path) -> None:
+    """Of five records, the hub has settled two when it dies, after the worker. The next worker has another."""
+    said: list[str] = []
+
+    async def work() -> None:
+        with silent(tmp_path / "log") as listening:
+            log = Log.open(url, hub=HubConnection(tmp_path / "log", 1))
+            for number in range(5):
+                log.put(answered(number))
+            await eventually(lambda: not writer(log)._timer, "it is not counted")
+            sender, received = Sender(listening.accept()[0]), list[CallRecord]()
+            while len(received) < 5:
+                received += [record for record, _, _ in await asyncio.to_thread(sender.receive) or ()]
+            kill(log)
+            log = Log.open(url, hub=HubConnection(tmp_path / "log", 1), say=said.append)
+            assert (log.dropped, said) == (0, [])
+            sender.settle(2)
+            log.put(answered(5))
+            await eventually(lambda: not writer(log)._timer, "it is not counted")
+            sender.connection.close()
+            listening.accept()[0].close()
+            await eventually(lambda: log.dropped, "nothing is counted")
+            await eventually(lambda: not in_memory(log), "the worker keeps its own record")
+            assert (log.dropped, log.waiting) == (3, 1)
+            kill(log)
+
+    asyncio.run(work())
+    assert said == ["worker 1 died: its last records for the log are lost: 3 at most."]
+
+
+def test_connections_beyond_the_table_count_what_is_unsettled(tmp_path: Path) -> None:
+    counts = RecordCounts(tmp_path / "log", 0, lambda words: None)
+    for _ in range(ROWS):
+        counts.row(counts.connect(hub=1))[SENT] = 2
+    assert counts.cells[DROPPED] == 0
+    counts.connect(hub=1)
+    assert counts.cells[DROPPED] == 2
+    counts.settle(hub=1)
+    assert counts.cells[DROPPED] == 2
+    counts.settle(hub=2)
+    assert counts.cells[DROPPED] == 2 * ROWS
 
 
 @pytest.mark.parametrize("room", [0, 8])
@@ -299,7 +341,7 @@ def test_worker_starts_although_the_folder_is_full(
 
     monkeypatch.setattr(os, "pwrite", full)
     counts = RecordCounts(tmp_path / "log", 3, said.append)
-    counts.cells[PUT] += 1
+    counts.cells[WAITING] += 1
     counts.settle()
     assert counts.cells[DROPPED] == 1
     why = "No space left on device. What is lost if worker 3 dies is not counted."
@@ -308,7 +350,7 @@ def test_worker_starts_although_the_folder_is_full(
 
 def test_lost_records_of_removed_workers_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for worker, put in enumerate((1, 0, 2000)):
-        RecordCounts(tmp_path / "log", worker).cells[PUT] += put
+        RecordCounts(tmp_path / "log", worker).cells[WAITING] += put
     settle_all(tmp_path / "log")
     assert capsys.readouterr().err == (
         "splitsecond: worker 0 died: its last records for the log are lost: 1 at most.\n"
@@ -323,9 +365,9 @@ def test_counts_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 
 def test_the_dropped_records_of_a_dead_worker_stay_counted(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log", say=lambda words: None)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=lambda words: None)
         log.put(msgspec.structs.replace(answered(0), status=1 << 64))  # too large for MessagePack
         kill(log)
-        assert Log.open(url, process=tmp_path / "log").dropped == 1
+        assert Log.open(url, hub=HubConnection(tmp_path / "log")).dropped == 1
 
     asyncio.run(work())

@@ -12,7 +12,7 @@ from msgspec.structs import FieldInfo
 from sqlalchemy import Table
 
 from splitsecond.core.events import RateLimits
-from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.observation import FaultRecord, Observation, SessionTurn
 from splitsecond.log.store.tables import ATTEMPTS, CALLS, VERSION
 
 DOCS = Path(__file__).parents[2] / "docs/reference"
@@ -69,7 +69,8 @@ def struct_rows(struct: type[msgspec.Struct]) -> Iterator[str]:
 
 def observations_page() -> str:
     """Return docs/reference/observations.md."""
-    observation, fault, limits = ("\n".join(struct_rows(struct)) for struct in (Observation, FaultRecord, RateLimits))
+    structs = (Observation, FaultRecord, RateLimits, SessionTurn)
+    observation, fault, limits, turn = ("\n".join(struct_rows(struct)) for struct in structs)
     return f"""# observations.jsonl
 
 A run's folder contains `observations.jsonl`: one JSON object per line for each attempt, one request to one target, in
@@ -89,6 +90,10 @@ line, which readers ignore.
 ## RateLimits
 
 {limits}
+
+## SessionTurn
+
+{turn}
 """
 
 
@@ -139,4 +144,5 @@ def test_the_page_is_current(name: str, text: str, request: pytest.FixtureReques
 def test_an_observation_has_the_fields_of_the_page_and_no_others() -> None:
     always = Observation(id="c.1", call="c", target="t/m")
     assert set(msgspec.to_builtins(always)) == {"id", "call", "target", "role"}
-    assert observations_page().count("always there") == len(msgspec.to_builtins(always)) + 4  # a fault's own four
+    own = 4 + 1  # of a fault, and of a turn
+    assert observations_page().count("always there") == len(msgspec.to_builtins(always)) + own

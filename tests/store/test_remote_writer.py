@@ -18,13 +18,16 @@ from tests.store.test_writer import locked
 from tests.waiting import eventually, until
 
 from splitsecond.core import clock
-from splitsecond.log.store import database, log_process, remote_writer, unwritten, writer
+from splitsecond.gateway.hub.process import Hub
+from splitsecond.log.store import database, log_receiver, remote_writer, unwritten, writer
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.database import unwritten_stem
+from splitsecond.log.store.hub_connection import RECORD, HubConnection
 from splitsecond.log.store.log import Log
-from splitsecond.log.store.log_process import LogProcess, Sender
+from splitsecond.log.store.log_receiver import LogReceiver
 from splitsecond.log.store.remote_writer import encode
 from splitsecond.log.store.rows import rows
+from splitsecond.log.store.sender import Sender
 from splitsecond.log.store.unwritten import LENGTH, LONGEST_RECORD, save
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -37,13 +40,14 @@ def url(tmp_path: Path) -> str:
 
 @contextlib.contextmanager
 def process(url: str, path: Path) -> Iterator[Log]:
-    """Run the loop of a log process in a thread. At the end, it writes what has arrived."""
+    """Run the loop of a hub in a thread. At the end, it writes what has arrived."""
     path.unlink(missing_ok=True)
     end, close = os.pipe()
     with Log.open(url) as log, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
-        thread = threading.Thread(target=LogProcess(log, listening, end).run)
+        hub = Hub(lambda: (listening, LogReceiver(log)), end)
+        thread = threading.Thread(target=hub.run)
         thread.start()
         try:
             yield log
@@ -60,7 +64,7 @@ def calls(url: str) -> list[str]:
 
 def test_records_of_several_workers_are_written(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        first, second = (Log.open(url, process=tmp_path / "log", worker=number) for number in range(2))
+        first, second = (Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in range(2))
         for number in range(300):
             (first if number % 3 else second).put(answered(number, ago_s=10 - number / 100))
         first.close()
@@ -77,7 +81,7 @@ def test_next_process_writes_unwritten_records_once(url: str, tmp_path: Path) ->
     said: list[str] = []
 
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log", say=said.append)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=said.append)
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(tmp_path / "log"))
             listening.listen()
@@ -106,7 +110,7 @@ def test_sent_records_of_a_dead_worker_are_written(url: str, tmp_path: Path) -> 
     data = [msgspec.msgpack.encode(answered(number)) for number in range(5)]
     with process(url, tmp_path / "log"), socket.socket(socket.AF_UNIX) as worker:
         worker.connect(str(tmp_path / "log"))
-        worker.sendall(b"".join(LENGTH.pack(len(each)) + each for each in data)[:-1])
+        worker.sendall(b"".join(LENGTH.pack(RECORD | len(each)) + each for each in data)[:-1])
     assert calls(url) == [f"req-{number}" for number in range(4)]
 
 
@@ -121,7 +125,7 @@ def test_invalid_record_closes_only_its_connection(
                 bad.connect(str(tmp_path / "log"))
                 bad.sendall(junk)
                 assert bad.recv(1) == b""
-        good.sendall(LENGTH.pack(len(record)) + record)
+        good.sendall(LENGTH.pack(RECORD | len(record)) + record)
         assert good.recv(16)
     assert calls(url) == ["req-1"]
     assert capsys.readouterr().err.count("is closed") == 2
@@ -135,7 +139,7 @@ def test_records_without_a_process_wait_up_to_the_limit(
     said: list[str] = []
 
     async def work() -> Log:
-        log = Log.open(url, process=tmp_path / "log", say=said.append)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=said.append)
         for number in range(5):
             log.put(answered(number))
         assert (log.written, log.dropped) == (0, 2)
@@ -149,7 +153,7 @@ def test_records_without_a_process_wait_up_to_the_limit(
     assert said == [
         f"log {tmp_path}/log.db: records are lost because too many wait to be written",
         f"log {tmp_path}/log.db: closed; records not written: 3. They are kept in {file}; "
-        "the log process or the next start writes them.",
+        "the hub or the next start writes them.",
     ]
     with process(url, tmp_path / "log"):
         until(lambda: not file.exists(), "the next process does not write what is in the file")
@@ -165,7 +169,7 @@ def test_records_that_cannot_be_saved_are_counted_as_lost(
     said: list[str] = []
 
     async def work() -> Log:
-        log = Log.open(url, process=tmp_path / "log", say=said.append)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=said.append)
         log.put(answered(1))
         log.close()
         return log
@@ -179,17 +183,17 @@ def test_next_process_writes_records_the_last_could_not_write(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The database is locked. One worker has died; the other ends, and leaves its records to the process."""
-    monkeypatch.setattr(log_process, "SAVE_S", 1000.0)
+    monkeypatch.setattr(log_receiver, "SAVE_S", 1000.0)
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     monkeypatch.setattr(writer, "CLOSE_S", 1.0)
     first = msgspec.msgpack.encode(answered(0, ago_s=10))
 
     async def work(failing: Log, stack: contextlib.ExitStack) -> Log:
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         stack.enter_context(locked(tmp_path / "log.db"))
         with socket.socket(socket.AF_UNIX) as dying:
             dying.connect(str(tmp_path / "log"))
-            dying.sendall(LENGTH.pack(len(first)) + first)
+            dying.sendall(LENGTH.pack(RECORD | len(first)) + first)
         until(lambda: failing.failing, "the log does not fail")
         for number in range(1, 30):
             log.put(answered(number, ago_s=10 - number / 10))
@@ -211,10 +215,10 @@ def test_ending_process_saves_more_records_than_its_queue_holds(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway is killed while the database is away: its workers have sent more than the process reads at once."""
-    monkeypatch.setattr(log_process, "MAX_UNSETTLED", 4)
+    monkeypatch.setattr(log_receiver, "MAX_UNSETTLED", 4)
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     monkeypatch.setattr(writer, "CLOSE_S", 0.1)
-    frames = [LENGTH.pack(len(data)) + data for data in map(msgspec.msgpack.encode, map(answered, range(20)))]
+    frames = [LENGTH.pack(RECORD | len(data)) + data for data in map(msgspec.msgpack.encode, map(answered, range(20)))]
     with contextlib.ExitStack() as stack, process(url, tmp_path / "log") as log:
         stack.enter_context(locked(tmp_path / "log.db"))
         worker = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -256,7 +260,7 @@ def test_records_keep_their_time_over_a_reboot(url: str, tmp_path: Path) -> None
 
 def test_only_records_that_cannot_be_written_are_dropped(url: str, tmp_path: Path) -> None:
     async def work() -> Log:
-        log = Log.open(url, process=tmp_path / "log", say=lambda words: None)
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=lambda words: None)
         log.put(answered(0, status=1 << 64))  # too large for MessagePack
         log.put(answered(1, status=1 << 63))  # too large for the database
         log.put(answered(2, route="half \ud800 a pair"))
@@ -286,7 +290,7 @@ def test_the_times_of_tokens_are_not_sent() -> None:
 @given(sizes=st.lists(st.integers(1, 700), max_size=30))
 def test_records_are_read_from_any_splits(sizes: list[int]) -> None:
     sent = [answered(number) for number in range(3)]
-    data = b"".join(LENGTH.pack(len(each)) + each for each in map(msgspec.msgpack.encode, sent))
+    data = b"".join(LENGTH.pack(RECORD | len(each)) + each for each in map(msgspec.msgpack.encode, sent))
     ours, theirs = socket.socketpair()
     with ours, theirs:
         sender, found = Sender(theirs), list[CallRecord]()

@@ -142,6 +142,16 @@ def test_all_files_together_are_limited(stem: Path, monkeypatch: pytest.MonkeyPa
         save(stem, DATA)
 
 
+def test_files_leave_as_much_space_free_as_they_take(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(unwritten.MAGIC) + sum(unwritten.LENGTH.size + len(each) for each in DATA)
+    disk = list(os.statvfs(stem.parent))
+    disk[:2], disk[4] = (1, 1), 3 * size  # blocks of a byte, and how many are available
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(disk))
+    save(stem, DATA)
+    with pytest.raises(OSError, match="more than"):
+        save(stem, [*DATA, *DATA])
+
+
 def test_closed_file_is_continued_until_it_is_read(stem: Path) -> None:
     file = UnwrittenFile(stem, only_writes=True)
     for number in range(2):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.transport.peers import HELLO, Recorder, chunked
 
 from splitsecond.core import clock
-from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
+from splitsecond.core.transport.connection import HttpConnection, ReadBuffer, ReadContext
 from splitsecond.core.transport.exchange import Connected, Exchange, Origin
 from splitsecond.core.transport.kernel import STAMP
 from splitsecond.core.transport.polling import LoopPoller
@@ -66,15 +66,14 @@ class WiredConnection:
         near.setblocking(False)
         self.far, self.loop, self.owner, self.receiver = far, HandLoop(), RecordingOwner(), Recorder()
         info = Connected(1, False, 1, 2, 3, "here")
+        loop = cast(asyncio.AbstractEventLoop, self.loop)
         self.connection = HttpConnection(
             near,
             None,
             origin=Origin("http", "test", 80),
             info=info,
             owner=self.owner,
-            buffer=ReadBuffer(),
-            loop=cast(asyncio.AbstractEventLoop, self.loop),
-            poller=LoopPoller(cast(asyncio.AbstractEventLoop, self.loop)),
+            reading=ReadContext(loop, LoopPoller(loop), ReadBuffer()),
         )
         self.exchange = Exchange(self.receiver, info, lambda _: pytest.fail("nothing to send again"))
         self.connection.start(self.exchange, b"request", "POST", reused=False)

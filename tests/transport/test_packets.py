@@ -31,7 +31,7 @@ from splitsecond.core.transport import Client
 from splitsecond.core.transport import client as client_module
 from splitsecond.core.transport import connection as connection_module
 from splitsecond.core.transport import packets as packets_module
-from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
+from splitsecond.core.transport.connection import HttpConnection, ReadBuffer, ReadContext
 from splitsecond.core.transport.exchange import Connected, Exchange, Origin
 from splitsecond.core.transport.packets import (
     FRAME_BYTES,
@@ -467,10 +467,7 @@ def test_reset_connection_fails_as_without_a_packet_ring() -> None:
         origin=Origin("http", "test", 80),
         info=Connected(1, False, 0, 0, 0, "here"),
         owner=RecordingOwner(),
-        buffer=ReadBuffer(),
-        loop=loop,
-        poller=LoopPoller(loop),
-        ring=cast(PacketRing, KnownRing(StreamTimes(0))),
+        reading=ReadContext(loop, LoopPoller(loop), ReadBuffer(), ring=cast(PacketRing, KnownRing(StreamTimes(0)))),
     )
     exchange = Exchange(receiver, connection.info, lambda _: pytest.fail("nothing to send again"))
     connection.start(exchange, b"request", "POST", reused=False)
@@ -505,10 +502,7 @@ def received(bounds: list[int], close_after: int, in_read: int, *, together: boo
             origin=Origin("http", "test", 80),
             info=Connected(1, False, 0, 0, 0, "here"),
             owner=RecordingOwner(),
-            buffer=ReadBuffer(),
-            loop=loop,
-            poller=LoopPoller(loop),
-            ring=cast(PacketRing, KnownRing(times)),
+            reading=ReadContext(loop, LoopPoller(loop), ReadBuffer(), ring=cast(PacketRing, KnownRing(times))),
         )
         exchange = Exchange(receiver, connection.info, lambda _: pytest.fail("nothing to send again"))
         connection.start(exchange, b"request", "POST", reused=False)

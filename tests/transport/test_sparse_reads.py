@@ -17,7 +17,7 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport import connection as connection_module
 from splitsecond.core.transport import sparse_reads
-from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
+from splitsecond.core.transport.connection import HttpConnection, ReadBuffer, ReadContext
 from splitsecond.core.transport.exchange import Connected, Exchange, Origin, TimeLeft
 from splitsecond.core.transport.polling import TICK_NS, BatchedPoller
 from splitsecond.core.transport.sparse_reads import (
@@ -419,10 +419,7 @@ def resting(
         origin=ORIGIN,
         info=info,
         owner=RecordingOwner(),
-        buffer=ReadBuffer(),
-        loop=cast(asyncio.AbstractEventLoop, None),
-        poller=poller,
-        sparse=Asleep(exact=False),
+        reading=ReadContext(cast(asyncio.AbstractEventLoop, None), poller, ReadBuffer(), sparse=Asleep(exact=False)),
     )
     exchange = Exchange(Recorder(), info, lambda _: pytest.fail("nothing to send again"))
     with near, far:

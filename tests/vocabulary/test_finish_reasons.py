@@ -65,7 +65,7 @@ def test_a_reason_has_one_meaning_in_all_formats() -> None:
         ("OTHER", "stop", "tool_calls"),
         ("max_tokens", "length", "length"),
         ("MAX_TOKENS", "length", "length"),
-        ("incomplete", "length", "length"),
+        ("max_output_tokens", "length", "length"),
         ("SAFETY", "content_filter", "content_filter"),
         ("tool_use", "stop", "tool_calls"),
         ("TOOL_CALL", "stop", "tool_calls"),

@@ -11,7 +11,7 @@ INPUT, OUTPUT = 123_456_789, 987_654
 """Numbers that appear nowhere else in an answer."""
 COUNTS = Usage(0, INPUT, OUTPUT)
 HUGE = [b"9007199254740993", b"1e400", b"1" + b"0" * 400, b"1" + b"0" * 5000]
-ODD = [b"-1", b"1.5", b'"12"', b"true", b"{}", b"[7]", *HUGE]
+ODD = [b"-1", b"1.5", b'"a dozen"', b"true", b"{}", b"[7]", *HUGE]
 """Counts that are none, as JSON."""
 
 

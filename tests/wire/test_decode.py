@@ -133,6 +133,12 @@ def test_cache_write_tokens_are_read() -> None:
     assert openai.decoder("chat").feed(usage, 1) == [Usage(1, 9, None, None, None, 7)]
 
 
+def test_litellms_cache_writes_for_an_hour_are_read() -> None:
+    details = b'{"cache_creation_tokens":7,"cache_creation_token_details":{"ephemeral_1h_input_tokens":4}}'
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":%b}}\n\n' % details
+    assert openai.decoder("chat").feed(usage, 1) == [Usage(1, 9, None, None, None, 7, 4)]
+
+
 def test_groqs_error_inside_a_stream() -> None:
     assert fault_of(events_of([b'data: {"x_groq":{"error":"over capacity"}}\n\n'])).kind == "in_band_error"
 

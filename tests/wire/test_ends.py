@@ -92,7 +92,7 @@ def test_a_reason_for_a_failure_breaks_the_answer(name: str, whole: bool) -> Non
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
-@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize("name", ENDINGS.keys() - {"responses"})
 def test_an_unknown_reason_is_success_only_with_content(name: str, whole: bool) -> None:
     decoder, events = read(name, ENDINGS[name]("Yes", "odd")[whole])
     assert [event.reason for event in events if isinstance(event, Finish)] == ["odd"]
@@ -100,6 +100,16 @@ def test_an_unknown_reason_is_success_only_with_content(name: str, whole: bool) 
     assert "finish_reason" in decoder.odd_fields
     _, events = read(name, ENDINGS[name]("", "odd")[whole])
     assert isinstance(events[-1], Broken)
+
+
+@pytest.mark.parametrize("details", [None, {}, {"reason": None}, {"reason": "odd"}])
+def test_an_incomplete_response_without_a_known_reason_is_broken(details: Any) -> None:
+    output = [{"type": "message", "content": [{"type": "output_text", "text": "Half an ans"}]}]
+    fields = {"status": "incomplete", "incomplete_details": details, "output": output}
+    for body in (sse({"type": "response.incomplete", "response": fields}), json.dumps(fields).encode()):
+        _, events = read("responses", body)
+        assert isinstance(events[-1], Broken)
+        assert "finish_reason is incomplete" in events[-1].fault.message
 
 
 def test_a_prediction_that_was_canceled_is_a_failure() -> None:

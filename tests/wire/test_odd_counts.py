@@ -48,6 +48,15 @@ def test_invalid_count_does_not_break_a_response(name: str, number: int, odd: by
     assert counts(found)[-1] == Usage(0, implausible=True)
 
 
+@each_case("form", [b'"%d"', b"%d.0"])
+@each_case("name", BODIES)
+def test_a_count_written_otherwise_is_read(name: str, form: bytes) -> None:
+    api_format, body = FORMATS[name.partition("-")[0]], BODIES[name]
+    for number in (INPUT, OUTPUT):
+        body = body.replace(str(number).encode(), form % number)
+    assert numbers(events(api_format, body)) == (INPUT, OUTPUT)
+
+
 @each_case("number", [INPUT, OUTPUT])
 @each_case("name", BODIES)
 def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:

@@ -1,10 +1,11 @@
-"""The fast path for plain streams gives the bytes of the general way, and leaves every other stream to it."""
+"""A stream is assembled to the same bytes with and without fast paths, in one piece or in two."""
 
 from typing import Any
 
 import msgspec
 import pytest
 from tests.cases import each_case
+from tests.wire.test_text_events import SlowChunks, outcome
 
 from splitsecond.core.wire.openai.client_side import ChunkAssembly
 from splitsecond.core.wire.openai.plain_stream import plain_answer
@@ -22,12 +23,11 @@ def stream(*chunks: dict[str, Any]) -> bytes:
     return b"".join(b"data: %b\n\n" % msgspec.json.encode(each) for each in chunks) + DONE
 
 
-def general(body: bytes) -> bytes:
-    """Assemble `body` without the fast path, which takes only what comes in one piece."""
-    assembly = ChunkAssembly()
-    assembly.feed(body[:-5])
-    assembly.feed(body[-5:])
-    return assembly.answer()
+def check(body: bytes) -> None:
+    """Check that each way to assemble `body` gives the same."""
+    expected = outcome(SlowChunks, [body])
+    assert outcome(ChunkAssembly, [body]) == expected
+    assert outcome(ChunkAssembly, [body[:-5], body[-5:]]) == expected
 
 
 ROLE = chunk({"role": "assistant", "content": ""})
@@ -55,15 +55,6 @@ PLAIN = {
 }  # fmt: skip
 
 
-@each_case("name", PLAIN)
-def test_fast_path_gives_the_bytes_of_the_general_path(name: str) -> None:
-    body = stream(*PLAIN[name])
-    assert plain_answer(body) == general(body)
-    assembly = ChunkAssembly()
-    assembly.feed(body)
-    assert assembly.answer() == general(body)
-
-
 OTHERS = {
     "another choice": [ROLE, *TEXTS, {**HEAD, "choices": [{"index": 1, "delta": {"content": "b"}}]}, FINISH],
     "an unknown field": [ROLE, *TEXTS, {**FINISH, "citations": ["https://a.example"]}],
@@ -78,13 +69,16 @@ OTHERS = {
 }  # fmt: skip
 
 
+@each_case("name", PLAIN)
+def test_plain_streams(name: str) -> None:
+    assert plain_answer(stream(*PLAIN[name])) is not None
+    check(stream(*PLAIN[name]))
+
+
 @each_case("name", OTHERS)
-def test_other_streams_take_the_general_path(name: str) -> None:
-    body = stream(*OTHERS[name])
-    assert plain_answer(body) is None
-    assembly = ChunkAssembly()
-    assembly.feed(body)
-    assert assembly.answer() == general(body)
+def test_other_streams(name: str) -> None:
+    assert plain_answer(stream(*OTHERS[name])) is None
+    check(stream(*OTHERS[name]))
 
 
 @each_case(
@@ -100,21 +94,20 @@ def test_other_streams_take_the_general_path(name: str) -> None:
         b"",
     ],
 )
-def test_other_bytes_are_not_plain(body: bytes) -> None:
+def test_other_bytes(body: bytes) -> None:
     assert plain_answer(body) is None
+    check(body)
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\n", b"\r"])
-def test_line_end_inside_an_event_takes_the_general_path(end: bytes) -> None:
+def test_line_end_inside_an_event(end: bytes) -> None:
     event = b"data: " + msgspec.json.encode(TEXTS[0])
     for place in [place for place in range(len(event)) if event[place : place + 1] in b",:{}[]"][1:]:
         body = stream(ROLE, *TEXTS, FINISH).replace(event, event[:place] + end + event[place:])
         assert plain_answer(body) is None
+        check(body)
 
 
 def test_comments_after_the_end_mark_are_ignored() -> None:
     body = stream(ROLE, *TEXTS, FINISH)
-    assembly = ChunkAssembly()
-    assembly.feed(body)
-    assembly.feed(b": bye\n\n")
-    assert assembly.answer() == general(body)
+    assert outcome(ChunkAssembly, [body, b": bye\n\n"]) == outcome(SlowChunks, [body])

@@ -1,7 +1,7 @@
 """Requests of every client format, read and translated for every target format: linear time, whatever they hold."""
 
+from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
 
 import pytest
 from msgspec import Raw
@@ -21,10 +21,12 @@ from splitsecond.core.errors import LONGEST_MESSAGE, CallerFault
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream import transcoding
 from splitsecond.core.upstream.target import API_FORMATS
-from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
+from splitsecond.core.wire import openai
 from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.translation import MAX_LEFT_OUT, MAX_NAME_CHARACTERS
 from splitsecond.routing.requests import parsed_request
+from splitsecond.simulator import parsing
+from splitsecond.simulator.parsing import parse_openai
 
 MESSAGES, INPUT = b'{"model":"m","messages":[', b'{"model":"m","input":['
 USER = b'{"role":"user","content":"a"}'
@@ -150,14 +152,14 @@ DEEP: dict[Spoken, tuple[bytes, ...]] = {
         INPUT + b'{"id":"a_resp_1","role":"user","content":"a","own":%b}]}',
     ),
 }
-SERVERS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
-    "openai": (openai, ()),
-    "anthropic": (anthropic, ()),
-    "responses": (responses, ()),
-    "gemini": (gemini, ("/models/m:generateContent",)),
-    "cohere": (cohere, ()),
-    "ollama": (ollama, ()),
-    "replicate": (replicate, ("/models/o/m/predictions",)),
+SERVERS: dict[str, tuple[str, ...]] = {
+    "openai": (),
+    "anthropic": (),
+    "responses": (),
+    "gemini": ("/models/m:generateContent",),
+    "cohere": (),
+    "ollama": (),
+    "replicate": ("/models/o/m/predictions",),
 }
 
 
@@ -275,8 +277,8 @@ def test_invalid_stream_options_are_refused(value: bytes) -> None:
 
 
 def read(server: str, body: bytes) -> object:
-    module, path = SERVERS[server]
-    return module.parse_request("chat", body, *path)
+    parse: Callable[..., object] = getattr(parsing, f"parse_{server}")
+    return parse("chat", body, *SERVERS[server])
 
 
 @each_case("kind", JSON_KINDS)
@@ -312,9 +314,9 @@ def test_nested_prompts_are_read_as_fast_as_flat_ones() -> None:
     depth = deepest_json() - 100
     text = nested(b"[", b'"%b"' % (b"a" * (1 << 22)), b"]")(2 * depth)
     flat, deep = b'{"model":"m","prompt":["%b"]}' % (b"a" * (1 << 22)), b'{"model":"m","prompt":%b}' % text
-    assert openai.parse_request("completions", deep).prompt_text == "a" * (1 << 22)
+    assert parse_openai("completions", deep).prompt_text == "a" * (1 << 22)
     check_cheap(
-        lambda: openai.parse_request("completions", deep),
-        lambda: openai.parse_request("completions", flat),
+        lambda: parse_openai("completions", deep),
+        lambda: parse_openai("completions", flat),
         times=20,
     )

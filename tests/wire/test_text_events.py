@@ -10,7 +10,7 @@ from tests.power import repeated
 
 from splitsecond.core.errors import ProviderFault
 from splitsecond.core.wire.anthropic.client_side import MessageAssembly
-from splitsecond.core.wire.assembly import Assembly
+from splitsecond.core.wire.assembly import Added, Assembly
 from splitsecond.core.wire.openai.client_side import ChunkAssembly
 from splitsecond.core.wire.text_events import TextEvents
 
@@ -34,15 +34,17 @@ TEXTS = (
 class SlowChunks(ChunkAssembly):
     """Merges every event."""
 
-    def added_text(self, chunk: dict[str, Any]) -> str | None:
-        return None
+    def merge(self, chunk: dict[str, Any], name: str) -> Added:
+        super().merge(chunk, name)
+        return []
 
 
 class SlowMessage(MessageAssembly):
     """Merges every event."""
 
-    def added_text(self, chunk: dict[str, Any]) -> str | None:
-        return None
+    def merge(self, chunk: dict[str, Any], name: str) -> Added:
+        super().merge(chunk, name)
+        return []
 
 
 def chunk(random: Random, delta: Any, head: dict[str, Any]) -> dict[str, Any]:
@@ -194,9 +196,9 @@ def test_text_events_are_not_merged_one_by_one(
     merged: list[dict[str, Any]] = []
     merge = type_.merge
 
-    def recorded(self: Any, event: dict[str, Any]) -> None:
+    def recorded(self: Any, event: dict[str, Any], name: str) -> Added:
         merged.append(event)
-        merge(self, event)
+        return merge(self, event, name)
 
     monkeypatch.setattr(type_, "merge", recorded)
     if make is chat:
@@ -206,7 +208,7 @@ def test_text_events_are_not_merged_one_by_one(
         event = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%s}}'
         data = "".join(f"event: content_block_delta\ndata: {event % json.dumps(f'w{n}')}\n\n" for n in range(100))
     whole = outcome(type_, [data.encode()])
-    assert len(merged) == 1
+    assert len(merged) == 2  # the first, and one that probes what was learned
     assert "".join(f"w{n}" for n in range(100)).encode() in whole
 
 
@@ -223,5 +225,5 @@ def test_template_without_matches_is_dropped() -> None:
     assert events.learn(b'{"a":"text"}', "", "text", lambda data: json.loads(data)["a"])
     for _ in range(100):
         assert events.read(b'data: {"a":"x","b":"y"}\n\n', 0) == ([], 0)
-    assert not events.known
+    assert not events.current
     assert not events.useful

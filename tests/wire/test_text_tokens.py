@@ -40,7 +40,7 @@ def test_other_field_with_the_same_value_is_not_the_text() -> None:
     escaped = b'{"id":"hi","choices":[{"index":0,"delta":{"content":"\\u0068i"}}]}'
     events = TextEvents()
     assert not events.learn(escaped, "", "hi", lambda data: "hi")
-    assert not events.known
+    assert not events.current
     assert events.read(b"data: " + escaped + b"\n\n", 0) == ([], 0)
 
 

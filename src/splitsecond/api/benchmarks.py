@@ -11,6 +11,7 @@ from splitsecond.api.results import BenchRun
 from splitsecond.benchmark.findings.gate import parse_gate
 from splitsecond.benchmark.load.arrivals import Pattern
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.runs.cost_limit import CostMeter
 from splitsecond.benchmark.runs.measuring import Job, Measurement, NoProgress, Progress
@@ -28,6 +29,7 @@ from splitsecond.benchmark.runs.targets import in_thread
 from splitsecond.benchmark.runs.watching import MeasuredRound, Watch, WatchListener
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import Fault
+from splitsecond.core.validation import wrong
 from splitsecond.log.store.folder import RunFolder
 from splitsecond.routing.machinery.settings import Duration
 
@@ -70,11 +72,16 @@ async def bench(
     rounds: int | None = None,
     precision: str = "",
     duration: float | None = None,
+    over: float | None = None,
     side_by_side: bool = False,
     cache_reuse: bool = False,
     slo: str = "",
     trace: Path | None = None,
     time_scale: float = 1.0,
+    sessions: str | os.PathLike[str] = "",
+    session_rate: float | Sequence[float] | None = None,
+    longest_wait: float = LONGEST_TOOL_TIME_S,
+    answers: Answers = "server",
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **settings: Unpack[RequestSettings],
@@ -86,13 +93,22 @@ async def bench(
     open loop at each `rate` of requests per second, or both. Each row gets `requests` measured requests, by default 50,
     in `rounds` that are spread over the run (by default 6 to 8). Instead of `requests`, rounds follow until each row
     has a `precision` ("5%" of TTFT p50 and TPS p50, or "ttft_ms.p95=5%,tps.p50=3%"), until `duration` seconds have
-    passed, or whichever comes first. A `trace` is a file of recorded arrivals, sent once instead of another load, with
-    its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is recorded in the folder `out`,
-    by default ``runs/ID``.
+    passed, or whichever comes first. With `over`, rounds begin at even distances over so many seconds; over 900 or
+    more, findings hold for more than the minutes of the run. A `trace` is a file of recorded arrivals, sent once
+    instead of another load, with its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is
+    recorded in the folder `out`, by default ``runs/ID``.
+
+    With `sessions` ("agent", "chat", or a file of sessions), requests are turns of sessions: `concurrency` is the
+    number of sessions at a time, and `session_rate` the number of new sessions per second. A turn is sent when the
+    answer before it has ended and its tool time has passed, at most `longest_wait` seconds. It contains the answer that
+    the "server" gave, or with `answers` "recorded" filler of the recorded length.
 
     Raises a `Fault` of `splitsecond.core.errors` if the run cannot start or is ended early. What was measured until
     then, or until the task is cancelled, stays in the folder: see `load`.
     """
+    if session_rate is not None and (rate is not None or not sessions):
+        raise wrong("session_rate", session_rate, "sessions with it, and no rate")
+    rate = rate if session_rate is None else session_rate
     levels = CONCURRENCY if concurrency is None and rate is None and trace is None else concurrency
     loads = [PlannedLoad(concurrency=level) for level in _sequence(levels)]
     loads += [PlannedLoad(rate=each, pattern=arrivals, burstiness=burstiness) for each in _sequence(rate)]
@@ -103,11 +119,15 @@ async def bench(
         rounds=rounds,
         precision=precision,
         duration=duration,
+        over=over,
         side_by_side=side_by_side,
         cache_reuse=cache_reuse,
         slo=slo,
         trace=trace,
         time_scale=time_scale,
+        sessions=os.fspath(sessions),
+        longest_wait=longest_wait,
+        answers=answers,
     )
     return await _measured(bench_job, wanted, out, progress)
 
@@ -120,16 +140,20 @@ async def capacity(
     rate: bool = False,
     first: float = 1,
     last: float = 256,
+    over: float | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **settings: Unpack[RequestSettings],
 ) -> BenchRun:
     """Find the highest load at which `share` of the requests meet `slo`; see `BenchRun.capacity` of the result.
 
-    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. A target that is
-    paid by the token needs `max_cost`. Raises as `bench` does.
+    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second. With `over`, the
+    rounds that confirm the result begin at even distances over so many seconds. A target that is paid by the token
+    needs `max_cost`. Raises as `bench` does.
     """
-    wanted = CapacitySettings(**_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last)
+    wanted = CapacitySettings(
+        **_named([target]), **settings, slo=slo, share=share, rate=rate, first=first, last=last, over=over
+    )
     return await _measured(capacity_job, wanted, out, progress)
 
 

@@ -208,7 +208,9 @@ class ResolvedSettings(RouterSettings, frozen=True, kw_only=True):
         return self.specs[target]
 
     def about(self, target: str) -> ProviderSettings:
-        return super().about(target) if target in self.listed else ProviderSettings(account=target)
+        if target in self.listed:
+            return super().about(target)
+        return ProviderSettings(base_url=self.specs[target].base_url, account=target)
 
 
 def expression_of(policy: str | Server, servers: Sequence[Server]) -> tuple[Expression, Sequence[Server]]:

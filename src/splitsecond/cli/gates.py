@@ -2,8 +2,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.findings.gate import Equivalence, Gate, parse_gate
+from splitsecond.benchmark.findings.round_spread import RoundSpread
 from splitsecond.core.errors import CallerFault
 
 
@@ -19,12 +20,18 @@ def absolute_gates(texts: Sequence[str]) -> list[Gate]:
     return gates
 
 
-def passed(gates: Sequence[Gate], rows: Sequence[ConditionFindings], console: Console) -> bool:
-    return concluded([breach for gate in gates for breach in gate.check(rows)], gates, (), console)
+def passed(gates: Sequence[Gate], run: Run, console: Console) -> bool:
+    breaches = [breach for gate in gates for breach in gate.check(run.conditions)]
+    close = run.spread if run.spread and not run.spread.claims else None
+    return concluded(breaches, gates, (), console, close)
 
 
 def concluded(
-    breaches: Sequence[str], gates: Sequence[Gate], equivalences: Sequence[Equivalence], console: Console
+    breaches: Sequence[str],
+    gates: Sequence[Gate],
+    equivalences: Sequence[Equivalence],
+    console: Console,
+    close_rounds: RoundSpread | None = None,
 ) -> bool:
     for breach in breaches:
         console.print(f"FAILED: {breach}", style="bold red", markup=False, highlight=False)
@@ -32,4 +39,6 @@ def concluded(
         absent = [f"none of {', '.join(gate.text for gate in gates)}"] if gates else []
         shown = [", ".join(each.text for each in equivalences)] if equivalences else []
         console.print(f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False, highlight=False)
+    if (gates or equivalences) and close_rounds is not None:
+        console.print(f"The gates judge {close_rounds.period()} only.", style="dim", markup=False, highlight=False)
     return not breaches

@@ -4,6 +4,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.findings.gate import Gate
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.runs.measuring import Job, Measurement
@@ -44,9 +45,12 @@ def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequ
         raise measurement.fault
     if stop.code:
         return stop.code
-    if job.search is None:
-        found = all(c.errors < c.requests for c in run.conditions)
-    else:
-        found = run.capacity is not None and run.capacity.holds is not None
-    kept = passed(gates, run.conditions, output.screen())
-    return 0 if written and run.finished and found and kept else 1
+    kept = passed(gates, run, output.screen())
+    return 0 if written and run.finished and _succeeded(run, search=job.search is not None) and kept else 1
+
+
+def _succeeded(run: Run, *, search: bool) -> bool:
+    """Return whether the search found a capacity, or each row of another run has an answered request."""
+    if search:
+        return run.capacity is not None and run.capacity.holds is not None
+    return all(c.errors < c.requests for c in run.conditions)

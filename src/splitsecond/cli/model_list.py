@@ -55,16 +55,16 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
     return [
         ModelEntry(
             target=f"{of.name}/{name}",
-            context_tokens=listed.context_tokens,
-            price=listed.price,
-            blended_usd=listed.price.blended_usd if listed.price else None,
-            published=of.model(name).speeds,
-            retired=of.model(name).retired,
-            replaced_by=of.model(name).replaced_by,
+            context_tokens=model.context_tokens,
+            price=model.price,
+            blended_usd=model.price.blended_usd if model.price else None,
+            published=model.speeds,
+            retired=model.retired,
+            replaced_by=model.replaced_by,
             tiers={each: factor for each, tier in of.tiers.items() if (factor := tier.factor(name)) is not None},
         )
-        for name, listed in known.items()
-        if everything or of.model(name).speeds
+        for name, model in known.items()
+        if everything or model.speeds
     ]
 
 
@@ -171,31 +171,33 @@ def search(words: Sequence[str]) -> list[ModelEntry]:
     and those of all providers if it has no such model. Raises `CallerFault` with suggestions if nothing is found.
     """
     first, slash, text = words[0].partition("/")
-    own, unknown = _entries_of_provider(first) if slash or len(words) == 1 else (None, "")
-    if own is not None and not slash:
+    own, unknown = _entries_of_provider(first) if slash or len(words) == 1 else ([], "")
+    alone = len(words) == 1 and not slash
+    if alone and not unknown:
         return own
-    everything = [entry for name in names() for entry in entries_of(provider(name), everything=True)]
-    matching = [entry for entry in own or () if _has(entry.target.partition("/")[2], [text, *words[1:]])]
-    if matching := matching or [entry for entry in everything if _has(entry.target, words)]:
+    if matching := [entry for entry in own if _has(entry.target.partition("/")[2], [text, *words[1:]])]:
         return matching
-    what = " and ".join(repr(word) for word in words)
-    raise CallerFault(
-        f"{unknown}, and no known model has it in its name"
-        if unknown and not slash
-        else f"no known model has {what} in its name",
-        kind="unknown_model",
-        hint=_meant(words, own or everything),
-    )
+    everything = _all_entries()
+    if matching := [entry for entry in everything if _has(entry.target, words)]:
+        return matching
+    message = f"no known model has {' and '.join(map(repr, words))} in its name"
+    if alone:
+        message = f"{unknown}, and no known model has it in its name"
+    raise CallerFault(message, kind="unknown_model", hint=_meant(words, own or everything))
 
 
-def _entries_of_provider(name: str) -> tuple[list[ModelEntry] | None, str]:
-    """Return the models of a provider, or None and the message if there is no such provider."""
+def _all_entries() -> list[ModelEntry]:
+    return [entry for name in names() for entry in entries_of(provider(name), everything=True)]
+
+
+def _entries_of_provider(name: str) -> tuple[list[ModelEntry], str]:
+    """Return the models of a provider, and the message if there is no such provider."""
     try:
         return entries_of(provider(name), everything=True), ""
     except CallerFault as fault:
         if fault.kind != "unknown_provider":
             raise
-        return None, fault.message
+        return [], fault.message
 
 
 def _has(name: str, words: Iterable[str]) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
 from splitsecond.benchmark.runs.settings import CONCURRENCY, Server
 from splitsecond.core import clock
@@ -29,24 +30,22 @@ def servers(
 
     Raises `CallerFault` for options without a server, for one name for several, and for a name that is given twice.
     """
-    options = {"--model": model, "--name": name, "--api-key-env": api_key_env, "--api-format": api_format}
-    given = [option for option, value in options.items() if value]
-    if given and not base_urls:
-        raise CallerFault(f"{' and '.join(given)} needs --base-url with it", kind="bad_option")
+    if not base_urls:
+        options = {"--model": model, "--name": name, "--api-key-env": api_key_env, "--api-format": api_format}
+        if given := [option for option, value in options.items() if value]:
+            raise CallerFault(f"{' and '.join(given)} needs --base-url with it", kind="bad_option")
     if name and len(base_urls) > 1:
         raise wrong("--name", name, "--base-url NAME=URL for each of several servers")
-    found: dict[str, Server] = {}
+    urls: dict[str, str] = {}
     for text in base_urls:
         own, url = named_url(text)
-        if own and own in found:
+        if own and own in urls:
             raise CallerFault(f"--base-url: {own} is the name of two servers", kind="bad_option")
-        found[own or text] = Server(
-            base_url=url, model=model, name=own or name, api_key_env=api_key_env, api_format=api_format or "openai"
-        )
-    if len(found) < len(base_urls):
-        url = next(each for each in base_urls if list(base_urls).count(each) > 1)
-        raise CallerFault(f"--base-url: {url} is given twice", kind="bad_option", hint="Name them: a=URL b=URL.")
-    return list(found.values())
+        if text in urls:
+            raise CallerFault(f"--base-url: {text} is given twice", kind="bad_option", hint="Name them: a=URL b=URL.")
+        urls[own or text] = url
+    same = {"model": model, "api_key_env": api_key_env, "api_format": api_format or "openai"}
+    return [Server(base_url=url, name=name if key == url else key, **same) for key, url in urls.items()]
 
 
 def named_url(text: str) -> tuple[str, str]:
@@ -181,6 +180,22 @@ def _check_load(concurrency: str, rate: str, arrivals: str, trace: Path | None) 
         raise wrong("--arrivals", arrivals, "--trace FILE with it")
     if rate and (trace or arrivals == "trace"):
         raise wrong("--rate", rate, "either a rate or a trace")
+
+
+def session_rate(sessions: str, rate: str, new_sessions: str) -> str:
+    """Return the rate of the load: that of new sessions if the run has sessions."""
+    if new_sessions and not sessions:
+        raise wrong("--session-rate", new_sessions, "--sessions WHAT with it")
+    if sessions and rate:
+        raise wrong("--rate", rate, "--session-rate, which is the rate of new sessions")
+    return new_sessions or rate
+
+
+def longest_wait(text: str, no_waits: bool) -> float:
+    """Return the longest tool time in seconds."""
+    if no_waits and text:
+        raise wrong("--longest-wait", text, "either it or --no-waits")
+    return 0.0 if no_waits else seconds(text, "--longest-wait") or LONGEST_TOOL_TIME_S
 
 
 def share(text: str, option: str) -> float:

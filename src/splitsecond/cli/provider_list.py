@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.core.catalog.model import Prefill, PublishedDistance
 from splitsecond.core.catalog.provider import Provider, fill_base_url
 from splitsecond.core.catalog.speed_tier import SpeedTier
 from splitsecond.core.errors import CallerFault
@@ -63,34 +62,39 @@ WIDE = 115
 WIDEST = 190
 
 
-class ProviderEntry(Struct, frozen=True, kw_only=True):
-    """One provider, as in `--json`. `key`: the variable that holds its key, "" if none of `key_names` is set.
+_SHOWN = (
+    *("name", "title", "api_format", "base_url", "auth", "default_model", "quirks", "billed_by_hour"),
+    *("closing_stops_billing", "prefill", "tiers", "error_in_200", "distances", "notes", "source", "checked"),
+)
+"""Fields of a provider that `--json` shows as they are."""
 
-    `ready`: it can be called now, because its key is set or not needed, and its address is complete.
+
+class ProviderEntry(Struct, frozen=True):
+    """A provider, and whether it can be called from here. `key`: the variable that holds its key, "" if none is set.
+
+    `why_not`: the reason why it cannot be called now: its key is missing, or its address is not complete.
     """
 
-    name: str
-    title: str
-    api_format: str
-    base_url: str
-    regions: list[str]
-    region_urls: dict[str, str]
-    auth: str
-    key_names: list[str]
+    provider: Provider
     key: str
-    ready: bool
     why_not: str
-    default_model: str
-    quirks: dict[str, Any]
-    billed_by_hour: bool
-    closing_stops_billing: bool | None
-    prefill: Prefill | None
-    tiers: dict[str, SpeedTier]
-    error_in_200: bool
-    distances: list[PublishedDistance]
-    notes: list[str]
-    source: str
-    checked: str
+
+    @property
+    def ready(self) -> bool:
+        return not self.why_not
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What `--json` writes."""
+        regions = {name: region.base_url for name, region in sorted(self.provider.regions.items())}
+        return {name: getattr(self.provider, name) for name in _SHOWN} | {
+            "regions": list(regions),
+            "region_urls": regions,
+            "key_names": self.provider.api_key_env,
+            "key": self.key,
+            "ready": self.ready,
+            "why_not": self.why_not,
+        }
 
 
 def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
@@ -101,18 +105,7 @@ def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
         check_spoken(found)
     except CallerFault as fault:
         why_not = fault.message
-    same = {name: getattr(found, name) for name in ProviderEntry.__struct_fields__ if hasattr(found, name)}
-    entry = {
-        "regions": sorted(found.regions),
-        "region_urls": {name: region.base_url for name, region in sorted(found.regions.items())},
-        "key_names": list(found.api_key_env),
-        "key": key,
-        "ready": not why_not,
-        "why_not": why_not,
-        "distances": list(found.distances),
-        "notes": list(found.notes),
-    }
-    return ProviderEntry(**(same | entry))
+    return ProviderEntry(found, key, why_not)
 
 
 def check_spoken(found: Provider) -> None:
@@ -131,9 +124,9 @@ def show(found: Sequence[ProviderEntry]) -> None:
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = {  # users copy these words, so they are not wrapped
-        "provider": max(len(entry.name) for entry in found),
-        "key": max(len(name) for entry in found for name in ("not needed", *entry.key_names)),
-        "format": max(len("anthropic"), *(len(entry.api_format) for entry in found)),
+        "provider": max(len(entry.provider.name) for entry in found),
+        "key": max(len(name) for entry in found for name in ("not needed", *entry.provider.api_key_env)),
+        "format": max(len("anthropic"), *(len(entry.provider.api_format) for entry in found)),
     }
     table.add_column("", width=1)
     for heading, width in widths.items():
@@ -143,48 +136,50 @@ def show(found: Sequence[ProviderEntry]) -> None:
         table.add_column(heading, overflow="fold", no_wrap=heading == "example model")
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
-        table.add_row(here, entry.name, _key(entry), entry.api_format, *(tell(entry) for tell in more.values()))
+        own = entry.provider
+        table.add_row(here, own.name, _key(entry), own.api_format, *(tell(own) for tell in more.values()))
     console.print(table)
     for line in _notes(found, console.width):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _columns(width: int) -> dict[str, Callable[[ProviderEntry], str]]:
-    columns: dict[str, Callable[[ProviderEntry], str]] = {}
+def _columns(width: int) -> dict[str, Callable[[Provider], str]]:
+    columns: dict[str, Callable[[Provider], str]] = {}
     if width >= WIDE:
         columns |= {
-            "token counts": lambda entry: _COUNTS.get(counts := entry.quirks.get("usage", ""), counts),
-            "closed early": lambda entry: {True: "stops", False: "billed on", None: ""}[entry.closing_stops_billing],
-            "prefill": lambda entry: _SHORT.get(entry.prefill, str(entry.prefill)),
-            "200": lambda entry: "error" if entry.error_in_200 else "",
+            "token counts": lambda each: _COUNTS.get(counts := each.quirks.get("usage", ""), counts),
+            "closed early": lambda each: {True: "stops", False: "billed on", None: ""}[each.closing_stops_billing],
+            "prefill": lambda each: _SHORT.get(each.prefill, str(each.prefill)),
+            "200": lambda each: "error" if each.error_in_200 else "",
         }
     if width >= WIDEST:
         columns |= {
-            "regions": lambda entry: ", ".join(entry.regions),
-            "example model": lambda entry: entry.default_model,
+            "regions": lambda each: ", ".join(sorted(each.regions)),
+            "example model": lambda each: each.default_model,
         }
     return columns
 
 
 def show_one(entry: ProviderEntry) -> None:
+    found = entry.provider
     facts = [
-        ("name", f"{entry.name}, {entry.title}"),
-        ("address", entry.base_url),
-        *((f"address of {entry.name}-{region}", url) for region, url in entry.region_urls.items()),
-        ("API format", entry.api_format),
-        ("key", " or ".join(entry.key_names) or "not needed"),
-        ("sent as", entry.auth if entry.key_names else ""),
+        ("name", f"{found.name}, {found.title}"),
+        ("address", found.base_url),
+        *((f"address of {found.name}-{name}", region.base_url) for name, region in sorted(found.regions.items())),
+        ("API format", found.api_format),
+        ("key", " or ".join(found.api_key_env) or "not needed"),
+        ("sent as", found.auth if found.api_key_env else ""),
         ("can be called", "yes" if entry.ready else f"no: {entry.why_not}"),
-        ("example model", entry.default_model),
-        *(_quirk(name, value) for name, value in entry.quirks.items()),
-        ("billed by the hour", "yes" if entry.billed_by_hour else ""),
-        ("closing stops billing", _SAYS[entry.closing_stops_billing]),
-        ("continues a beginning", _SAYS[entry.prefill]),
-        *((f"speed tier {name}", _tier(name, tier)) for name, tier in sorted(entry.tiers.items())),
-        ("errors in a 200", "possible" if entry.error_in_200 else ""),
-        *((f"distance, {each.date}", f"{each.summary} ({each.source})") for each in entry.distances),
-        *(("note", note) for note in entry.notes),
-        ("source", entry.source + (f", checked {entry.checked}" if entry.checked else "")),
+        ("example model", found.default_model),
+        *(_quirk(name, value) for name, value in found.quirks.items()),
+        ("billed by the hour", "yes" if found.billed_by_hour else ""),
+        ("closing stops billing", _SAYS[found.closing_stops_billing]),
+        ("continues a beginning", _SAYS[found.prefill]),
+        *((f"speed tier {name}", _tier(name, tier)) for name, tier in sorted(found.tiers.items())),
+        ("errors in a 200", "possible" if found.error_in_200 else ""),
+        *((f"distance, {each.date}", f"{each.summary} ({each.source})") for each in found.distances),
+        *(("note", note) for note in found.notes),
+        ("source", found.source + (f", checked {found.checked}" if found.checked else "")),
     ]
     width = max(len(name) for name, _ in facts)
     console = Console()
@@ -215,24 +210,26 @@ def _way(way: Mapping[str, Any]) -> str:
 
 
 def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:
-    ready = [entry.name for entry in found if entry.key and entry.ready]
+    ready = [entry.provider.name for entry in found if entry.key and entry.ready]
     yield f"Keys are set for: {', '.join(ready) or 'no provider'}."
     for entry in found:
         if entry.key and not entry.ready:
-            yield f"{entry.name}: {entry.key} is set, but {entry.why_not}."
+            yield f"{entry.provider.name}: {entry.key} is set, but {entry.why_not}."
     if width >= WIDE:
         yield (
             "Closed early: whether closing a response stops its bill. Prefill: whether a model continues the beginning "
             "of a response, and how it is marked. 200: errors may come with this status. Empty: unknown."
         )
-    regions = [f"{entry.name}-{'|'.join(entry.regions)}" for entry in found if entry.regions]
+    regions = [
+        f"{own.name}-{'|'.join(sorted(own.regions))}" for own in (each.provider for each in found) if own.regions
+    ]
     yield f"A target is PROVIDER/MODEL. Providers with regions: {', '.join(regions)}."
     yield "Details: splitsecond providers PROVIDER. Models and prices: splitsecond models PROVIDER"
 
 
 def _key(entry: ProviderEntry) -> Text:
-    if not entry.key_names and entry.ready:
+    if not entry.provider.api_key_env and entry.ready:
         return Text("not needed", "dim")
     if entry.key:
         return Text(entry.key, "green" if entry.ready else "yellow")
-    return Text("\n".join(entry.key_names), "dim")
+    return Text("\n".join(entry.provider.api_key_env), "dim")

@@ -20,7 +20,6 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
         "tool_calls": "tool_calls",
         "function_call": "tool_calls",
         "content_filter": "content_filter",
-        "incomplete": "length",
     },
     # vLLM (`FinishReason`, `RequestStatus`), SGLang, llama.cpp, TGI, Mistral, DeepSeek, Z.ai, OpenRouter
     "compatible": {
@@ -42,6 +41,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
         "max_output_tokens": "length",
         "failed": FAILURE,
         "cancelled": FAILURE,
+        "incomplete": FAILURE,
     },
     "anthropic": {
         "end_turn": "stop",

@@ -121,8 +121,9 @@ class Call(Struct, frozen=True, kw_only=True):
     sees an answer to another. `hints`: what the client sent beside the body, by the names that policies know
     ("complexity", "task", "region", "cache"); also "traceparent", the client's trace; "betas" and "version", the beta
     features and the version of Anthropic's format; "prompt_cache": "mark" if its system prompt (or without one the
-    whole prompt) should be cached by providers that cache on request only; and "translated" for a body that was
-    rewritten as it came in. `notes` is shared by all copies of a call.
+    whole prompt) should be cached by providers that cache on request only, "end" if the whole prompt should be;
+    "session" for the id of a session, which is sent to the provider; and "translated" for a body that was rewritten as
+    it came in. `notes` is shared by all copies of a call.
     """
 
     id: str
@@ -172,6 +173,10 @@ class Reply(Protocol):
     async def __anext__(self) -> Event: ...
 
     async def finished(self) -> None: ...
+
+    async def collected(self) -> list[Event]:
+        """Return the events that were not read yet, when the answer has ended. The last is `Done` or `Broken`."""
+        ...
 
     async def read(self) -> bytes:
         """Return the bytes of the body that arrived since the last `read`; b"" after the last of a complete answer.
@@ -224,6 +229,12 @@ class ReplyBase:
     def pass_on(self, take: Callable[[bytes], bool]) -> None:
         """Do nothing: `read` returns all bytes."""
 
+    async def collected(self) -> list[Event]:
+        return [event async for event in self]
+
+    async def __anext__(self) -> Event:
+        raise NotImplementedError
+
     def __aiter__(self) -> Self:
         return self
 
@@ -262,6 +273,9 @@ class ForwardingReply(ReplyBase):
 
     async def finished(self) -> None:
         await self._reply.finished()
+
+    async def collected(self) -> list[Event]:
+        return await self._reply.collected()
 
     async def read(self) -> bytes:
         return await self._reply.read()

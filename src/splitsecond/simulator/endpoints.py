@@ -18,17 +18,28 @@ from splitsecond.core.errors import PARSER_ERRORS, CallerFault
 from splitsecond.core.events import RateLimits
 from splitsecond.core.service import Operation
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.api_format import AnswerWriter, ServerRequest
-from splitsecond.core.wire.rate_limits import Headers, anthropic_limits, openai_limits
-from splitsecond.core.wire.server_times import TimedWriter
+from splitsecond.core.wire.api_format import AnswerWriter
 from splitsecond.core.wire.transcoder import WriterType
 from splitsecond.simulator.content.embeddings import EmbeddingFormat
+from splitsecond.simulator.limit_headers import Headers, anthropic_limits, openai_limits
+from splitsecond.simulator.parsing import (
+    ServerRequest,
+    parse_anthropic,
+    parse_anthropic_count,
+    parse_cohere,
+    parse_gemini,
+    parse_gemini_count,
+    parse_ollama,
+    parse_ollama_generate,
+    parse_openai,
+    parse_replicate,
+    parse_responses,
+)
+from splitsecond.simulator.timed_writer import TimedWriter
 
 
 class ServerFormat(Protocol):
     def StreamWriter(self, operation: Operation, model: str, *, id: str, created: int) -> AnswerWriter: ...
-
-    def parse_request(self, operation: Operation, body: bytes, path: str) -> ServerRequest: ...
 
     def error_body(self, status: int, message: str, type: str, code: str | None = None) -> bytes: ...
 
@@ -40,16 +51,18 @@ class StreamUrlWriter(Protocol):
 class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One operation in one API format.
 
-    Response ids begin with `id_prefix`; the header `id_header` has the request's id. `malformed` is an event of this
-    format whose data is cut off. `content_type` is that of a stream. With `marked_cache` only the parts of a prompt
-    that the client marks are cached. `created` writes the response with the URL of a stream; None: the response is the
-    stream. `limit_headers` writes the rate limits; None: the format has no headers for them. With `retry_in_body` the
-    retry delay is in the body of an error. The query of a stream contains `stream_query`; `model_prefix` is left out of
+    `read` parses a request from its operation, its body and its path. Response ids begin with `id_prefix`; the
+    header `id_header` has the request's id. `malformed` is an event of this format whose data is cut off.
+    `content_type` is that of a stream. With `marked_cache` only the parts of a prompt that the client marks are
+    cached. `created` writes the response with the URL of a stream; None: the response is the stream.
+    `limit_headers` writes the rate limits; None: the format has no headers for them. With `retry_in_body` the retry
+    delay is in the body of an error. The query of a stream contains `stream_query`; `model_prefix` is left out of
     the model's name. `complete` adds what only the path says to a body. `writer`: in place of that of the format.
     """
 
     operation: Operation = "chat"
     api_format: ServerFormat
+    read: Callable[[Operation, bytes, str], ServerRequest]
     id_prefix: str
     id_header: bytes = b"x-request-id"
     malformed: bytes
@@ -70,7 +83,7 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def parse(self, body: bytes, path: str) -> ServerRequest:
         whole = body if self.complete is None else self.complete(body, path)
-        request = self.api_format.parse_request(self.operation, whole, path)
+        request = self.read(self.operation, whole, path)
         if request.stream and self.stream_query not in path:
             raise CallerFault("streams as a JSON list are not simulated", hint=f"Add ?{self.stream_query} to the URL.")
         return msgspec.structs.replace(request, model=request.model.removeprefix(self.model_prefix))
@@ -103,6 +116,7 @@ def _with_model(body: bytes, path: str) -> bytes:
 
 _CHAT = ApiEndpoint(
     api_format=openai,
+    read=parse_openai,
     writer=TimedWriter,
     id_prefix="chatcmpl-",
     malformed=b'data: {"id":"chatcmpl-malformed","choices":[{"index":0,"del\n\n',
@@ -111,12 +125,14 @@ _CHAT = ApiEndpoint(
 _COMPLETIONS = msgspec.structs.replace(_CHAT, operation="completions")
 _RESPONSES = ApiEndpoint(
     api_format=responses,
+    read=parse_responses,
     id_prefix="resp_",
     malformed=b'event: response.output_text.delta\ndata: {"type":"response.output_text.del\n\n',
     limit_headers=openai_limits,
 )
 _MESSAGES = ApiEndpoint(
     api_format=anthropic,
+    read=parse_anthropic,
     id_prefix="msg_",
     id_header=b"request-id",
     malformed=b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n',
@@ -127,6 +143,7 @@ _MESSAGES = ApiEndpoint(
 _VERTEX = msgspec.structs.replace(_MESSAGES, complete=_with_model)
 _GEMINI = ApiEndpoint(
     api_format=gemini,
+    read=parse_gemini,
     id_prefix="gemini-",
     malformed=b'data: {"candidates":[{"content":{"par\r\n\r\n',
     content_type=b"text/event-stream",
@@ -135,12 +152,14 @@ _GEMINI = ApiEndpoint(
 )
 _COHERE = ApiEndpoint(
     api_format=cohere,
+    read=parse_cohere,
     id_prefix="cohere-",
     malformed=b'event: content-delta\ndata: {"type":"content-delta","index":0,"del\n\n',
     stop_reason="STOP_SEQUENCE",
 )
 _OLLAMA = ApiEndpoint(
     api_format=ollama,
+    read=parse_ollama,
     id_prefix="ollama-",
     malformed=b'{"model":"malformed","message":{"role":"assis\n',
     content_type=b"application/x-ndjson",
@@ -149,12 +168,12 @@ _OLLAMA = ApiEndpoint(
 
 class _OllamaGenerate:
     StreamWriter = ollama.GenerateWriter
-    parse_request = staticmethod(ollama.parse_generate)
     error_body = staticmethod(ollama.error_body)
 
 
 _REPLICATE = ApiEndpoint(
     api_format=replicate,
+    read=parse_replicate,
     id_prefix="replicate-",
     malformed=b"event: done\ndata: {\n\n",
     created=replicate.created,
@@ -163,10 +182,12 @@ _REPLICATE = ApiEndpoint(
 
 
 def _embeddings(chat: ApiEndpoint, form: str) -> ApiEndpoint:
+    api_format = EmbeddingFormat(chat.api_format, form)
     return msgspec.structs.replace(
         chat,
         operation="embeddings",
-        api_format=EmbeddingFormat(chat.api_format, form),
+        api_format=api_format,
+        read=api_format.parse_request,
         marked_cache=False,
         stream_query="",
     )
@@ -182,7 +203,7 @@ _ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "/v1/messages": _MESSAGES,
     "/v2/chat": _COHERE,
     "/api/chat": _OLLAMA,
-    "/api/generate": msgspec.structs.replace(_OLLAMA, api_format=_OllamaGenerate()),
+    "/api/generate": msgspec.structs.replace(_OLLAMA, api_format=_OllamaGenerate(), read=parse_ollama_generate),
     "/v1/embeddings": _EMBEDDINGS,
     "/openai/v1/embeddings": _EMBEDDINGS,
     "/v2/embed": _embeddings(_COHERE, "cohere"),
@@ -204,11 +225,11 @@ def endpoint_at(path: str) -> ApiEndpoint | None:
 
 
 _COUNTS: Mapping[str, TokenCountEndpoint] = {
-    "/v1/messages/count_tokens": TokenCountEndpoint(_MESSAGES, anthropic.parse_count, anthropic.token_count),
+    "/v1/messages/count_tokens": TokenCountEndpoint(_MESSAGES, parse_anthropic_count, anthropic.token_count),
     "/v1/responses/input_tokens": TokenCountEndpoint(_RESPONSES, _RESPONSES.parse, responses.token_count),
 }
 _GEMINI_COUNT_PATH = re.compile(r"/v1(?:beta)?/models/[^/]+:countTokens")
-_GEMINI_COUNT = TokenCountEndpoint(_GEMINI, gemini.parse_count, gemini.token_count)
+_GEMINI_COUNT = TokenCountEndpoint(_GEMINI, parse_gemini_count, gemini.token_count)
 
 
 def token_count_at(path: str) -> TokenCountEndpoint | None:

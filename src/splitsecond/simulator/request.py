@@ -8,8 +8,7 @@ import msgspec
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import RateLimits, Usage
-from splitsecond.core.wire.api_format import ServerAnswer, ServerRequest
-from splitsecond.core.wire.rate_limits import Headers
+from splitsecond.core.wire.api_format import ServerAnswer
 from splitsecond.simulator.content import faults
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, with_dimensions
 from splitsecond.simulator.content.faults import InjectedFault
@@ -25,6 +24,8 @@ from splitsecond.simulator.content.script import (
 from splitsecond.simulator.content.tokens import count_tokens, token_text
 from splitsecond.simulator.content.wants import NOTHING, ConversationEnd, Wants, read_conversation, read_wants
 from splitsecond.simulator.endpoints import ApiEndpoint, TokenCountEndpoint
+from splitsecond.simulator.limit_headers import Headers
+from splitsecond.simulator.parsing import ServerRequest
 from splitsecond.simulator.profile import ANY_MODEL, Profile, TimingsForm
 from splitsecond.simulator.prompt_cache import CacheLookup
 

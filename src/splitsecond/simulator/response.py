@@ -16,13 +16,13 @@ from splitsecond.core import clock
 from splitsecond.core.serving.request_cycle import JSON, RequestCycle, content_headers
 from splitsecond.core.wire import gemini, openai
 from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
-from splitsecond.core.wire.rate_limits import Headers
 from splitsecond.core.wire.server_times import PROCESSING_HEADER
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, embedding_response
 from splitsecond.simulator.content.logprobs import with_logprobs
 from splitsecond.simulator.content.script import ReplyScript
 from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.endpoints import ApiEndpoint
+from splitsecond.simulator.limit_headers import Headers
 from splitsecond.simulator.request import RejectedRequest, SimulatedRequest
 from splitsecond.simulator.sender import ResponseSender
 

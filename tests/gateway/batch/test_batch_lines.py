@@ -116,6 +116,12 @@ def test_answers_are_written_as_openai_writes_them() -> None:
     }
 
 
+def test_an_answer_in_several_lines_is_written_in_one() -> None:
+    line = encoded(BatchResult("a", BatchResponse(200, "req-a", msgspec.Raw(b'{\n  "id": "1"\n}')), "groq/m", "req-a"))
+    assert line.count(b"\n") == 1
+    assert json.loads(line)["response"]["body"] == {"id": "1"}
+
+
 def test_existing_results_are_continued(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     assert result_ids(path) == set()

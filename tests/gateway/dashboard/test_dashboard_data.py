@@ -11,6 +11,7 @@ from tests.noon import noon as noon  # a fixture
 from tests.policies.attempts import answered
 
 from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS as MS
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import FaultRecord, Observation
@@ -112,8 +113,8 @@ def test_a_target_is_summed_over_routes_and_clients() -> None:
         cost=lambda each: 0.25 * (each.output_tokens or 0),
     )
     facts = {
-        "a/x": TargetInfo(input_usd=1, output_usd=1),
-        "b/x": TargetInfo(input_usd=0, output_usd=0, per_hour_usd=2.5),
+        "a/x": TargetInfo(price=Price(input_usd=1, output_usd=1)),
+        "b/x": TargetInfo(price=Price(input_usd=0, output_usd=0, per_hour_usd=2.5)),
     }
     (a, b, c), more = target_overviews(found, [process()], POLICIES.values(), TargetStates(facts))
     assert ([a.name, b.name, c.name], more) == (["a/x", "b/x", "c/x"], 0)

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -12,6 +12,7 @@ from splitsecond.core import clock
 from splitsecond.gateway.fleet.database import About, Learned, Neighbour
 from splitsecond.gateway.fleet.learning import Learning
 from splitsecond.gateway.fleet.turns import LEASE_S
+from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
 
 
@@ -53,23 +54,27 @@ class Connection:
 
 
 class Gateway:
-    """A gateway: `workers` that route calls by `policy`, and the part of its fleet process that is tested."""
+    """A gateway: `workers` that route calls by `policy`, and the part of its hub that is tested."""
 
-    def __init__(
-        self, folder: Path, database: Database, name: str, policy: str, workers: int, scripts: dict[str, Any]
-    ) -> None:
-        folder.mkdir()
+    def __init__(self, database: Database, name: str, policy: str, workers: int, scripts: dict[str, Any]) -> None:
         self.said: list[str] = []
         self.connection = Connection(database, name)
-        self.learning = Learning(folder, workers, self.said.append)
+        self.learning = Learning(workers, self.said.append, self._publish)
         self.workers = [World(policy, **scripts) for _ in range(workers)]
-        self.exchanges = [WorkerExchange(folder, number, each.states) for number, each in enumerate(self.workers)]
+        self.exchanges = [
+            WorkerExchange(each.states, partial(self.learning.reports.__setitem__, number))
+            for number, each in enumerate(self.workers)
+        ]
         for exchange in self.exchanges:
             exchange.use(("a/x", "b/x"), lambda target: "the provider's key")
         self._answered_ns = 0
 
+    def _publish(self, worker: int, view: FleetView) -> None:
+        if worker < len(self.exchanges):  # a test may have removed them
+            self.exchanges[worker].received(view)
+
     async def run(self) -> None:
-        """Exchange until cancelled: the fleet process once a second, each worker twice."""
+        """Exchange until cancelled: the hub once a second, each worker twice."""
         async with asyncio.TaskGroup() as group:
             for exchange in self.exchanges:
                 group.create_task(exchange.run())
@@ -81,5 +86,5 @@ class Gateway:
                 except psycopg.OperationalError:
                     pass
                 me = Neighbour(name=self.connection.name, instance="1", silent_s=0.0, about=About(version="1"))
-                self.learning.write(self.connection.name, (me,), self._answered_ns)
+                self.learning.publish(self.connection.name, (me,), self._answered_ns)
                 await asyncio.sleep(1.0)

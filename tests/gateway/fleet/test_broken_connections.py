@@ -1,15 +1,14 @@
-"""The fleet process, with a connection to PostgreSQL that breaks at each message, and with rows that are broken."""
+"""The hub, with a connection to PostgreSQL that breaks at each message, and with rows that are broken."""
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.store.cutting_relay import BREAKS, Break, CuttingRelay
 from tests.store.server import Server
 
-from splitsecond.gateway.fleet.process import EVERY_S, FleetProcess
-from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
+from splitsecond.gateway.fleet.member import EVERY_S, FleetMember
+from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import SharedCounters
 
@@ -24,33 +23,30 @@ def relay(server: Server) -> Iterator[CuttingRelay]:
     relay.close()
 
 
-def fleet_process(folder: Path, url: str, said: list[str], name: str = "g") -> FleetProcess:
+def fleet_member(url: str, said: list[str], name: str = "g") -> FleetMember:
     keys = (LimitedKey("web", 600, 5.0),)
-    settings = FleetProcessSettings(
+    settings = FleetSettings(
         url=url,
         gateway=name,
         instance=name,
-        folder=str(folder),
         counters=SharedCounters.create(1),
         ceilings=FleetCeilings.create(1),
         workers=1,
         keys=keys,
     )
-    return FleetProcess(settings, said.append)
+    return FleetMember(settings, said.append)
 
 
-async def step(process: FleetProcess) -> None:
+async def step(process: FleetMember) -> None:
     """Exchange now."""
     process._tried_ns -= round(EVERY_S * 1e9)
     await process.step()
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_fleet_process_reconnects_after_any_broken_connection(
-    server: Server, relay: CuttingRelay, how: Break, tmp_path: Path
-) -> None:
+def test_fleet_member_reconnects_after_any_broken_connection(server: Server, relay: CuttingRelay, how: Break) -> None:
     async def run() -> int:
-        process = fleet_process(tmp_path, relay.url(server.database()), [])
+        process = fleet_member(relay.url(server.database()), [])
         for broken, messages in enumerate(range(BREAKS.index(how), MAX_MESSAGES, 9)):
             await process._database.close()
             relay.cut_after(messages, how)
@@ -69,12 +65,12 @@ def test_fleet_process_reconnects_after_any_broken_connection(
     assert asyncio.run(run()) >= 4
 
 
-def test_invalid_limit_row_is_reported_until_it_is_deleted(server: Server, tmp_path: Path) -> None:
+def test_invalid_limit_row_is_reported_until_it_is_deleted(server: Server) -> None:
     """What a gateway tells about itself is only shown. A limit that cannot be read is not handed out."""
     url, said = server.database(), list[str]()
 
     async def run() -> None:
-        process = fleet_process(tmp_path, url, said)
+        process = fleet_member(url, said)
         ceilings = process._ceilings
         await step(process)
         await asyncio.to_thread(

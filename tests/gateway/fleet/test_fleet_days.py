@@ -1,13 +1,11 @@
 """What a gateway reports as spent, if its wall clock and that of the database show different days."""
 
-from pathlib import Path
-
 import pytest
 
 from splitsecond.core import clock
 from splitsecond.gateway.fleet.database import Answer
-from splitsecond.gateway.fleet.process import FleetProcess
-from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
+from splitsecond.gateway.fleet.member import FleetMember
+from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings
 from splitsecond.gateway.records.shared_counters import SharedCounters
 
@@ -15,19 +13,18 @@ DAY_NS = 86_400 * clock.NS_PER_S
 
 
 @pytest.mark.parametrize("day", [19, 20, 21])
-def test_a_wall_clock_past_midnight_frees_no_spending_of_a_fleet(tmp_path: Path, day: int) -> None:
-    settings = FleetProcessSettings(
+def test_a_wall_clock_past_midnight_frees_no_spending_of_a_fleet(day: int) -> None:
+    settings = FleetSettings(
         url="postgresql://nobody@127.0.0.1:9/none",
         gateway="g",
         instance="1",
-        folder=str(tmp_path),
         counters=SharedCounters.create(1),
         ceilings=FleetCeilings.create(1),
         workers=1,
         keys=(LimitedKey("web", usd_per_day=5.0),),
     )
     with clock.using(lambda: 0, lambda: day * DAY_NS):
-        process = FleetProcess(settings, print)
+        process = FleetMember(settings, print)
         process._counters.spend("web", 20, 2.0)
         process._counters.reserve("web", 0.5)
         process._answer = Answer({}, (), frozenset(), wall_s=20.5 * 86_400, at_ns=0)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +30,7 @@ from splitsecond.gateway.fleet.learned import (
     samples_of,
 )
 from splitsecond.gateway.fleet.turns import HOLD_S, LEASE_S, PAUSE_S, TURN_S, Turns
-from splitsecond.gateway.fleet.view import FleetView, view_path
-from splitsecond.gateway.records.exchanged_file import write
+from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.routing.targets.circuit_breaker import RECEIVED_OPEN_NS
 from splitsecond.testing.fake_service import Script
 
@@ -41,20 +39,8 @@ HANGS = Script(ttft=4.0, fault=DOWN.fault)
 """An outage in which a request fails after four seconds."""
 
 
-@pytest.fixture(autouse=True)
-def _disks_are_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system may wait for the disk where a file replaces another. In virtual time nobody sees the gap."""
-
-    def replace(path: Path, target: Path) -> Path:
-        target.unlink(missing_ok=True)
-        return path.rename(target)
-
-    monkeypatch.setattr(Path, "replace", replace)
-
-
 @asynccontextmanager
 async def fleet(
-    folder: Path,
     number: int = 3,
     workers: int = 2,
     *,
@@ -64,9 +50,7 @@ async def fleet(
     """Run gateways with these scripts of targets. `first`: those of the first gateway, if they differ."""
     database = Database()
     made = [
-        Gateway(
-            folder / str(each), database, f"g{each}", POLICY, workers, scripts | ((first or {}) if not each else {})
-        )
+        Gateway(database, f"g{each}", POLICY, workers, scripts | ((first or {}) if not each else {}))
         for each in range(number)
     ]
     tasks = [asyncio.create_task(each.run()) for each in made]
@@ -107,11 +91,11 @@ async def load(
             await asyncio.sleep(0.1)
 
 
-def test_one_probe_of_the_fleet_is_in_flight_at_a_time(tmp_path: Path) -> None:
+def test_one_probe_of_the_fleet_is_in_flight_at_a_time() -> None:
     seen: list[int] = []
 
     async def main() -> None:
-        async with fleet(tmp_path, a=until(200, HANGS), b=GOOD) as (_, made):
+        async with fleet(a=until(200, HANGS), b=GOOD) as (_, made):
             await load(made, 30)
             before = asked(made)
             await load(made, 150, look=lambda: seen.append(in_flight(made)))
@@ -121,11 +105,11 @@ def test_one_probe_of_the_fleet_is_in_flight_at_a_time(tmp_path: Path) -> None:
     assert max(seen) == 1
 
 
-def test_without_the_exchange_every_worker_probes(tmp_path: Path) -> None:
+def test_without_the_exchange_every_worker_probes() -> None:
     seen: list[int] = []
 
     async def main() -> None:
-        async with fleet(tmp_path, a=HANGS, b=GOOD) as (database, made):
+        async with fleet(a=HANGS, b=GOOD) as (database, made):
             database.away = True
             for gateway in made:
                 gateway.exchanges.clear()
@@ -136,11 +120,11 @@ def test_without_the_exchange_every_worker_probes(tmp_path: Path) -> None:
     assert max(seen) > 1
 
 
-def test_one_worker_per_gateway_probes_without_the_database(tmp_path: Path) -> None:
+def test_one_worker_per_gateway_probes_without_the_database() -> None:
     seen: list[int] = []
 
     async def main() -> None:
-        async with fleet(tmp_path, a=HANGS, b=GOOD) as (database, made):
+        async with fleet(a=HANGS, b=GOOD) as (database, made):
             await load(made, 30)
             database.away = True
             await load(made, 40)
@@ -154,9 +138,9 @@ def test_one_worker_per_gateway_probes_without_the_database(tmp_path: Path) -> N
     assert max(seen) <= 3
 
 
-def test_idle_gateway_learns_that_a_target_is_down_or_back(tmp_path: Path) -> None:
+def test_idle_gateway_learns_that_a_target_is_down_or_back() -> None:
     async def main() -> None:
-        async with fleet(tmp_path, a=until(60, DOWN), b=GOOD) as (_, made):
+        async with fleet(a=until(60, DOWN), b=GOOD) as (_, made):
             busy, idle = made[0], made[1].workers[0]
             await load([busy], 20)
             assert not idle.states.available("a/x")
@@ -171,9 +155,9 @@ def test_idle_gateway_learns_that_a_target_is_down_or_back(tmp_path: Path) -> No
     play(main)
 
 
-def test_worker_with_good_responses_ignores_reports_of_others(tmp_path: Path) -> None:
+def test_worker_with_good_responses_ignores_reports_of_others() -> None:
     async def main() -> None:
-        async with fleet(tmp_path, 2, 1, first={"a": DOWN}, a=GOOD, b=GOOD) as (_, made):
+        async with fleet(2, 1, first={"a": DOWN}, a=GOOD, b=GOOD) as (_, made):
             broken, well = made[0].workers[0], made[1].workers[0]
             await load(made, 60)
             assert well.asked("b/x") == 0
@@ -184,9 +168,9 @@ def test_worker_with_good_responses_ignores_reports_of_others(tmp_path: Path) ->
     play(main)
 
 
-def test_when_a_target_is_back_all_workers_return_soon(tmp_path: Path) -> None:
+def test_when_a_target_is_back_all_workers_return_soon() -> None:
     async def main() -> None:
-        async with fleet(tmp_path, a=until(40, DOWN), b=GOOD) as (_, made):
+        async with fleet(a=until(40, DOWN), b=GOOD) as (_, made):
             await load(made, 90)
             states = {worker.states.status("a/x").state for gateway in made for worker in gateway.workers}
             assert states <= {"up", "returning"}
@@ -194,9 +178,9 @@ def test_when_a_target_is_back_all_workers_return_soon(tmp_path: Path) -> None:
     play(main)
 
 
-def test_reports_of_others_expire_when_the_exchange_ends(tmp_path: Path) -> None:
+def test_reports_of_others_expire_when_the_exchange_ends() -> None:
     async def main() -> None:
-        async with fleet(tmp_path, a=DOWN, b=GOOD) as (_, made):
+        async with fleet(a=DOWN, b=GOOD) as (_, made):
             busy, idle = made[0], made[1]
             await load([busy], 20)
             assert not idle.workers[0].states.available("a/x")
@@ -214,11 +198,11 @@ def no_longer_configured(target: str) -> str:
     raise CallerFault(f"there is no provider for {target}", kind="unknown_provider")
 
 
-def test_headroom_of_a_rate_limit_is_shared(tmp_path: Path) -> None:
+def test_headroom_of_a_rate_limit_is_shared() -> None:
     limits = RateLimits(requests_left=0, requests_reset_ns=40 * clock.NS_PER_S)
 
     async def main() -> None:
-        async with fleet(tmp_path, a=GOOD, b=GOOD) as (_, made):
+        async with fleet(a=GOOD, b=GOOD) as (_, made):
             made[2].exchanges[0].use(("a/x",), lambda target: "another key")
             made[2].exchanges[1].use(("a/x",), no_longer_configured)
             state = made[0].workers[0].states.state("a/x")
@@ -236,9 +220,9 @@ def test_headroom_of_a_rate_limit_is_shared(tmp_path: Path) -> None:
     play(main)
 
 
-def test_speeds_are_shared_and_count_for_less_than_own_samples(tmp_path: Path) -> None:
+def test_speeds_are_shared_and_count_for_less_than_own_samples() -> None:
     async def main() -> None:
-        async with fleet(tmp_path, first={"a": Script(ttft=0.8, tokens=5)}, a=GOOD, b=GOOD) as (_, made):
+        async with fleet(first={"a": Script(ttft=0.8, tokens=5)}, a=GOOD, b=GOOD) as (_, made):
             busy, other = made[0].workers[0], made[1].workers[0]
             await busy.ask(40, every_s=0.1)
             await asyncio.sleep(10)
@@ -277,7 +261,7 @@ def test_invalid_report_is_refused(text: str) -> None:
         decode_targets(text)
 
 
-def test_hostile_report_stops_neither_exchange_nor_calls(tmp_path: Path) -> None:
+def test_hostile_report_stops_neither_exchange_nor_calls() -> None:
     lie = TargetReport(
         opening=Opening(age_s=0.0, left_s=1e6, reason="a lie"),
         limits={"none": Limits(age_s=0.0, requests_left=0, requests_reset_s=1e6, per_s=1e6)},
@@ -285,7 +269,7 @@ def test_hostile_report_stops_neither_exchange_nor_calls(tmp_path: Path) -> None
     )
 
     async def main() -> None:
-        async with fleet(tmp_path, 1, 1, a=GOOD, b=DOWN) as (database, (gateway,)):
+        async with fleet(1, 1, a=GOOD, b=DOWN) as (database, (gateway,)):
 
             async def lies() -> None:
                 while True:
@@ -308,9 +292,9 @@ def test_hostile_report_stops_neither_exchange_nor_calls(tmp_path: Path) -> None
     play(main)
 
 
-def test_extreme_values_of_providers_give_a_valid_report(tmp_path: Path) -> None:
+def test_extreme_values_of_providers_give_a_valid_report() -> None:
     async def main() -> None:
-        gateway = Gateway(tmp_path / "g", Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
+        gateway = Gateway(Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
         states = gateway.workers[0].states
         extreme = RateLimits(requests_left=10**30, requests_reset_ns=10**40, tokens_left=-5, tokens_reset_ns=-1)
         for name in ("a/x", "a/" + "y" * 400, "a/\0", "a/\ud800"):
@@ -330,11 +314,11 @@ def test_extreme_values_of_providers_give_a_valid_report(tmp_path: Path) -> None
     play(main)
 
 
-def test_stale_view_is_not_used(tmp_path: Path) -> None:
+def test_stale_view_is_not_used() -> None:
     async def main() -> None:
-        gateway = Gateway(tmp_path / "g", Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
+        gateway = Gateway(Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
         opening = TargetReport(opening=Opening(age_s=1.0, left_s=20.0))
-        write(view_path(tmp_path / "g", 0), FleetView(at_ns=clock.now_ns(), name="g", targets={"a/x": opening}))
+        gateway.exchanges[0].received(FleetView(at_ns=clock.now_ns(), name="g", targets={"a/x": opening}))
         gateway.exchanges[0].step()
         assert not gateway.workers[0].states.available("a/x")
         assert gateway.workers[0].states.state("a/x").breaker.turn_until_ns == 0

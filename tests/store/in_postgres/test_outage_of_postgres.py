@@ -1,4 +1,4 @@
-"""A log process and its worker that are killed while PostgreSQL is away: no record is missing, none is twice."""
+"""A hub and its worker that are killed while PostgreSQL is away: no record is missing, none is twice."""
 
 import asyncio
 import os
@@ -20,9 +20,12 @@ from tests.store.test_outage import in_memory, send
 from tests.waiting import eventually, until
 
 from splitsecond.core import clock
+from splitsecond.gateway.hub.settings import MODULE, HubSettings
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log, Past
-from splitsecond.log.store.log_process import MAX_UNSETTLED, LogProcessSettings
+from splitsecond.log.store.log_receiver import MAX_UNSETTLED
 from splitsecond.log.store.remote_writer import RemoteLogWriter
+from splitsecond.routing.router.settings import LogSettings
 
 pytestmark = pytest.mark.system
 FIRST = 10
@@ -30,10 +33,10 @@ ALL = FIRST + 2 * MAX_UNSETTLED
 
 
 @contextmanager
-def log_process(url: str, folder: Path) -> Iterator["Process[bytes]"]:
-    """Run a log process that keeps its files in `folder`. At the end it is killed."""
-    settings = LogProcessSettings(url=url, keep_days=30, socket=str(folder / "log"))
-    command = [sys.executable, "-m", "splitsecond.log.store.log_process"]
+def hub(url: str, folder: Path) -> Iterator["Process[bytes]"]:
+    """Run a hub that keeps its files in `folder`. At the end it is killed."""
+    settings = HubSettings(socket=str(folder / "log"), log=LogSettings(url))
+    command = [sys.executable, "-m", MODULE]
     with Process[bytes](command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as process:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(settings) + b"\n")
@@ -49,7 +52,7 @@ def test_records_of_killed_processes_are_logged_once(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # of the worker, which is this process
 
     async def work() -> None:
-        log = Log.open(url, process=tmp_path / "log")
+        log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         await send(log, range(FIRST))
         await eventually(lambda: log.written == FIRST and not log.waiting, "the log is not written")
         if fault == "killed":
@@ -61,14 +64,14 @@ def test_records_of_killed_processes_are_logged_once(
         assert (log.waiting, log.dropped) == (ALL - FIRST, 0)
         writer = log._writer  # it ends like that of a worker that is killed
         assert isinstance(writer, RemoteLogWriter)
-        writer._disconnect()
+        writer._hub.close()
 
-    with log_process(url, tmp_path) as process:
+    with hub(url, tmp_path) as process:
         asyncio.run(work())
         process.kill()
         process.wait()
     server.ensure_running()
-    with log_process(url, tmp_path):
+    with hub(url, tmp_path):
         until(lambda: not [*tmp_path.glob("splitsecond-log-*")], "what was saved is not written")
     logged = Counter(record.call for _, record in Past.open(url).calls(clock.wall_time() - timedelta(hours=1)))
     assert logged == Counter(f"req-{number}" for number in range(ALL))

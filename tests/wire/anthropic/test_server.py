@@ -16,6 +16,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic
 from splitsecond.core.wire.anthropic import StreamWriter
 from splitsecond.core.wire.api_format import Quirks, ServerAnswer
+from splitsecond.simulator.parsing import parse_anthropic, parse_anthropic_count
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "tool")
@@ -164,14 +165,14 @@ def test_a_request() -> None:
             ],
         },
     ]
-    request = anthropic.parse_request(
+    request = parse_anthropic(
         "chat", body(messages=messages, system=[{"type": "text", "text": "Be brief."}], stream=True, top_k=40)
     )
     assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
     assert (request.include_usage, request.n) == (True, 1)
     assert request.prompt_text == "Be brief.\nWhat is\nthis?\nThat?"
     assert bytes(request.fields["top_k"]) == b"40"
-    assert anthropic.parse_request("chat", body(system="Be kind.")).prompt_text == "Be kind.\nHi"
+    assert parse_anthropic("chat", body(system="Be kind.")).prompt_text == "Be kind.\nHi"
 
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -195,16 +196,16 @@ SAID = {"type": "text", "text": "four"}
     ],
 )
 def test_cache_marks_are_read_from_the_request(fields: dict[str, Any], marks: tuple[int, ...]) -> None:
-    request = anthropic.parse_request("chat", json.dumps({"model": "m", "max_tokens": 1, **fields}).encode())
+    request = parse_anthropic("chat", json.dumps({"model": "m", "max_tokens": 1, **fields}).encode())
     assert request.cache_marks == marks
-    counted = anthropic.parse_count(json.dumps({"model": "m", **fields}).encode())
+    counted = parse_anthropic_count(json.dumps({"model": "m", **fields}).encode())
     assert (counted.max_tokens, counted.prompt_text, counted.cache_marks) == (None, request.prompt_text, marks)
 
 
 def test_encoded_requests_can_be_parsed() -> None:
     asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
     encoded = anthropic.encode(Call(id="c", body=asked), "m", Quirks())
-    request = anthropic.parse_request("chat", encoded.body)
+    request = parse_anthropic("chat", encoded.body)
     assert (request.model, request.stream, request.prompt_text) == ("m", True, "Be brief.\nHi")
 
 
@@ -225,14 +226,14 @@ def test_encoded_requests_can_be_parsed() -> None:
 )
 def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
-        anthropic.parse_request("chat", raw)
+        parse_anthropic("chat", raw)
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
 
 
 @given(st.binary())
 def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
     with pytest.raises(CallerFault):
-        anthropic.parse_request("chat", raw)
+        parse_anthropic("chat", raw)
 
 
 def test_ids_of_tool_calls_get_characters_anthropic_accepts() -> None:

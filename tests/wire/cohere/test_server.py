@@ -15,6 +15,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire import cohere
 from splitsecond.core.wire.api_format import Quirks, ServerAnswer
 from splitsecond.core.wire.cohere import StreamWriter
+from splitsecond.simulator.parsing import parse_cohere
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 USER = [{"role": "user", "content": "Hello"}]
@@ -116,20 +117,20 @@ def test_a_chat_request() -> None:
         {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "image_url"}]},
         {"role": "assistant", "tool_calls": []},
     ]
-    request = cohere.parse_request("chat", body(model="m", messages=messages, stream=True, max_tokens=7, k=40))
+    request = parse_cohere("chat", body(model="m", messages=messages, stream=True, max_tokens=7, k=40))
     assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
     assert (request.n, request.include_usage, request.prompt_text) == (1, True, "Be brief.\nWhat is")
     assert bytes(request.fields["k"]) == b"40"
 
 
 def test_the_defaults() -> None:
-    request = cohere.parse_request("chat", body(model="m", messages=USER))
+    request = parse_cohere("chat", body(model="m", messages=USER))
     assert (request.stream, request.max_tokens) == (False, None)
 
 
 def test_server_role_reads_what_the_client_role_sends() -> None:
     call = Call(id="1", body={"messages": USER, "max_tokens": 9})
-    request = cohere.parse_request("chat", cohere.encode(call, "command", Quirks()).body)
+    request = parse_cohere("chat", cohere.encode(call, "command", Quirks()).body)
     assert (request.model, request.stream, request.max_tokens, request.prompt_text) == ("command", True, 9, "Hello")
 
 
@@ -147,10 +148,10 @@ def test_server_role_reads_what_the_client_role_sends() -> None:
 )
 def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words):
-        cohere.parse_request("chat", raw)
+        parse_cohere("chat", raw)
 
 
 @given(st.binary())
 def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
     with pytest.raises(CallerFault):
-        cohere.parse_request("chat", raw)
+        parse_cohere("chat", raw)

@@ -16,6 +16,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire import gemini
 from splitsecond.core.wire.api_format import Quirks, ServerAnswer
 from splitsecond.core.wire.gemini import StreamWriter
+from splitsecond.simulator.parsing import parse_gemini
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 PATH = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
@@ -167,7 +168,7 @@ def test_a_request_of_our_own_is_read() -> None:
     ]
     call = Call(id="1", body={"messages": messages, "max_tokens": 7, "n": 2, "safetySettings": []})
     encoded = gemini.encode(call, "gemini-2.5-flash", Quirks())
-    request = gemini.parse_request("chat", encoded.body, "/v1beta" + encoded.path)
+    request = parse_gemini("chat", encoded.body, "/v1beta" + encoded.path)
     assert (request.operation, request.model, request.stream) == ("chat", "gemini-2.5-flash", True)
     assert (request.max_tokens, request.n, request.include_usage) == (7, 2, True)
     assert request.prompt_text == "Be brief.\nWhat is\nthis?"
@@ -185,7 +186,7 @@ def test_a_request_of_our_own_is_read() -> None:
     ],
 )
 def test_path_determines_the_model_and_streaming(path: str, model: str, stream: bool) -> None:
-    request = gemini.parse_request("chat", body(contents=USER), path)
+    request = parse_gemini("chat", body(contents=USER), path)
     assert (request.model, request.stream) == (model, stream)
     assert (request.max_tokens, request.n) == (None, 1)
 
@@ -193,7 +194,7 @@ def test_path_determines_the_model_and_streaming(path: str, model: str, stream: 
 @pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/v1beta/models/m:countTokens", "/v1beta/models/m"])
 def test_unknown_path_is_404(path: str) -> None:
     with pytest.raises(CallerFault, match="unknown path /") as caught:
-        gemini.parse_request("chat", body(contents=USER), path)
+        parse_gemini("chat", body(contents=USER), path)
     assert caught.value.status == 404
 
 
@@ -212,14 +213,14 @@ def test_unknown_path_is_404(path: str) -> None:
 )
 def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
-        gemini.parse_request("chat", raw, PATH)
+        parse_gemini("chat", raw, PATH)
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
 
 
 @given(st.binary())
 def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
     with pytest.raises(CallerFault):
-        gemini.parse_request("chat", raw, PATH)
+        parse_gemini("chat", raw, PATH)
 
 
 @pytest.mark.parametrize("counts", [True, False])

@@ -15,6 +15,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire import ollama
 from splitsecond.core.wire.api_format import Quirks, ServerAnswer, ServerTimes
 from splitsecond.core.wire.ollama import StreamWriter
+from splitsecond.simulator.parsing import parse_ollama
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 TOOK = ServerTimes(1, 3, 5)
@@ -116,7 +117,7 @@ def test_error_body_is_read_back() -> None:
 
 def test_a_chat_request() -> None:
     messages = [{"role": "system", "content": "Be brief."}, *USER, {"role": "assistant", "tool_calls": []}]
-    request = ollama.parse_request("chat", body(model="m", messages=messages, options={"num_predict": 7}, think=True))
+    request = parse_ollama("chat", body(model="m", messages=messages, options={"num_predict": 7}, think=True))
     assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
     assert (request.n, request.include_usage, request.prompt_text) == (1, True, "Be brief.\nHello")
     assert bytes(request.fields["think"]) == b"true"
@@ -124,16 +125,16 @@ def test_a_chat_request() -> None:
 
 @pytest.mark.parametrize("options", [None, {}, {"num_predict": -1}, {"num_predict": None}])
 def test_request_without_num_predict_has_no_output_limit(options: Any) -> None:
-    assert ollama.parse_request("chat", body(model="m", messages=USER, options=options)).max_tokens is None
+    assert parse_ollama("chat", body(model="m", messages=USER, options=options)).max_tokens is None
 
 
 def test_not_streamed() -> None:
-    assert not ollama.parse_request("chat", body(model="m", messages=USER, stream=False)).stream
+    assert not parse_ollama("chat", body(model="m", messages=USER, stream=False)).stream
 
 
 def test_server_role_reads_what_the_client_role_sends() -> None:
     call = Call(id="1", body={"messages": USER, "max_tokens": 9})
-    request = ollama.parse_request("chat", ollama.encode(call, "m:7b", Quirks()).body)
+    request = parse_ollama("chat", ollama.encode(call, "m:7b", Quirks()).body)
     assert (request.model, request.stream, request.max_tokens, request.prompt_text) == ("m:7b", True, 9, "Hello")
 
 
@@ -152,10 +153,10 @@ def test_server_role_reads_what_the_client_role_sends() -> None:
 )
 def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words):
-        ollama.parse_request("chat", raw)
+        parse_ollama("chat", raw)
 
 
 @given(st.binary())
 def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
     with pytest.raises(CallerFault):
-        ollama.parse_request("chat", raw)
+        parse_ollama("chat", raw)

@@ -12,6 +12,7 @@ from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import replicate
 from splitsecond.core.wire.api_format import Quirks, ServerAnswer
+from splitsecond.simulator.parsing import parse_replicate
 
 PATH = "/v1/models/o/m/predictions"
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1)
@@ -63,15 +64,15 @@ def body(**fields: Any) -> bytes:
 
 
 def test_a_request() -> None:
-    request = replicate.parse_request("chat", body(system_prompt="Be brief.", max_tokens=7), PATH + "?x=1")
+    request = parse_replicate("chat", body(system_prompt="Be brief.", max_tokens=7), PATH + "?x=1")
     assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "o/m", True, 7)
     assert (request.include_usage, request.n, request.prompt_text) == (False, 1, "Be brief.\nHi")
-    assert not replicate.parse_request("chat", b'{"input":{"prompt":"Hi"}}', PATH).stream
+    assert not parse_replicate("chat", b'{"input":{"prompt":"Hi"}}', PATH).stream
 
 
 def test_encoded_requests_can_be_parsed() -> None:
     encoded = replicate.encode(Call(id="c", body={"messages": [{"role": "user", "content": "Hi"}]}), "o/m", Quirks())
-    request = replicate.parse_request("chat", encoded.body, "/v1" + encoded.path)
+    request = parse_replicate("chat", encoded.body, "/v1" + encoded.path)
     assert (request.model, request.stream, request.prompt_text) == ("o/m", True, "Hi")
 
 
@@ -87,4 +88,4 @@ def test_encoded_requests_can_be_parsed() -> None:
 )
 def test_invalid_request_is_refused_with_the_reason(raw: bytes, path: str, words: str) -> None:
     with pytest.raises(CallerFault, match=words):
-        replicate.parse_request("chat", raw, path)
+        parse_replicate("chat", raw, path)

@@ -19,6 +19,7 @@ from splitsecond.core.wire.api_format import CalledTool, Quirks, ServerAnswer
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 from splitsecond.core.wire.responses import StreamWriter
+from splitsecond.simulator.parsing import parse_responses
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
 KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "refusal")
@@ -182,19 +183,19 @@ def test_a_request() -> None:
         {"type": "function_call_output", "call_id": "c", "output": "this?"},
         {"type": "function_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "That?"}]},
     ]
-    request = responses.parse_request(
+    request = parse_responses(
         "chat", body(input=items, instructions="Be brief.", stream=True, max_output_tokens=7, include=[])
     )
     assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
     assert (request.include_usage, request.n) == (True, 1)
     assert request.prompt_text == "Be brief.\nWhat is\nthis?\nThat?"
     assert bytes(request.fields["include"]) == b"[]"
-    assert responses.parse_request("chat", body()).prompt_text == "Hi"
+    assert parse_responses("chat", body()).prompt_text == "Hi"
 
 
 def test_encoded_requests_can_be_parsed() -> None:
     asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
-    request = responses.parse_request("chat", responses.encode(Call(id="c", body=asked), "m", Quirks()).body)
+    request = parse_responses("chat", responses.encode(Call(id="c", body=asked), "m", Quirks()).body)
     assert (request.model, request.stream, request.prompt_text) == ("m", True, "Be brief.\nHi")
 
 
@@ -212,11 +213,11 @@ def test_encoded_requests_can_be_parsed() -> None:
 )
 def test_invalid_request_is_refused_with_the_reason(raw: bytes, words: str) -> None:
     with pytest.raises(CallerFault, match=words) as caught:
-        responses.parse_request("chat", raw)
+        parse_responses("chat", raw)
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
 
 
 @given(st.binary())
 def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None:
     with pytest.raises(CallerFault):
-        responses.parse_request("chat", raw)
+        parse_responses("chat", raw)

@@ -5,6 +5,7 @@ only one. Runs of different days are the rounds of a side where there are severa
 rounds of one day; one run cannot show how days differ.
 
 All comparisons of a report are corrected together: at most one report in twenty contains a change that is not real.
+That holds for runs whose rounds are far enough apart. Others are compared as they were: in their own minutes.
 """
 
 import math
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
 from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
+from splitsecond.benchmark.findings.round_spread import RoundSpread, round_spread, spread_statement
 from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.grouping import grouped
@@ -73,7 +75,8 @@ class ConditionChange(Struct, frozen=True, kw_only=True):
 
 class Comparison(Struct, frozen=True, kw_only=True):
     """Changes between two sides, by the folders of their runs, or their ids. `only_before` and `only_after` name rows
-    that the other side lacks."""
+    that the other side lacks. `close_rounds`: the rounds of the run in which they are closest together, if that is too
+    close for a claim about other minutes than those of the runs; otherwise null."""
 
     before: str
     after: str
@@ -82,6 +85,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     only_after: list[str]
     statements: list[str]
     short_statements: list[str] = []
+    close_rounds: RoundSpread | None = None
 
 
 class _Side(Struct, frozen=True):
@@ -132,7 +136,8 @@ def compare(
     old_side, new_side = _side(before, match), _side(after, {})
     pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
     changes = _corrected([_changed(old, new, figures) for old, new in pairs])
-    stated = _statements(changes)
+    close = _close_rounds(before, after)
+    stated = [*([spread_statement(close)] if close and changes else []), *_statements(changes, of_period=bool(close))]
     return Comparison(
         before=", ".join(data.label for data in before),
         after=", ".join(data.label for data in after),
@@ -141,7 +146,13 @@ def compare(
         only_after=[row(side.rows[-1]) for place, side in new_side.items() if place not in old_side],
         statements=full(stated),
         short_statements=[each.short or each.long for each in stated],
+        close_rounds=close,
     )
+
+
+def _close_rounds(*sides: Sequence[RunData]) -> RoundSpread | None:
+    found = [round_spread(data.observations) for side in sides if not _several_days(side) for data in side]
+    return min((each for each in found if each and not each.claims), key=lambda each: each.apart_s or 0, default=None)
 
 
 def _check_once(side: Sequence[RunData]) -> None:
@@ -190,8 +201,12 @@ def _side(runs: Sequence[RunData], match: Match) -> dict[Place, _Side]:
             rows, requests = found.setdefault(place, ([], []))
             rows.append(each)
             requests.append(observed[each.condition])
-    by_run = len({data.run.began[:DAY] for data in runs}) > 1
+    by_run = _several_days(runs)
     return {place: _Side(rows, requests, by_run) for place, (rows, requests) in found.items()}
+
+
+def _several_days(runs: Sequence[RunData]) -> bool:
+    return len({data.run.began[:DAY] for data in runs}) > 1
 
 
 Compared = tuple[str, str, SampleComparison]
@@ -326,11 +341,13 @@ def _stated(changed: ConditionChange) -> list[FigureChange]:
     return figures + [total for total in changed.totals if total.p_value is not None]
 
 
-def _real(changed: ConditionChange) -> list[Statement]:
+def _real(changed: ConditionChange, *, of_period: bool) -> list[Statement]:
+    before, after = (", ", " in these minutes") if of_period else (", for the ", "")
     return [
         Statement(
             f"{changed.name} {level(changed)}: {label} went from {_value(f.before)} to "
-            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, f.p_value)}, for the {better}.",
+            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, None if of_period else f.p_value)}"
+            f"{before}{better}{after}.",
             f"{changed.name} {level(changed, short=True)}: {label} {_value(f.before)} → "
             f"{_value(f.after)}{metric.unit_after}{change_evidence(f, short=True)}, {better}.",
         )
@@ -345,24 +362,27 @@ def _value(value: float | None) -> str:
     return "beyond what was answered" if value is None else number(value)
 
 
-def _statements(changes: Sequence[ConditionChange]) -> list[Statement]:
-    real = [(changed, _real(changed)) for changed in changes]
+def _statements(changes: Sequence[ConditionChange], *, of_period: bool) -> list[Statement]:
+    real = [(changed, _real(changed, of_period=of_period)) for changed in changes]
     same = grouped((changed for changed, found in real if not found), level)
-    return [each for _, found in real for each in found] + [_unchanged(alike) for alike in same.values()]
+    return [each for _, found in real for each in found] + [
+        _unchanged(alike, of_period=of_period) for alike in same.values()
+    ]
 
 
-def _unchanged(alike: Sequence[ConditionChange]) -> Statement:
+def _unchanged(alike: Sequence[ConditionChange], *, of_period: bool) -> Statement:
     rows = [f"{c.name}{' (not tested: too few requests or rounds)' if _not_tested(c) else ''}" for c in alike]
     short = [f"{c.name}{' (not tested)' if _not_tested(c) else ''}" for c in alike]
-    seen = _could_see(alike)
+    seen = {} if of_period else _could_see(alike)
+    unchanged = f"no change beyond chance{' in these minutes' if of_period else ''}"
     return Statement(
-        f"{level(alike[0]).capitalize()}, no change beyond chance: {listed(rows)}."
+        f"{level(alike[0]).capitalize()}, {unchanged}: {listed(rows)}."
         + "".join(
             f" A change of {label} p50 by {listed(sizes)} would have been seen." for label, sizes in seen.items()
         ),
         "\n".join(
             [
-                in_a_line(f"{load(alike[0], short=True)}, no change beyond chance: ", short),
+                in_a_line(f"{load(alike[0], short=True)}, {unchanged}: ", short),
                 *(in_a_line(f"Smallest change of {label} p50 that would show: ", s) for label, s in seen.items()),
             ]
         ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, defstruct, field
 
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
+from splitsecond.benchmark.findings.round_spread import RoundSpread
 from splitsecond.benchmark.findings.row_fields import RowFields
 from splitsecond.core.timing.uses import Criterion
 from splitsecond.core.wording import Statement
@@ -304,7 +305,8 @@ class Run(Struct, kw_only=True):
     command line and every setting, enough to repeat the run; `environment` the machine and the versions. `statements`
     are the findings as sentences; `short_statements` has the same findings, each sentence on a line of at most 100
     columns. `cost_usd` covers everything that was sent. `uses` rates the targets for each use.
-    `finished` is false while the run is in progress, and stays false if it is interrupted.
+    `finished` is false while the run is in progress, and stays false if it is interrupted. `spread`: how far apart its
+    rounds are; null if nothing was measured.
     """
 
     id: str
@@ -315,6 +317,7 @@ class Run(Struct, kw_only=True):
     asked: dict[str, Any] = {}
     environment: dict[str, Any] = {}
     finished: bool = False
+    spread: RoundSpread | None = None
     conditions: list[ConditionFindings] = []
     cost_usd: float | None = None
     statements: list[str] = []

@@ -176,13 +176,15 @@ def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
                     tested.append((gate, changed, found))
             elif sentence := _without_interval(gate, changed, found):
                 breaches.append(sentence)
+    of_period = comparison.close_rounds is not None
     p_values = {at: _one_sided(gate, found) for at, (gate, _, found) in enumerate(tested)}
     for at, (adjusted, _) in holm_levels(p_values).items():
         gate, changed, found = tested[at]
         if adjusted < DOUBT:
+            certain = "in these minutes" if of_period else chance(adjusted)
             breaches.append(
                 f"{_name(changed)}: {gate._name} went from {number(found.before)} to {number(found.after)}"
-                f"{change_evidence(found)}, which is {gate.compare} {_change(gate.limit)} ({chance(adjusted)})."
+                f"{change_evidence(found)}, which is {gate.compare} {_change(gate.limit)} ({certain})."
             )
     return breaches
 

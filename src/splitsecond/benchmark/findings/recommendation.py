@@ -313,7 +313,8 @@ def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str
     return f"fastest({branches}{by})"
 
 
-def use_statements(found: Sequence[Recommendation], use: str) -> list[Statement]:
+def use_statements(found: Sequence[Recommendation], use: str, period: str = "") -> list[Statement]:
+    """Return what is best for `use`. `period`: the time that it is about, "" if it holds for other times too."""
     for each in found:
         if each.use == use and each.fastest:
             label, of, words = _RANKED[each.by]
@@ -321,5 +322,8 @@ def use_statements(found: Sequence[Recommendation], use: str) -> list[Statement]
             value = of(best)
             shown = f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})" if value is not None else ""
             sure = "" if best.keeps == "yes" else " perhaps"
-            return [Statement(f"For {use}, {best.target} is{sure} the best of {len(each.candidates)}{shown}.")]
+            rank = f"the best of {len(each.candidates)}{shown}"
+            if period:
+                return [Statement(f"For {use}, {best.target} was{sure} {rank} in {period}.")]
+            return [Statement(f"For {use}, {best.target} is{sure} {rank}.")]
     return []

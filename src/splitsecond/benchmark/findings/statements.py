@@ -1,7 +1,8 @@
 """Findings as plain sentences: which target is first on what under which load, and whether the difference is real.
 
 All comparisons of a run are corrected together, so at most one run in twenty reports any difference that is not real.
-Where a difference is not certain, the sentence says what this run could have seen, and what it takes to see 10%. The
+Where a difference is not certain, the sentence says what this run could have seen, and what it takes to see 10%. A
+run whose rounds follow each other too closely names no target first: the sentences are about its own seconds. The
 built-in engine is ranked only against itself: a toy model on this machine shows nothing about a provider. Targets whose
 tokens are counted differently are not compared on tokens per second.
 
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.findings.row_cost import cost_statements
 from splitsecond.benchmark.findings.usable_rows import load_order, row
 from splitsecond.core.grouping import grouped
@@ -52,8 +54,6 @@ MEDIAN = {"p50": 0.5}
 MISSES = 1 - PERCENTILES["p95"]
 WORTH_SEEING = 1.1
 """Difference for which a sentence states how many requests it takes to see it."""
-TOO_CLOSE_Z = 1.645
-"""Normal value beyond which the autocorrelation of rounds is not chance (one-sided 5%)."""
 
 _OWN_UNIT = ("TPS", "total TPS")
 Row = ConditionFindings
@@ -71,7 +71,9 @@ class Lead(Struct, frozen=True):
 def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Statement]:
     valid = [c for c in conditions if not c.invalid]
     sentences = verdicts(valid)
-    sentences += [_lead(each) for each in leads(conditions, observations)]
+    spread = round_spread(observations)
+    period = "" if spread is None or spread.claims else spread.period()
+    sentences += [_lead(each, period) for each in leads(conditions, observations)]
     sentences += [sentence for rows in _comparable(valid) for sentence in _counted_differently(rows)]
     for rows in _by_load(valid):
         sentences += _goodput(rows)
@@ -79,7 +81,7 @@ def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -
     for reuse, workload in dict.fromkeys((c.cache_reuse, c.workload) for c in valid):
         alike = [c for c in valid if (c.cache_reuse, c.workload) == (reuse, workload)]
         sentences += _batching(alike, kind(alike[0]))
-    return sentences + _too_close(valid) + _errors(conditions) + _left_out(conditions)
+    return sentences + _errors(conditions) + _left_out(conditions)
 
 
 def leads(conditions: Sequence[Row], observations: Sequence[Observation]) -> list[Lead]:
@@ -189,14 +191,17 @@ def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
     )
 
 
-def _lead(of: Lead) -> Statement:
+def _lead(of: Lead, period: str) -> Statement:
+    """Return the sentence about a lead. `period`: the time that it is about, "" if it holds for other times too."""
     found = of.found
     if found.real:
-        verdict, doubt = "best ", ""
+        verdict, doubt = "ahead on " if period else "best ", ""
     elif found.p_value is None:
         verdict, doubt = "", " not tested"
     else:
         verdict, doubt = "", " unclear"
+    if period and found.p_value is not None:
+        doubt += f" in {period}"
     first, second = (number(value) if value is not None else "unanswered" for value in of.values)
     # "TPS 214" needs no unit.
     unit = "" if of.metric.label in _OWN_UNIT else of.metric.unit_after
@@ -204,16 +209,21 @@ def _lead(of: Lead) -> Statement:
         f"{load(of.best, short=True)}, {verdict}{of.metric.label}{' p50' if isinstance(of.metric, Figure) else ''}"
         f"{doubt}: {of.best.target} {first}, {of.next_best.target} {second}{unit}{_evidence(found, short=True)}."
     )
-    if found.p_value is not None and not found.real and (seen := _could_see(found, of.best)):
+    if found.p_value is not None and not found.real and not period and (seen := _could_see(found, of.best)):
         short += f"\n{seen.removeprefix('; ').capitalize()}."
-    return Statement(_full_lead(of), short)
+    return Statement(_full_lead(of, period), short)
 
 
-def _full_lead(of: Lead) -> str:
+def _full_lead(of: Lead, period: str) -> str:
     found = of.found
     p50 = "p50 " if isinstance(of.metric, Figure) else ""
     best, next_best = (number(value) if value is not None else "beyond what was answered" for value in of.values)
-    where, evident = level(of.best).capitalize(), _evidence(found)
+    where, evident = level(of.best).capitalize(), _evidence(found, of_period=bool(period))
+    if found.real and period:
+        return (
+            f"{where}, {of.best.target} was ahead on {of.metric.label} in {period}: {p50}{best}{of.metric.unit_after}, "
+            f"{of.next_best.target} {next_best}{evident}."
+        )
     if found.real:
         return (
             f"{where}, {of.best.target} is first on {of.metric.label}: {p50}{best}{of.metric.unit_after}, "
@@ -225,8 +235,9 @@ def _full_lead(of: Lead) -> str:
             f"{of.next_best.target} (not tested: too few requests or rounds)."
         )
     return (
-        f"{where}, no clear difference in {f'{of.metric.label} {p50}'.rstrip()}: {of.best.target} "
-        f"{best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}{_could_see(found, of.best)}."
+        f"{where}, no clear difference in {f'{of.metric.label} {p50}'.rstrip()}{f' in {period}' if period else ''}: "
+        f"{of.best.target} {best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}"
+        f"{'' if period else _could_see(found, of.best)}."
     )
 
 
@@ -241,33 +252,13 @@ def _could_see(found: SampleComparison, of: Row) -> str:
     return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
 
 
-def _evidence(found: SampleComparison, *, short: bool = False) -> str:
+def _evidence(found: SampleComparison, *, short: bool = False, of_period: bool = False) -> str:
     return evidence(
         "" if found.ratio is None else f"{ratio(found.ratio)}{'×' if short else ' times as fast'}",
         found.ci95 and (ratio(found.ci95[0]), ratio(found.ci95[1])),
-        found.p_value,
+        None if of_period else found.p_value,
         short=short,
     )
-
-
-def _too_close(rows: Sequence[Row]) -> list[Statement]:
-    known = [(a, c.ttft_ms.rounds) for c in rows if (a := c.ttft_ms.autocorrelation) is not None]
-    if not known:
-        return []
-    mean = sum(a for a, _ in known) / len(known)
-    # Without correlation, lag 1 has the mean −1/R and about the variance 1/R.
-    expected = -sum(1 / r for _, r in known) / len(known)
-    error = math.sqrt(sum(1 / r for _, r in known)) / len(known)
-    if mean - expected <= TOO_CLOSE_Z * error:
-        return []
-    return [
-        Statement(
-            f"Rounds lie too close together: the mean TTFT of a round resembles that of the round before "
-            f"(autocorrelation {number(mean)}), so intervals may be too narrow. Spread the rounds over a longer time.",
-            f"Rounds lie too close together (autocorrelation {number(mean)}): intervals may be too narrow.\n"
-            "Spread the rounds over a longer time.",
-        )
-    ]
 
 
 def _goodput(rows: Sequence[Row]) -> list[Statement]:

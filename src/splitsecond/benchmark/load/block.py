@@ -44,8 +44,11 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     An open loop has `due`, an offset in ns from the start for each request. `round` counts from 1. `begin_ns` is the
     start time for slices that start together; 0 means at once. Requests are numbered `first`, `first + stride`, …
     within their condition, over all its blocks and slices, or as in `numbers`. `opening` marks the condition's first
-    block. With `cache_reuse` the first warm-up fills the provider's cache for the others. After `most_failures` failed
-    measured requests the rest is not sent; 0 means no limit.
+    block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, and
+    `wait_s`, the mean tool time before a request; its requests have no numbers, its sessions have. With `cache_reuse`
+    the first warm-up fills the provider's cache for the others. After `most_failures` failed measured requests the rest
+    is not sent; 0 means no limit. Its round begins `apart_s` after the round before it began, or as soon as that has
+    ended.
     """
 
     condition: str
@@ -63,6 +66,8 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     opening: bool = True
     cache_reuse: bool = False
     most_failures: int = 0
+    wait_s: float = 0.0
+    apart_s: float = 0.0
 
 
 class Hold:
@@ -93,19 +98,20 @@ async def run_block(
     worker: int = 0,
     most_in_flight: int = MAX_IN_FLIGHT,
     hold: Hold | None = None,
+    kind: "type[BlockRun] | None" = None,
 ) -> str:
     """Send the block and return when its last attempt has ended. Cancelling it cancels the requests in flight.
 
     `on_observation` gets each observation, and `on_reading` the instrument's reading, also after a cancellation. With
-    `hold`, cool-downs go on until it is released. Returns the reason why the rest of the condition should not be sent,
-    or "".
+    `hold`, cool-downs go on until it is released. `kind` sends the block in another way. Returns the reason why the
+    rest of the condition should not be sent, or "".
     """
 
     def emit(observation: Observation) -> None:
         on_observation(msgspec.structs.replace(observation, round=block.round))
 
     with SelfMonitor() as monitor:
-        run = _Run(block, service, composer, pacer, monitor, emit, most_in_flight, hold)
+        run = (kind or BlockRun)(block, service, composer, pacer, monitor, emit, most_in_flight, hold)
         try:
             await (run.open_loop() if block.due else run.closed_loop(block.concurrency or 1))
             for call in run.incomplete:
@@ -117,7 +123,9 @@ async def run_block(
     return run.abandoned
 
 
-class _Run:
+class BlockRun:
+    """One block while it is sent. Subclasses send another kind of load."""
+
     def __init__(
         self,
         block: RequestBlock,

@@ -48,6 +48,8 @@ SPAN = 32
 """Minimum words between two prompts that a line is drawn through; nearer ones may differ by chance alone."""
 RETRIES = 2
 PAUSE_S = 0.5
+SESSION_TOKENS = 2048
+"""Most tokens of the prompt that gives the scale of sessions, whose own prompts are long and expensive."""
 CHECKS = 3
 """One request checks the line, two can correct it."""
 CHARACTERS_PER_TOKEN = sum(map(len, WORDS)) / len(WORDS) + 1
@@ -94,10 +96,18 @@ async def calibrate(
 ) -> Calibrated:
     """Send the first requests to a target; return its workload with synthetic prompts of `input_tokens`.
 
-    The prompts of a trace get their scale. With `pilot`, a request of full length is sent, too. `name` begins the ids
-    of the calls. Raises the `Fault` if the target cannot be measured: one of `WHAT_TO_CHECK`, or a request that cannot
-    be sent to it.
+    The prompts of a trace and of sessions get their scale. With `pilot`, a request of full length is sent, too. `name`
+    begins the ids of the calls. Raises the `Fault` if the target cannot be measured: one of `WHAT_TO_CHECK`, or a
+    request that cannot be sent to it.
     """
+    if workload.sessions is not None:
+        tokens = min(SESSION_TOKENS, round(median(each.turns[0].input_tokens for each in workload.sessions.sessions)))
+        prompt = TracedRequest(0, tokens, round(workload.sessions.mean("output_tokens")) or 1)
+        like = msgspec.structs.replace(workload, sessions=None, traced=[prompt])
+        found = await calibrate(service, like, input_tokens=input_tokens, name=name, pilot=pilot)
+        return msgspec.structs.replace(
+            found, workload=msgspec.structs.replace(workload, scale=found.workload.scale), input_tokens=None
+        )
     trials = _Trials(service, name)
     calibrated = await _calibrate(trials, workload, input_tokens)
     if not pilot or calibrated.fault is not None:

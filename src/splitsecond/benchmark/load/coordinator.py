@@ -47,6 +47,8 @@ from splitsecond.routing.construction.expression import targets as targets_of
 from splitsecond.routing.construction.user_policies import PolicyFile
 
 MAX_CRASHES = 3
+TICK_S = 1.0
+"""Time between two reports of how long a pause will still take."""
 
 
 class RunNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,12 +71,14 @@ class PlanResult(msgspec.Struct, kw_only=True):
 class PlanListener(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of a run, in its event loop and in the order of the reports.
 
-    An exception from one of them stops the workers and is raised.
+    `on_pause` gets the first block of a round that begins later and the seconds until then, about once a second; 0:
+    it begins. An exception from one of them stops the workers and is raised.
     """
 
     on_observation: Callable[[Observation], None]
     on_reading: Callable[[InstrumentReading], None]
     on_note: Callable[[RunNote], None]
+    on_pause: Callable[[RequestBlock, float], None] = lambda block, left_s: None
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,9 +137,7 @@ async def run_plan(
         asked = dict.fromkeys(condition.target for condition in plan.conditions)
         targets = [dict.fromkeys(block.target for block in lane) for lane in plan.lanes] or [asked]
         kind = partial(_NodeLane, nodes=workers.nodes, arguments=workers.arguments) if workers.nodes else _Lane
-        lanes = [
-            kind(names, specs, pool, reports.result, listener.on_note, most, workers.policy_file) for names in targets
-        ]
+        lanes = [kind(names, specs, pool, reports.result, listener, most, workers.policy_file) for names in targets]
         await _together([lane.prepare(calibration) for lane in lanes])
         reports.check(asked)
         sent = plan.lanes if blocks is None else blocks(reports.result.calibrated)
@@ -190,7 +192,7 @@ class _Lane:
         specs: Mapping[str, TargetSpec],
         pool: WorkerPool,
         result: PlanResult,
-        on_note: Callable[[RunNote], None],
+        listener: PlanListener,
         most_processes: int,
         policy_file: PolicyFile | None,
     ) -> None:
@@ -198,7 +200,7 @@ class _Lane:
         self._specs = specs
         self._pool = pool
         self._result = result
-        self._on_note = on_note
+        self._listener = listener
         self._most_processes = most_processes
         self._policy_file = policy_file
         self._workers: dict[int, WorkerHandle] = {}
@@ -209,14 +211,28 @@ class _Lane:
         await self._calibrate(Calibrate(self._targets, task.workload, task.input_tokens, task.pilot))
 
     async def run(self, blocks: Iterable[RequestBlock]) -> None:
+        number, begun_ns = 0, clock.now_ns()
         for block in blocks:
             if block.condition in self._result.abandoned:
                 continue
+            if block.round != number:
+                await self._pause(block, begun_ns)
+                number, begun_ns = block.round, clock.now_ns()
             parts = await self._parts(block)
             if len(parts) > 1:
                 begin_ns = clock.now_ns() + max(self._workers[place].starts_in_ns for place in parts)
                 parts = {place: msgspec.structs.replace(part, begin_ns=begin_ns) for place, part in parts.items()}
             await self._send_parts(parts)
+
+    async def _pause(self, block: RequestBlock, begun_ns: int) -> None:
+        """Wait until the round of `block` begins. `begun_ns`: when the round before it did."""
+        paused, begin_ns = False, begun_ns + round(block.apart_s * clock.NS_PER_S)
+        while (left_s := (begin_ns - clock.now_ns()) / clock.NS_PER_S) > 0:
+            paused = True
+            self._listener.on_pause(block, left_s)
+            await asyncio.sleep(min(left_s, TICK_S))
+        if paused:
+            self._listener.on_pause(block, 0.0)
 
     async def _calibrate(self, task: Calibrate) -> None:
         await self._calibrate_from(0, task)
@@ -298,7 +314,7 @@ class _Lane:
             self._note(block, why)
 
     def _note(self, block: RequestBlock, text: str) -> None:
-        self._on_note(RunNote(text=text, target=block.target, condition=block.condition))
+        self._listener.on_note(RunNote(text=text, target=block.target, condition=block.condition))
 
 
 class _NodeLane(_Lane):
@@ -321,7 +337,7 @@ class _NodeLane(_Lane):
                 if not self._left:
                     raise
                 text = f"calibrated again, without node {self._nodes[place].name}: {fault}"
-                self._on_note(RunNote(text=text, target=self._targets[0]))
+                self._listener.on_note(RunNote(text=text, target=self._targets[0]))
             else:
                 return
 

@@ -11,27 +11,41 @@ and losers.
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
-from splitsecond.core.observation import Observation, Role
+from splitsecond.core.observation import Observation, Role, SessionTurn
 from splitsecond.core.service import Call, Notes
 from splitsecond.core.timing.timeline import Sending, Timeline, record_fault
 from splitsecond.routing.machinery.call_observation import call_observations
 
 
 class MeasuredCall:
-    """Collects the observations of one call and passes them on to `emit`, labelled with condition and role.
+    """Collects the observations of one call and passes them on to `emit`, labelled with condition and role, and with
+    `turn` if it is one of a session.
 
     It does not hold the call or its notes: the notes hold it, and inside a block nothing collects reference cycles.
     """
 
-    def __init__(self, *, condition: str, target: str, role: Role, emit: Callable[[Observation], None]) -> None:
+    def __init__(
+        self,
+        *,
+        condition: str,
+        target: str,
+        role: Role,
+        emit: Callable[[Observation], None],
+        turn: SessionTurn | None = None,
+    ) -> None:
         self.complete = asyncio.Event()
         """Set when the call and all of its attempts have ended and everything was emitted."""
         self._condition = condition
         self._target = target
         self._role = role
-        self._emit = emit
+        self._turn = turn
+        self._on_observation = emit
+        self.observation: Observation | None = None
+        """That of the call, once it was emitted."""
         self._attempts: list[Observation] = []  # the attempts of a policy's call
         self._seen = 0
         self._expected: int | None = None  # known when the call has ended
@@ -71,6 +85,13 @@ class MeasuredCall:
                 fault=None if self._fault is None else record_fault(self._fault),
             ):
                 self._emit(observation)
+
+    def _emit(self, observation: Observation) -> None:
+        if self._turn is not None:
+            observation = replace(observation, turn=self._turn)
+        if observation.target == self._target:
+            self.observation = observation
+        self._on_observation(observation)
 
     def _observed(self, observation: Observation) -> None:
         self._seen += 1

@@ -181,7 +181,7 @@ def on_our_clock(observation: Observation, node: str, offset_ns: int) -> Observa
 
 def shares(block: RequestBlock, nodes: int) -> list[RequestBlock]:
     """Split `block` over at most `nodes`. A share without requests is left out."""
-    if not block.due:
+    if not block.due or block.concurrency is not None:
         return sliced(block, max(1, min(nodes, block.concurrency or 1, block.requests)))
     random = Random(f"{block.condition}/{block.round}/{nodes}")
     chosen: list[list[int]] = [[] for _ in range(nodes)]

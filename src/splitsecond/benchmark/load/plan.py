@@ -5,6 +5,8 @@ and requests that are sent together meet the same one. So each condition is meas
 whole run: a round has one block of each condition, in an order drawn for that round. Targets at the same endpoint share
 a lane, as they share its capacity; lanes can run side by side.
 
+Rounds follow each other at once, or begin at even distances over a given time; nothing is sent in the pauses.
+
 In an open loop the requests in flight grow towards their steady number over several response times. So its warm-up
 lasts `WARMUP_RESPONSES` times as long as one response, and its blocks together measure at least `WINDOW_RESPONSES`
 times as long.
@@ -20,6 +22,7 @@ import msgspec
 
 from splitsecond.benchmark.load.arrivals import Pattern, schedule
 from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
@@ -31,8 +34,17 @@ warm-up. The scatter between rounds can be estimated from five on (`summary.MIN_
 or slow for whole rounds, five see only one state in one of 11 rows, six in one of 19."""
 MIN_BLOCK = 5
 """Least measured requests of a block in more than `ROUNDS` blocks."""
+SPREAD_APART_S, MAX_SPREAD_ROUNDS = 180, 25
+"""Rounds over a given time are planned so far apart, as long as they are at most 25. Slow times of a minute are then
+forgotten from one round to the next, as comparisons assume (`sample_comparison.LEFT_OVER`)."""
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
 """In response times: the warm-up of a block, the measured time of all blocks, and the longest cool-down of a block."""
+REQUESTS = 50
+TURNS = 8
+"""Measured turns of each slot of sessions in a block. Each slot first fills the cache, which costs as much as many
+turns."""
+STARTS = 3
+"""New sessions in the schedule of a block, as a multiple of those that the measured turns belong to."""
 LIMIT_ROUNDS = 1000
 COOLDOWNS_PER_SLOT = 4
 """Most cool-down requests of a closed loop, per slot. About one is sent, unless a measured response takes long."""
@@ -73,6 +85,15 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     lanes: list[list[RequestBlock]]
     seed: int = 0
 
+    @property
+    def rounds(self) -> int:
+        return max((block.round for lane in self.lanes for block in lane), default=0)
+
+    @property
+    def apart_s(self) -> float:
+        """The planned time from the start of a round to that of the next one; 0: they follow each other at once."""
+        return max((block.apart_s for lane in self.lanes for block in lane), default=0.0)
+
     def next_round(self, blocks: Sequence[RequestBlock], number: int) -> list[RequestBlock]:
         loads = {each.condition: each.load for each in self.conditions}
         following = [
@@ -92,7 +113,7 @@ def make_plan(
     targets: Mapping[str, str],
     loads: Sequence[PlannedLoad],
     *,
-    requests: int,
+    requests: int | None = None,
     warmups: int | None = None,
     blocks: int | None = None,
     seed: int = 0,
@@ -100,32 +121,46 @@ def make_plan(
     cache_reuse: bool = False,
     response_s: float | None = None,
     duration_s: float | None = None,
+    over_s: float | None = None,
     extend: bool = True,
+    sessions: SessionSet | None = None,
 ) -> RunPlan:
-    """Plan `requests` measured requests to each target under each load.
+    """Plan `requests` measured requests (None: `REQUESTS`) to each target under each load.
 
     `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the concurrency, or those
     of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
     stay longer than their warm-up. `response_s` is the duration of the slowest target's response; if it is known, an
     open loop gets as many requests as its measured time needs, at least `requests`, or without `extend` exactly
-    `requests`. With `duration_s`, as many are planned as fit into this time.
+    `requests`. With `duration_s`, as many are planned as fit into this time. With `over_s`, the first round begins at
+    once and the last one after this time, the others evenly between them; there are `spread_rounds` by default.
 
     With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent unchanged, in one
-    block. Raises `CallerFault` for impossible numbers.
+    block. With `sessions`, a load is a number of sessions at a time or a rate of new ones, requests are turns, by
+    default `TURNS` of each slot in a block, and warm-ups fill the cache. Raises `CallerFault` for impossible numbers.
     """
-    _check(targets, loads, requests=requests, warmups=warmups, blocks=blocks)
+    _check(targets, loads, requests=REQUESTS if requests is None else requests, warmups=warmups, blocks=blocks)
     reuses = (False, True) if cache_reuse else (False,)
     if cache_reuse and warmups == 0:
         warmups = 1
     endpoints = grouped(targets, lambda name: urlsplit(targets[name]).netloc if side_by_side else "").values()
     extend = extend and duration_s is None and response_s is not None
+    if over_s is not None:
+        blocks = blocks or spread_rounds(over_s)
     planned: list[tuple[PlannedLoad, list[RequestBlock]]] = []
     for load in loads:
+        if sessions is not None:
+            within_s = None
+            if duration_s is not None:
+                within_s = duration_s / ((blocks or ROUNDS) * len(loads) * max(map(len, endpoints)))
+            own = _session_blocks(load, sessions, requests, blocks, seed, response_s, within_s)
+            planned.append((load, own if over_s is None else _spread(own, over_s)))
+            continue
         if duration_s is not None:
             blocks = blocks or MAX_ROUNDS
             turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
             requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
-        planned.append((load, _blocks(load, requests, warmups, blocks, seed, response_s, extend=extend)))
+        own = _blocks(load, requests or REQUESTS, warmups, blocks, seed, response_s, extend=extend)
+        planned.append((load, own if over_s is None else _spread(own, over_s)))
     return RunPlan(
         conditions=[
             Condition(
@@ -143,6 +178,16 @@ def make_plan(
         lanes=[_lane(planned, [*product(names, reuses)], seed) for names in endpoints],
         seed=seed,
     )
+
+
+def spread_rounds(over_s: float) -> int:
+    """Return how many rounds are planned over this time: those that lie `SPREAD_APART_S` apart, at least `ROUNDS`."""
+    return min(max(1 + math.floor(over_s / SPREAD_APART_S), ROUNDS), MAX_SPREAD_ROUNDS)
+
+
+def _spread(blocks: Sequence[RequestBlock], over_s: float) -> list[RequestBlock]:
+    apart_s = over_s / max(len(blocks) - 1, 1)
+    return [msgspec.structs.replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in blocks]
 
 
 def _lane(
@@ -263,6 +308,46 @@ def _blocks(
     return made
 
 
+def _session_blocks(
+    load: PlannedLoad,
+    sessions: SessionSet,
+    requests: int | None,
+    blocks: int | None,
+    seed: int,
+    response_s: float | None,
+    within_s: float | None,
+) -> list[RequestBlock]:
+    """Return the blocks of a load of sessions, `within_s` each, or with `requests` measured ones in all."""
+    wait_s = sessions.mean("wait_ns") / NS_PER_S
+    turn_s = (EXPECTED_S if response_s is None else response_s) + wait_s
+    turns = sum(len(session.turns) for session in sessions.sessions) / len(sessions.sessions)
+    slots = load.concurrency if load.concurrency is not None else max(round((load.rate or 0) * turns * turn_s), 1)
+    blocks = blocks or ROUNDS
+    if within_s is not None:
+        requests = blocks * max(math.floor(slots * within_s / turn_s), 1)
+    requests = requests or blocks * slots * TURNS
+    rounds = min(blocks, requests)
+    made: list[RequestBlock] = []
+    for number in range(rounds):
+        size = len(range(number, requests, rounds))
+        starts = math.ceil(STARTS * size / turns) + slots if load.rate is not None else 0
+        made.append(
+            RequestBlock(
+                condition="",
+                target="",
+                requests=size,
+                warmups=slots,
+                cooldowns=COOLDOWNS_PER_SLOT * slots,
+                concurrency=slots,
+                due=_due(load, starts, seed, number + 1) if starts else [],
+                round=number + 1,
+                opening=number == 0,
+                wait_s=wait_s,
+            )
+        )
+    return made
+
+
 def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
     if load.concurrency is not None:
         return []
@@ -279,9 +364,11 @@ def _requests_within(load: PlannedLoad, block_s: float, response_s: float) -> in
 
 
 def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> float:
-    if block.due:
+    if block.due and block.concurrency is None:
         return block.due[min(block.warmups + block.requests, len(block.due)) - 1] / NS_PER_S + response_s
     slots = block.concurrency or 1
+    if block.wait_s:
+        return response_s + (response_s + block.wait_s) * ((block.requests - 1) / slots + 1)
     ramp_s = 2 * ttft_s + response_s / (slots + 1) if block.warmups else 0.0
     return ramp_s + response_s * ((block.requests - 1) / slots + 1)
 
@@ -293,7 +380,7 @@ def without(plan: RunPlan, targets: Collection[str]) -> RunPlan:
 
 def slices(block: RequestBlock, most: int) -> list[RequestBlock]:
     """Slice `block` over the processes it needs, at most `most`."""
-    if block.due:
+    if block.due and block.concurrency is None:
         span_s = max((block.due[-1] - block.due[0]) / NS_PER_S, EXPECTED_S)
         streams = math.ceil(len(block.due) * EXPECTED_S / span_s)
     else:

@@ -49,7 +49,7 @@ class PromptFile(Struct, frozen=True, kw_only=True):
         return f"{name} ({self.format}): {'' if self.complete else 'the first '}{count}{left_out}."
 
 
-class _Turn(Struct):
+class ConversationTurn(Struct):
     """One turn of a conversation of ShareGPT. Newer files name its fields as OpenAI does."""
 
     sender: str = msgspec.field(name="from", default="")
@@ -144,10 +144,10 @@ def _request(decoded: Any) -> dict[str, Any] | None:
     if "prompt" in fields:
         lengths = {field: fields[field] for field in LENGTH_FIELDS if field in fields}
         return _question(msgspec.convert(fields["prompt"], str)) | msgspec.convert(lengths, dict[str, int])
-    return _opening(msgspec.convert(fields["conversations"], list[_Turn]))
+    return _opening(msgspec.convert(fields["conversations"], list[ConversationTurn]))
 
 
-def _opening(turns: list[_Turn]) -> dict[str, Any] | None:
+def _opening(turns: list[ConversationTurn]) -> dict[str, Any] | None:
     """Return the first question of a conversation, with a system message before it; None if there is no question."""
     question = next((turn.text for turn in turns if turn.speaker in ("human", "user") and turn.text), None)
     if question is None:

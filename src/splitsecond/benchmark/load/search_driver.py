@@ -42,8 +42,9 @@ OnVerdict = Callable[[ConditionFindings, Verdict], None]
 class LoadSearchDriver:
     """The steps of a search for the highest load at which at least `share` of the requests meet `slo`.
 
-    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in `make_plan`. `pilot_s`: the
-    duration of a response alone, if it is known. Raises `CallerFault` if so few requests can never decide a step.
+    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in `make_plan`. With `over_s`,
+    the `ROUNDS` of the second try begin at even distances over this time. `pilot_s`: the duration of a response alone,
+    if it is known. Raises `CallerFault` if so few requests can never decide a step.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class LoadSearchDriver:
         requests: int | None = None,
         warmups: int | None = None,
         seed: int = 0,
+        over_s: float | None = None,
     ) -> None:
         if requests is not None and requests * ROUNDS < fewest(share, ROUNDS):
             raise CallerFault(
@@ -71,6 +73,7 @@ class LoadSearchDriver:
         self._search, self._slo = search, slo
         self.open_loop = open_loop
         self._requests, self._warmups, self._seed = requests, warmups, seed
+        self._apart_s = 0.0 if over_s is None else over_s / (ROUNDS - 1)
         self.pilot_s: float | None = None
         self._begun: dict[tuple[float, str], Condition] = {}
         self._rounds: dict[tuple[float, str], int] = {}
@@ -125,7 +128,7 @@ class LoadSearchDriver:
             self._confirmed = 0
             for number in range(1, (ROUNDS if confirms else FIRST_ROUNDS) + 1):
                 step, block = self._next(load, again, response_s)
-                yield block
+                yield replace(block, apart_s=self._apart_s) if confirms and number > 1 else block
                 now_ns = clock.now_ns() - began_ns
                 self._took_ns, self._round_ns = now_ns, now_ns - self._took_ns
                 self._confirmed = number if confirms else 0

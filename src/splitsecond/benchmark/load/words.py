@@ -29,10 +29,20 @@ def picked(name: str, count: int) -> str:
 
 
 class Filler:
+    """A pool of `most` random words, joined by spaces."""
+
     def __init__(self, seed: int, most: int) -> None:
         words = Random(seed).choices(WORDS, k=most)
         self._text = " ".join(words)
         self._ends = [0, *accumulate(len(word) + 1 for word in words)]
 
-    def words(self, count: int) -> str:
-        return self._text[: max(self._ends[min(count, len(self._ends) - 1)] - 1, 0)]
+    def words(self, count: int, begin: int = 0) -> str:
+        """Return `count` words of the pool from word `begin` on, from its beginning again after its end."""
+        parts = []
+        while count > 0:
+            begin %= len(self._ends) - 1
+            end = min(begin + count, len(self._ends) - 1)
+            parts.append(self._text[self._ends[begin] : self._ends[end] - 1])
+            count -= end - begin
+            begin = end
+        return " ".join(parts)

@@ -24,7 +24,7 @@ from typing import Protocol, Self
 import msgspec
 import uvloop
 
-from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, Hold, Pacing, run_block
+from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing, run_block
 from splitsecond.benchmark.load.calibration import calibrate, fault_note
 from splitsecond.benchmark.load.messages import (
     Calibrate,
@@ -45,6 +45,7 @@ from splitsecond.benchmark.load.messages import (
     TaskEnded,
 )
 from splitsecond.benchmark.load.priority import raise_priority
+from splitsecond.benchmark.load.session_block import SessionBlockRun
 from splitsecond.benchmark.load.workload import Composer, Workload
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
@@ -179,6 +180,7 @@ class LoadWorker:
                         partial(self._report_reading, before),
                         worker=self._number,
                         hold=self._hold if held else None,
+                        kind=BlockRun if self._workloads[block.target].sessions is None else SessionBlockRun,
                     )
                     self._put(TaskEnded(abandoned))
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
+from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.load.traced_prompts import INSTRUCTION, PromptScale, TracedPrompts
 from splitsecond.benchmark.load.traces import TracedRequest
 from splitsecond.benchmark.load.words import NONCE_WORDS, WORDS, picked
@@ -40,7 +41,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     have their own lengths by the `scale` of the target. If both are empty, prompts are synthetic, with `system_words`
     and `user_words` of filler drawn from `seed`. With `questions` all filler is in the system prompt, and the user
     message differs each time. `output_tokens` None leaves the length to the provider. `extra` overrides all other body
-    fields. `run` determines the nonces.
+    fields. `run` determines the nonces. With `sessions`, requests are their turns (`session_player`): their filler has
+    the `scale` of the target, and `output_tokens` is for answers whose length was not recorded.
     """
 
     run: str
@@ -54,6 +56,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     variants: dict[str, WorkloadVariant] = {}
     traced: list[TracedRequest] = []
     scale: PromptScale = PromptScale()
+    sessions: SessionSet | None = None
 
     def of_target(self, target: str, input_tokens: int) -> "tuple[Workload, int]":
         variant = self.variants.get(target.rpartition(SEPARATOR)[2])
@@ -64,14 +67,14 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def synthetic(self) -> bool:
-        return not self.prompts and not self.traced
+        return not self.prompts and not self.traced and self.sessions is None
 
 
 class Composer:
     """Makes the request bodies of one workload, for a `condition`. With `alike` all of its prompts begin alike."""
 
     def __init__(self, workload: Workload, condition: str = "", *, alike: bool = False) -> None:
-        self._workload = workload
+        self.workload = workload
         self._shared = condition if alike else ""
         self._traced: TracedPrompts | None = None
         if workload.traced:
@@ -87,7 +90,7 @@ class Composer:
 
         The length of a `shortened` response is uniformly random, up to the length that others have.
         """
-        workload, output_tokens = self._workload, self._workload.output_tokens
+        workload, output_tokens = self.workload, self.workload.output_tokens
         nonce = self._picked(self._shared or call, NONCE_WORDS) + ".\n"
         if self._traced is not None:
             request = workload.traced[number % len(workload.traced)]
@@ -103,7 +106,7 @@ class Composer:
         else:
             prompt = workload.prompts[number % len(workload.prompts)]
             first, *others = prompt["messages"]
-            body = {**prompt, "messages": [_begin_with(nonce, first), *others]}
+            body = {**prompt, "messages": [begins_with(nonce, first), *others]}
         body.update(workload.extra)
         if output_tokens is not None and not any(field in body for field in LENGTH_FIELDS):
             body["max_tokens"] = output_tokens
@@ -118,10 +121,11 @@ class Composer:
         return f"{QUESTION} {self._picked(call, QUESTION_WORDS)}"
 
     def _picked(self, name: str, count: int) -> str:
-        return picked(f"{self._workload.run}/{name}", count)
+        return picked(f"{self.workload.run}/{name}", count)
 
 
-def _begin_with(nonce: str, message: Mapping[str, Any]) -> dict[str, Any]:
+def begins_with(nonce: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message whose content begins with `nonce`."""
     content = message.get("content")
     if isinstance(content, list):
         return {**message, "content": [{"type": "text", "text": nonce}, *content]}

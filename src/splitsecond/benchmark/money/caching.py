@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, compare_figure, figure_change
 from splitsecond.benchmark.findings.figures import ended, successful, ttft_figure
 from splitsecond.benchmark.findings.findings import CacheSaving, ConditionFindings, FigureChange
+from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.findings.row_cost import WORTH_SAYING
 from splitsecond.benchmark.findings.usable_rows import row
 from splitsecond.core.grouping import grouped
@@ -39,9 +40,11 @@ def cache_savings(rows: Sequence[Row], observations: Sequence[Observation], pric
         if alike.cache_reuse
         if (apart := fresh.get((alike.target, alike.concurrency, alike.rate))) is not None
     ]
+    spread = round_spread(observations)
+    close = spread is not None and not spread.claims
     judged = holm({(i, p): c for i, pair in enumerate(pairs) for p, c in _compared(*pair).items()})
     return [
-        _saving(*pair, prices, {p: c for (number, p), c in judged.items() if number == i})
+        _saving(*pair, prices, {p: c for (number, p), c in judged.items() if number == i}, close=close)
         for i, pair in enumerate(pairs)
     ]
 
@@ -53,7 +56,9 @@ def _compared(fresh: Observed, reuse: Observed) -> dict[str, SampleComparison]:
     return {percentile: found[percentile] for percentile in STATED_PERCENTILES if percentile in found}
 
 
-def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str, SampleComparison]) -> CacheSaving:
+def _saving(
+    fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str, SampleComparison], *, close: bool
+) -> CacheSaving:
     alike = successful(reuse[1])
     figure = ttft_figure(open_loop=fresh[0].concurrency is None)
     counts = [o.cached_tokens for o in alike if o.cached_tokens is not None]
@@ -69,7 +74,9 @@ def _saving(fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str
         usd_per_request_fresh=_usd_per_request(*fresh, prices),
         usd_per_request_reuse=_usd_per_request(*reuse, prices),
     )
-    verdict = _verdict(saving, fresh[0], reuse[0])
+    # Rounds that are too close give no p-value: it would be that of other minutes.
+    stated = replace(saving, ttft=[replace(each, p_value=None) for each in saving.ttft]) if close else saving
+    verdict = _verdict(stated, fresh[0], reuse[0])
     return replace(saving, verdict=verdict.long, short_verdict=verdict.short)
 
 
@@ -163,7 +170,7 @@ def _no_time_saved(median: FigureChange, n: int, *, short: bool = False) -> str:
     known = evidence(moved, bounds, median.p_value, short=short)
     if median.real:
         return f"no saving but a higher TTFT at p50, {number(median.before)} to {number(median.after)} ms{known}"
-    untested = "" if median.needs or median.p_value is not None else " in fewer than five rounds"
+    untested = "" if median.needs or median.detectable is not None else " in fewer than five rounds"
     return f"no saving of TTFT that n = {n}{untested} could show{known}"
 
 

@@ -56,6 +56,8 @@ def _headline(found: Comparison) -> Headline:
         if count
     ]
     sentence = f"The second run is {' and '.join(parts)}, beyond chance." if parts else "No change beyond chance."
+    if found.close_rounds:
+        sentence = f"{found.close_rounds.only}: {sentence[0].lower()}{sentence[1:]}"
     largest = sorted(real, key=lambda pair: -abs(pair[1].change or 0)) or [
         (c, f) for c in found.conditions[:1] for f in _stated(c) if f.percentile != "p95"
     ]

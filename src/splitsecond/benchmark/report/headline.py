@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.figures import FIGURES, Figure
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
+from splitsecond.benchmark.findings.round_spread import CLAIM, round_spread
 from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.findings.usable_rows import lightest_rows, rows_by_target
 from splitsecond.benchmark.report import rows
@@ -12,6 +13,7 @@ from splitsecond.core.pages.html import Badge, Headline, Tile
 from splitsecond.core.wording import level, limits, ratio
 
 TTFT, TPS = "ttft_ms", "tps"
+WORDS = {TTFT: "to the first token", TPS: "in tokens per second"}
 
 
 def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
@@ -25,9 +27,14 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
         return Headline(sentence="Do not rely on the figures of this run." if invalid else "", badge=badge)
     found = leads(run.conditions, observations)
     by_metric = _by_metric(found, lightest)
-    tiles = [_session_time(lightest), *(_first(name, by_metric.get(name), lightest) for name in (TTFT, TPS))]
+    spread = round_spread(observations)
+    if spread is None or spread.claims:
+        sentence, period = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found)), ""
+    else:
+        sentence, period = f"{spread.only}: {_of_period(lightest, by_metric)}", spread.period()
+    tiles = [_session_time(lightest)]
+    tiles += [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
     tiles.append(_throughput(run))
-    sentence = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found))
     return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
 
 
@@ -73,20 +80,37 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
     where = level(lightest[0])
     if len(lightest) == 1:
         return _alone(lightest[0])
-    words = {TTFT: "to the first token", TPS: "in tokens per second"}
-    clear = {name: of for name in words if (of := by_metric.get(name)) and of.found.real and of.found.ratio}
+    clear = _clear(by_metric)
     if winner := _winner(by_metric):
-        margins = [f"{ratio(each.found.ratio or 1)} times as fast {words[name]}" for name, each in clear.items()]
+        margins = [f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}" for name, each in clear.items()]
         lead = f"at every load; {where} it is " if everywhere else f"{where}: "
         return f"{winner} is the fastest {lead}{' and '.join(margins)} as the next target."
     if by_metric and all(each.found.p_value is None for each in by_metric.values()):
         return f"Too few requests or rounds to tell which target is the fastest {where}."
     if not clear:
         return f"No target is clearly the fastest {where}."
-    parts = [f"{each.best.target} is first {words[name]}" for name, each in clear.items()]
-    unclear = [words[name] for name in words if name not in clear]
+    parts = [f"{each.best.target} is first {WORDS[name]}" for name, each in clear.items()]
+    unclear = [WORDS[name] for name in WORDS if name not in clear]
     rest = f"; no target is clearly first {unclear[0]}" if unclear else ""
     return f"{where.capitalize()}, {' and '.join(parts)}{rest}."
+
+
+def _of_period(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead]) -> str:
+    """Return what a run whose rounds are too close for a claim says about its own time, and what a claim takes."""
+    where, claim = level(lightest[0]), f" For a claim about other minutes: {CLAIM}."
+    if len(lightest) == 1:
+        return f"{_alone(lightest[0])}{claim}".lstrip()
+    if by_metric and all(each.found.p_value is None for each in by_metric.values()):
+        return f"too few requests or rounds to compare the targets {where}.{claim}"
+    parts = [
+        f"{each.best.target} was ahead {WORDS[name]}, {ratio(each.found.ratio or 1)} times as fast as the next target"
+        for name, each in _clear(by_metric).items()
+    ]
+    return f"{where}, {' and '.join(parts) or 'no target was clearly ahead'}.{claim}"
+
+
+def _clear(by_metric: dict[str, Lead]) -> dict[str, Lead]:
+    return {name: of for name in WORDS if (of := by_metric.get(name)) and of.found.real and of.found.ratio}
 
 
 def _alone(row: ConditionFindings) -> str:
@@ -115,7 +139,7 @@ def _session_time(lightest: Sequence[ConditionFindings]) -> Tile | None:
     )
 
 
-def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings]) -> Tile | None:
+def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings], period: str) -> Tile | None:
     figure = FIGURES[name].under(open_loop=rows.open_loop(lightest[0]))
     known = [(value, row) for row in lightest if (value := figure.summary(row).p50) is not None]
     if not known:
@@ -123,15 +147,16 @@ def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings]) 
     best = (max if figure.higher_is_better else min)(known, key=lambda pair: pair[0])[1]
     best = lead.best if lead is not None else best
     cell = figure_cells.cell(figure.summary(best), "p50")
-    note = _interval(cell)
+    within = f" in {period}" if period else ""
+    note = f"{_interval(cell)}{within}".lstrip()
     if lead is not None and lead.found.real and lead.found.ratio:
         between = lead.found.ci95
         interval = f" ({ratio(between[0])} to {ratio(between[1])})" if between else ""
-        note = f"{ratio(lead.found.ratio)} times as fast as {lead.next_best.target}{interval}"
+        note = f"{ratio(lead.found.ratio)} times as fast as {lead.next_best.target}{interval}{within}"
     elif lead is not None and lead.found.p_value is None:
         note = f"too few requests or rounds to compare with {lead.next_best.target}"
     elif lead is not None:
-        note = f"not clearly ahead of {lead.next_best.target}"
+        note = f"not clearly ahead of {lead.next_best.target}{within}"
     label = f"{FIGURES[name].label} p50 {level(best)}"
     return Tile(label=label, value=cell.figure, unit=figure.unit, target=best.target, note=note)
 

@@ -5,6 +5,7 @@ from splitsecond.benchmark.findings.figures import TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
 from splitsecond.benchmark.findings.recommendation import evidence_of_run, recommend, use_statements
+from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.findings.sweep import workload_changes, workload_statements
 from splitsecond.benchmark.findings.usable_rows import lightest_rows
 from splitsecond.benchmark.money.break_even import break_even_statements, break_evens
@@ -22,7 +23,7 @@ from splitsecond.log.production.speed_and_price import (
 def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = "") -> None:
     """Put the answers about uses, money, length and load into `run`, and add their statements to those `found` before.
 
-    `use`: that of the run's limits, or "".
+    If the run says nothing about other minutes, that is its first statement. `use`: that of the run's limits, or "".
     """
     run.uses = recommend(evidence_of_run(run.conditions))
     run.route_gains = route_gains(run.conditions, observations)
@@ -31,9 +32,13 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
     run.speed_and_price = speed_and_price(run.conditions)
     run.break_even = break_evens(run.conditions)
     run.workload_changes = workload_changes(run.conditions)
+    run.spread = round_spread(observations)
+    apart = [spread_statement(run.spread)] if run.spread else []
+    claims = run.spread is None or run.spread.claims
     run.state(
         [
-            *use_statements(run.uses, use),
+            *([] if claims else apart),
+            *use_statements(run.uses, use, "" if claims or run.spread is None else run.spread.period()),
             *found,
             *route_gain_statements(run.route_gains),
             *workload_statements(run.workload_changes),
@@ -41,6 +46,7 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
             *load_shape_statements(run.load_shapes),
             *speed_and_price_statements(run.speed_and_price),
             *break_even_statements(run.break_even),
+            *(apart if claims else []),
         ]
     )
 

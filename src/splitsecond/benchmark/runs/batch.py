@@ -18,7 +18,7 @@ from splitsecond.routing.batch.concurrency_window import ConcurrencyWindow
 from splitsecond.routing.batch.run import Batch, BatchOutcome
 from splitsecond.routing.construction.expression import targets
 from splitsecond.routing.router.call_tracker import CallTracker
-from splitsecond.routing.router.router import Router
+from splitsecond.routing.router.router import Listeners, Router
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
@@ -81,7 +81,8 @@ class BatchSession:
     async def run(self) -> BatchThroughput:
         """Send the requests. Raises `CallerFault` for an unknown model, and for files that cannot be written."""
         items = self.items
-        router = Router(self._settings, say=self._on_note, sinks=[lambda record: self._count(record, router)])
+        counting = Listeners(sinks=[lambda record: self._count(record, router)])
+        router = Router(self._settings, say=self._on_note, listeners=counting)
         with closing(router), file_faults(f"cannot write to {self.path}", kind="unwritable_file"):
             models = dict.fromkeys(item.request.model for item in items)
             for model in models:

@@ -7,14 +7,17 @@ import msgspec
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.findings.session_statements import session_statements
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.benchmark.findings.statements import statements
+from splitsecond.benchmark.load.sessions import Answers, SessionSet, distributions
 from splitsecond.benchmark.load.sweep import swept
 from splitsecond.benchmark.money.caching import cache_savings
 from splitsecond.benchmark.runs.answers import add_answers
 from splitsecond.benchmark.runs.forecasting import add_forecasts
 from splitsecond.core.catalog.price import Price
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.money.cost import Prices, run_cost_usd
 from splitsecond.core.observation import Observation
@@ -24,11 +27,36 @@ from splitsecond.core.wording import Statement
 from splitsecond.log.store.folder import RUN, read_observations, read_readings, read_run
 
 
+class SessionsRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions of a run: their source, how many there were to draw from, and their distributions."""
+
+    name: str
+    format: str
+    count: int
+    answers: Answers
+    longest_wait_s: float
+    distributions: dict[str, dict[str, float]]
+    note: str = ""
+
+    @classmethod
+    def of(cls, sessions: SessionSet) -> "SessionsRecord":
+        return cls(
+            name=sessions.name,
+            format=sessions.format,
+            count=len(sessions.sessions),
+            answers=sessions.answers,
+            longest_wait_s=sessions.longest_wait_ns / NS_PER_S,
+            distributions=distributions(sessions),
+            note=sessions.note,
+        )
+
+
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
 
     `command` is empty for a run of the Python API; `settings` are its options by name. `prices` are those of the day of
-    the run. `share`, of a capacity search: the share of requests that must meet the limits.
+    the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share of requests that must
+    meet the limits.
     """
 
     command: list[str]
@@ -39,6 +67,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     slo: str = ""
     share: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
     notes: list[str] = []
+    sessions: SessionsRecord | None = None
 
 
 def conclude(
@@ -56,7 +85,10 @@ def conclude(
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements = [], []
     if run.capacity:
+        confirmed = [step.condition for step in run.capacity.steps if step.load == run.capacity.holds]
+        run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
         run.state(capacity_statements(run.capacity, run.conditions))
+        run.state([spread_statement(run.spread)] if run.spread else [])
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
         found += session_statements(run.conditions)

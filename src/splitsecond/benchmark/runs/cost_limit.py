@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from splitsecond.benchmark.findings.round_spread import CLAIM, CLAIM_APART_S
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
@@ -102,9 +103,12 @@ def find_prices(targets: Iterable[str], given: Mapping[str, Price] | None = None
 
 
 def tokens_of_prompts(workload: Workload, asked: int) -> int:
-    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace, by the characters of a file."""
+    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace or of sessions, by the
+    characters of a file."""
     if workload.traced:
         return sum(each.input_tokens or 0 for each in workload.traced) // len(workload.traced)
+    if workload.sessions is not None:
+        return round(workload.sessions.mean("input_tokens"))
     if workload.synthetic:
         return asked
     sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
@@ -121,6 +125,8 @@ def estimate_usd(plan: RunPlan, workload: Workload, *, input_tokens: int, prices
     limit = output_limit(workload.extra)
     if limit is None and workload.traced:
         limit = math.ceil(sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced))
+    if limit is None and workload.sessions is not None:
+        limit = math.ceil(workload.sessions.mean("output_tokens"))
     output_tokens = limit or workload.output_tokens or 0
 
     def each(name: str, written: int) -> float:
@@ -217,22 +223,28 @@ def _count(condition: Condition) -> int:
 
 
 def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_most: float, *, by_round: bool) -> str:
-    """Return about how long the run takes, with how many requests and at what cost, in words.
+    """Return about how long the run takes, with how many requests and at what cost, in words; and what a run takes that
+    says anything about other minutes, if this one does not.
 
     `piloted` has the response times of targets, each measured alone; under load they may take longer. `by_round`: the
     words are about one round, because their number is not known.
     """
-    rounds = max((block.round for lane in plan.lanes for block in lane), default=1) if by_round else 1
-    seconds = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / rounds
+    busy_s = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / max(plan.rounds, 1)
+    apart_s = max(busy_s, plan.apart_s)
+    seconds = busy_s if by_round else busy_s + apart_s * (plan.rounds - 1)
+    rounds = max(plan.rounds, 1) if by_round else 1
     count = round(sum(map(_count, plan.conditions)) / rounds)
     measured = round(sum(condition.requests for condition in plan.conditions) / rounds)
     minutes = f"{int(seconds) // 60}:{int(seconds) % 60:02d} min" if seconds >= 60 else f"{max(seconds, 1):.0f} s"
+    spread = f", in rounds {apart_s:.0f} s apart" if plan.apart_s else ""
+    claim = "" if apart_s >= CLAIM_APART_S else f" It says nothing about other minutes; for that: {CLAIM}."
     cost = f", at most {usd(usd_at_most / rounds)}" if usd_at_most else ""
     many = any(condition.requests > FEW for condition in plan.conditions)
-    shorter = f" For a first look: -n {FEW} --output-tokens 64." if seconds >= LONG_S and many and not by_round else ""
+    long = seconds >= LONG_S and many and not by_round and not plan.apart_s
+    shorter = f" For a first look: -n {FEW} --output-tokens 64." if long else ""
     return (
-        f"{'A round' if by_round else 'This run'} takes about {minutes}, longer if responses slow down under load: "
-        f"{counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}"
+        f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if responses slow down under "
+        f"load: {counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}{claim}"
     )
 
 

@@ -6,6 +6,7 @@ what is in memory is still concluded. The same holds after a fault, a reached co
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,7 +31,7 @@ from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import plain
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.report.capacity import VERDICTS
-from splitsecond.benchmark.runs.concluding import RunRequest, conclude
+from splitsecond.benchmark.runs.concluding import RunRequest, SessionsRecord, conclude
 from splitsecond.benchmark.runs.cost_limit import (
     CostLimit,
     CostMeter,
@@ -142,7 +143,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             workload=workload,
             concurrency=condition.load.concurrency,
             rate=condition.load.rate,
-            output_tokens=self.workload.of_target(condition.target, 0)[0].output_tokens,
+            output_tokens=None
+            if self.workload.sessions
+            else self.workload.of_target(condition.target, 0)[0].output_tokens,
             cache_reuse=condition.cache_reuse,
             shared_blocks=any(each.hash_ids for each in self.workload.traced),
             usage=target.quirks.get("usage", "") if target else "",
@@ -181,6 +184,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             prices=self.prices,
             slo=self.slo,
             share=self.search.share if self.search else None,
+            sessions=SessionsRecord.of(self.workload.sessions) if self.workload.sessions else None,
         )
         return Run(
             id=self.run_id,
@@ -260,7 +264,12 @@ class Measurement:
                         input_tokens=job.input_tokens,
                         pilot=job.plan_with is not None or (job.search is not None and job.search.open_loop),
                     ),
-                    PlanListener(on_observation=self._observe, on_reading=self._read, on_note=self._note),
+                    PlanListener(
+                        on_observation=self._observe,
+                        on_reading=self._read,
+                        on_note=self._note,
+                        on_pause=self._pause,
+                    ),
                     WorkerSettings(
                         most_processes=job.processes,
                         arrival_clock=job.arrival_clock,
@@ -340,6 +349,12 @@ class Measurement:
         self.notes.append(text)
         self._noted.add(note.target)
         self._progress.note(text)
+
+    def _pause(self, block: RequestBlock, left_s: float) -> None:
+        job = self.job
+        of = "" if job.open_ended or job.search is not None else f" of {job.plan.rounds}"
+        begins = f"round {block.round}{of} begins in {math.ceil(left_s)} s"
+        self._progress.stage(begins if left_s else "measuring" if job.search is None else job.search.status)
 
     def _blocks(self, calibrated: Mapping[str, Calibrated]) -> list[Iterable[RequestBlock]]:
         job = self.job

@@ -1,15 +1,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.findings.slo import parse_slo
-from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.plan import MIN_BLOCK, REQUESTS, PlannedLoad, RunPlan, make_plan, spread_rounds
 from splitsecond.benchmark.load.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
+from splitsecond.benchmark.load.session_files import read_sessions
+from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.load.sweep import NamedWorkload, merged, swept
+from splitsecond.benchmark.load.synthetic_sessions import SYNTHETIC, synthetic_sessions
 from splitsecond.benchmark.load.traces import Trace, read_trace
 from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
 from splitsecond.benchmark.runs.cost_limit import find_prices
@@ -18,7 +22,6 @@ from splitsecond.benchmark.runs.server_software import server_software
 from splitsecond.benchmark.runs.settings import (
     EXACT,
     INPUT_TOKENS,
-    REQUESTS,
     BenchSettings,
     CapacitySettings,
     RunSettings,
@@ -26,6 +29,7 @@ from splitsecond.benchmark.runs.settings import (
 )
 from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
 from splitsecond.benchmark.statistics.search import Search
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.upstream.spec import Timeouts
 from splitsecond.core.validation import wrong
 from splitsecond.routing.construction.user_policies import PolicyFile
@@ -59,14 +63,27 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         settings = msgspec.structs.replace(
             settings, trace=None, time_scale=1.0, loads=[times], requests=len(trace.requests), duration=None
         )
-    prepared = _Prepared(settings, processes, recorded, cache_reuse=settings.cache_reuse, trace=trace, trace_name=name)
+    sessions = _sessions(settings) if settings.sessions else None
+    prepared = _Prepared(
+        settings,
+        processes,
+        recorded,
+        cache_reuse=settings.cache_reuse,
+        trace=trace,
+        trace_name=name,
+        sessions=sessions,
+    )
+
+    requests = settings.requests
+    if requests is None and settings.over is not None and sessions is None:
+        requests = max(REQUESTS, MIN_BLOCK * (settings.rounds or spread_rounds(settings.over)))
 
     def plan(response_s: float | None) -> RunPlan:
         plans = [
             make_plan(
                 measured,
                 loads,
-                requests=settings.requests or REQUESTS,
+                requests=requests,
                 warmups=settings.warmup,
                 blocks=settings.rounds,
                 seed=settings.seed,
@@ -74,6 +91,8 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
                 cache_reuse=settings.cache_reuse,
                 response_s=response_s,
                 duration_s=None if settings.precision else settings.duration,
+                sessions=sessions,
+                over_s=settings.over,
             )
             for measured, loads in _measured(prepared.resolved.measured, settings)
         ]
@@ -85,6 +104,13 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         precision=parse_precision(settings.precision) if settings.precision else None,
         duration_s=settings.duration,
     )
+
+
+def _sessions(settings: BenchSettings) -> SessionSet:
+    name = settings.sessions
+    found = synthetic_sessions(name, settings.seed) if name in SYNTHETIC else read_sessions(Path(name))
+    wait_ns = round(settings.longest_wait * NS_PER_S)
+    return msgspec.structs.replace(found, longest_wait_ns=wait_ns, answers=settings.answers)
 
 
 def _measured(
@@ -140,6 +166,7 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
         requests=settings.requests,
         warmups=settings.warmup,
         seed=settings.seed,
+        over_s=settings.over,
     )
     return prepared.job(search.beginning(), slo=settings.slo, search=search)
 
@@ -151,6 +178,7 @@ def _workload(
     trace: Trace | None,
     *,
     cache_reuse: bool,
+    sessions: SessionSet | None,
 ) -> Workload:
     traced = trace.requests if trace is not None and trace.has_lengths and prompts is None else []
     if traced and settings.input_tokens is not None:
@@ -169,6 +197,7 @@ def _workload(
             for each in workloads
         },
         traced=traced,
+        sessions=sessions,
     )
 
 
@@ -182,6 +211,7 @@ class _Prepared:
         cache_reuse: bool = False,
         trace: Trace | None = None,
         trace_name: str = "",
+        sessions: SessionSet | None = None,
     ) -> None:
         settings.check()
         self._settings = settings
@@ -192,8 +222,9 @@ class _Prepared:
         prompts = read_prompts(settings.prompts) if settings.prompts else None
         self._remarks = [trace.in_words(trace_name)] if trace is not None else []
         self._remarks += [prompts.in_words(str(settings.prompts))] if prompts is not None else []
+        self._remarks += [sessions.in_words()] if sessions is not None else []
         self._warning = trace.warning if trace is not None else ""
-        self._workload = _workload(settings, workloads, prompts, trace, cache_reuse=cache_reuse)
+        self._workload = _workload(settings, workloads, prompts, trace, cache_reuse=cache_reuse, sessions=sessions)
         self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None
         timeout_ms = round(settings.timeout * 1000)
         self.resolved = resolve_all(
@@ -205,6 +236,7 @@ class _Prepared:
             timeouts=Timeouts(head_ms=timeout_ms, first_token_ms=timeout_ms),
             seed=settings.seed,
             config=settings.config,
+            prompt_cache=sessions is not None,
         )
         self._servers = server_software(self.resolved.specs)
         self.prices = find_prices(self.resolved.specs, self.resolved.prices | dict(settings.prices))

@@ -63,11 +63,11 @@ def _measure(simulated: RunningProvider, level: int, requests: int, tokens: int,
             workers,
         )
     )
-    truth = {record.request_id: record for record in _truth(simulated.origin)}
+    truth = {record.request_id: record for record in simulator_truth(simulated.origin)}
     return accuracy(level, observations, truth, readings)
 
 
-def _truth(origin: str) -> list[ServerTruth]:
+def simulator_truth(origin: str) -> list[ServerTruth]:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(f"{origin}/truth", timeout=30) as answer:
         records = msgspec.json.decode(answer.read(), type=list[ServerTruth])

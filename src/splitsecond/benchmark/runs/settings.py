@@ -12,6 +12,7 @@ import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.load.sessions import ANSWERS, LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
@@ -28,7 +29,6 @@ CACHED_BY_ALL = 4096
 """All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5 and Opus 4.5
 (Anthropic's guide "Prompt caching", 2026)."""
 CONCURRENCY = (1, 8, 32)
-REQUESTS = 50
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,23 +123,33 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 class BenchSettings(RunSettings, frozen=True, kw_only=True):
     """The settings of a benchmark: each target under each of `loads`.
 
-    Each row has `requests` measured requests (None: 50) in `rounds` (None: 6 to 8). Or rounds follow until each row has
-    a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until `duration` seconds have passed. With `side_by_side`,
+    Each row has `requests` measured requests (None: 50, or more in many rounds) in `rounds` (None: 6 to 8). Or rounds
+    follow until each row has a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until `duration` seconds have
+    passed. With `over`, rounds begin at even distances, the first planned one at once, the last `over` seconds later;
+    those that a precision adds follow at the same distance. With `side_by_side`,
     different hosts are measured at the same time. With `cache_reuse` each row has a second one whose prompts begin
     alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is a file of arrivals; its times are multiplied by
     `time_scale`. `workloads`: each is measured at every target, at its own rate if it has one.
+
+    `sessions`: requests are turns of sessions: "agent", "chat", or a file (`session_files`). Then a load is a number of
+    sessions at a time, or a rate of new sessions. Tool time is at most `longest_wait` seconds. `answers`: each turn
+    contains the answer that the "server" gave, or filler of the "recorded" length.
     """
 
     loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
     rounds: int | None = None
     precision: str = ""
     duration: float | None = None
+    over: float | None = None
     side_by_side: bool = False
     cache_reuse: bool = False
     slo: str = ""
     workloads: Sequence[NamedWorkload] = ()
     trace: Path | None = None
     time_scale: float = 1.0
+    sessions: str = ""
+    longest_wait: float = LONGEST_TOOL_TIME_S
+    answers: Answers = "server"
 
     def check(self) -> None:
         super().check()
@@ -151,6 +161,7 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
             ("concurrency", [load.label for load in self.loads]),
             ("precision", self.precision),
             ("workload", [each.name for each in self.workloads]),
+            ("over", self.over),
         )
         for what, given in beside_a_trace:
             if self.trace is not None and given:
@@ -159,7 +170,27 @@ class BenchSettings(RunSettings, frozen=True, kw_only=True):
         for name, value in (("cache", self.cache_reuse), ("policy", self.policies), ("prompts", self.prompts)):
             if self.workloads and value:
                 raise wrong("workload", self.workloads[0].name, f"no {name} with it")
-        at_least_one(rounds=self.rounds, duration=self.duration)
+        beside_sessions = (
+            ("cache", self.cache_reuse),
+            ("prompts", self.prompts),
+            ("trace", self.trace),
+            ("workload", [each.name for each in self.workloads]),
+            ("warmup", self.warmup),
+            ("input_tokens", self.input_tokens),
+        )
+        for name, value in beside_sessions:
+            if self.sessions and value is not None and value is not False and value != []:
+                raise wrong(name, value, "no sessions with it, because a session says what its requests contain")
+        one_of("answers", self.answers, ANSWERS)
+        if not 0 <= self.longest_wait < 1e6:
+            raise wrong("longest_wait", self.longest_wait, "seconds, 0 or more")
+        if not self.sessions and (self.longest_wait != LONGEST_TOOL_TIME_S or self.answers != "server"):
+            raise wrong("sessions", "", "sessions with longest_wait and answers")
+        at_least_one(rounds=self.rounds, duration=self.duration, over=self.over)
+        if self.over is not None and self.duration is not None and not self.precision:
+            raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
+        if self.over is not None and self.rounds == 1:
+            raise wrong("over", self.over, "two rounds or more with it")
         for name in ("precision", "duration"):
             if self.requests is not None and getattr(self, name):
                 raise wrong(name, getattr(self, name), "either it or a number of requests")
@@ -179,7 +210,8 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
     """The settings of a capacity search: the highest load at which `share` of the requests meet `slo`.
 
     The load is a concurrency from `first` to `last`, or with `rate` a number of requests a second. A step sends
-    `requests` before it is judged (None: as many as can decide it).
+    `requests` before it is judged (None: as many as can decide it). With `over`, the rounds that confirm the result
+    begin at even distances over so many seconds.
     """
 
     output_tokens: int = 128
@@ -188,9 +220,11 @@ class CapacitySettings(RunSettings, frozen=True, kw_only=True):
     rate: bool = False
     first: float = 1
     last: float = 256
+    over: float | None = None
 
     def check(self) -> None:
         super().check()
+        at_least_one(over=self.over)
         for name, value in (("from", self.first), ("to", self.last)):
             if not (math.isfinite(value) and value > 0) or (not self.rate and value != round(value)):
                 raise wrong(name, value, "requests a second, above 0" if self.rate else "a whole number from 1")

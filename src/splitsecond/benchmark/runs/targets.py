@@ -192,17 +192,28 @@ def resolve_all(
     timeouts: Timeouts,
     seed: int,
     config: Path | None = None,
+    prompt_cache: bool = False,
 ) -> ResolvedTargets:
     """Resolve targets, servers, and `policies` as `parse_policies` returns them. Raises as `resolve` does.
 
-    `config`: a gateway's configuration, whose providers come before those of the catalogue.
+    `config`: a gateway's configuration, whose providers come before those of the catalogue. With `prompt_cache`,
+    engines reuse the beginnings of prompts.
     """
     servers = [with_model(server, headers) for server in servers]
     known = {*targets, *(server_spec(server).name for server in servers)}
     inside = list(dict.fromkeys(each for names in policies.values() for each in names if each not in known))
     names = [*targets, *inside]
     configured, prices = configured_targets(config, names) if config else ({}, {})
-    specs = resolve(names, servers, processes, headers=headers, timeouts=timeouts, seed=seed, configured=configured)
+    specs = resolve(
+        names,
+        servers,
+        processes,
+        headers=headers,
+        timeouts=timeouts,
+        seed=seed,
+        configured=configured,
+        prompt_cache=prompt_cache,
+    )
     return ResolvedTargets(
         specs=specs,
         prices=prices,
@@ -220,6 +231,7 @@ def resolve(
     timeouts: Timeouts | None = None,
     seed: int = 0,
     configured: Mapping[str, TargetSpec] | None = None,
+    prompt_cache: bool = False,
 ) -> dict[str, TargetSpec]:
     """Return the specs by name, in the given order. Simulators and engines run until `processes` is closed.
 
@@ -239,7 +251,7 @@ def resolve(
         profile.load(name.removeprefix(SIMULATED))
     # All names are valid: start the processes.
     specs |= _simulated(simulated, processes, seed)
-    specs |= {name: _engine(name, processes) for name in engines}
+    specs |= {name: _engine(name, processes, prompt_cache) for name in engines}
     return {
         name: msgspec.structs.replace(
             specs[name], headers=specs[name].headers | dict(headers or {}), timeouts=timeouts or specs[name].timeouts
@@ -277,8 +289,8 @@ def _known_engine(name: str) -> None:
         )
 
 
-def _engine(name: str, processes: ExitStack) -> TargetSpec:
-    engine = processes.enter_context(EngineProcess(name.removeprefix(ENGINE)))
+def _engine(name: str, processes: ExitStack, prompt_cache: bool) -> TargetSpec:
+    engine = processes.enter_context(EngineProcess(name.removeprefix(ENGINE), prompt_cache=prompt_cache))
     return TargetSpec(name=name, base_url=engine.base_url, model=engine.model)
 
 
@@ -296,7 +308,7 @@ def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[st
 def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
     refused = fault.kind in REFUSED_KEY or of_fault(record_fault(fault)) in ("locked", "unpaid")
     if refused and spec is not None and spec.api_key_env:
-        variable = next((name for name in spec.api_key_env if os.environ.get(name, "").strip()), spec.api_key_env[0])
+        variable = spec.key_variable(os.environ) or spec.api_key_env[0]
         fault.hint = f"{fault.hint} The key comes from {variable}.".strip()
     if fault.kind in ("http_404", MODEL_NOT_SERVED) or (fault.kind == "http_400" and "model" in fault.message.lower()):
         where = f"The address was {redacted(spec.base_url)}." if spec is not None and fault.kind == "http_404" else ""

@@ -60,6 +60,13 @@ class BenchOptions(RunOutputOptions, TargetOptions):
             help="Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a trace its beginning.",
         ),
     ] = ""
+    over: Annotated[
+        str,
+        of_load(
+            metavar="TIME",
+            help="Spread the rounds evenly over 15m or 2h, with pauses: what holds then, holds for other minutes too.",
+        ),
+    ] = ""
     side_by_side: Annotated[bool, of_load("--side-by-side", help="Measure different hosts at the same time.")] = False
     input_tokens: Annotated[
         str,
@@ -77,6 +84,26 @@ class BenchOptions(RunOutputOptions, TargetOptions):
             "--workloads. Repeatable.",
         ),
     ] = None
+    sessions: Annotated[
+        str,
+        of_requests(
+            metavar="WHAT",
+            help="Send sessions; -c is then the number of sessions at a time. WHAT is agent, chat, or a file: WEKA, "
+            "MLPerf, TraceLab, OpenTelemetry spans, messages, or ours.",
+        ),
+    ] = ""
+    session_rate: Annotated[str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")] = ""
+    longest_wait: Annotated[
+        str, of_requests(metavar="TIME", help="With --sessions: longest tool time before a turn.", default="10s")
+    ] = ""
+    no_waits: Annotated[bool, of_requests("--no-waits", help="With --sessions: leave tool times out.")] = False
+    answers: Annotated[
+        str,
+        of_requests(
+            metavar="server|recorded",
+            help="With --sessions: a turn contains the answer that the server gave, or filler of the recorded length.",
+        ),
+    ] = "server"
     workloads: Annotated[
         Path | None, of_requests(metavar="FILE", help="Workloads of your own: a TOML file with a table for each.")
     ] = None
@@ -108,10 +135,12 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
     splitsecond bench sim/groq -c 1 --input-tokens 512,8k,50k
     splitsecond bench sim/groq sim/together --workload autocomplete --workload summary
+    splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --over 15m
     splitsecond bench sim/groq -c 8 --precision 5% --duration 10m
     splitsecond bench sim/groq -c 1 --fail-if 'tps.p50 < 100' --fail-if 'errors > 0'
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
+    splitsecond bench sim/agent-cloud sim/agent-vllm-h100 --sessions agent -c 1,4
     """
     from contextlib import ExitStack
 
@@ -127,18 +156,19 @@ def bench(options: BenchOptions) -> None:
     lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]
     one_length = lengths[0] if len(lengths) == 1 else None
     loaded = bool(options.concurrency or options.rate or options.trace)
+    rate = option_values.session_rate(options.sessions, options.rate, options.session_rate)
     workloads = option_values.workloads(
         options.input_tokens, options.workload or [], options.workloads, keep_rate=not loaded
     )
     settings = options.settings(
         BenchSettings,
-        loads=option_values.loads(
-            options.concurrency, options.rate, options.arrivals, options.burstiness, options.trace
-        ),
+        loads=option_values.loads(options.concurrency, rate, options.arrivals, options.burstiness, options.trace),
+        longest_wait=option_values.longest_wait(options.longest_wait, options.no_waits),
         cache_reuse=options.cache == "reuse",
         input_tokens=one_length,
         workloads=workloads,
         duration=option_values.seconds(options.duration, "--duration"),
+        over=option_values.seconds(options.over, "--over"),
     )
     with ExitStack() as started:
         recorded = options.recorded(input_tokens=one_length or options.input_tokens or prompt_tokens)

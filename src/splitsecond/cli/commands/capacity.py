@@ -29,6 +29,10 @@ class CapacityOptions(RunOutputOptions):
             "-n", "--requests", metavar="N", help="Requests of a round of a step.", default="as many as the load needs"
         ),
     ] = None
+    over: Annotated[
+        str,
+        of_load(metavar="TIME", help="Spread the rounds that confirm the result evenly over 15m or 2h, with pauses."),
+    ] = ""
     output_tokens: OutputTokens = 128
 
     @property
@@ -59,6 +63,7 @@ def capacity(options: CapacityOptions) -> None:
         CapacitySettings,
         rate=options.by_rate,
         share=option_values.share(options.share, "--share"),
+        over=option_values.seconds(options.over, "--over"),
     )
     recorded = options.recorded()
     recorded.settings["from"] = recorded.settings.pop("first")  # by the options' names

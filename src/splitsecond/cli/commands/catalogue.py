@@ -25,7 +25,7 @@ def providers(
 
     check_json(json)
     found = [entry_of(provider(each), os.environ) for each in ([name] if name else names())]
-    write_json(found, json)
+    write_json([each.fields for each in found], json)
     if json != "-" and name:
         show_one(found[0])
     elif json != "-":

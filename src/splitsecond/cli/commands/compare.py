@@ -77,7 +77,7 @@ def compare(
     comparison_table(comparison, console)
     breaches = _breaches(gates, new, comparison)
     breaches += [breach for each in equivalences for breach in each.check(comparison)]
-    raise typer.Exit(0 if concluded(breaches, gates, equivalences, console) else 1)
+    raise typer.Exit(0 if concluded(breaches, gates, equivalences, console, comparison.close_rounds) else 1)
 
 
 def _recomputed(folders: list[Path]) -> "list[RunData]":

@@ -43,14 +43,14 @@ def cost(
 
     from splitsecond.benchmark.report.production import spending_table
     from splitsecond.benchmark.report.terminal import print_findings
-    from splitsecond.cli.log_source import LoggedTraffic, speeds
+    from splitsecond.cli.log_source import LoggedTraffic
     from splitsecond.cli.results import Output, check_file, write_file
     from splitsecond.core.errors import CallerFault
     from splitsecond.core.money.cost import usd
     from splitsecond.core.validation import one_of
     from splitsecond.core.wording import full
     from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
-    from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
+    from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, per_month
 
     one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
     output = Output(json=json, csv=csv, markdown=markdown)
@@ -60,34 +60,30 @@ def cost(
     if png and by != "target":
         raise CallerFault(f"--png compares targets, not each {by}", kind="bad_option", hint="Leave out --by.")
     logged = LoggedTraffic(log, config, days)
-    prices, usual = logged.price(logged.targets()), UsualLengths()
+    prices = logged.price(logged.targets())
     span_s = max((logged.until - logged.first()).total_seconds(), 1.0)  # the log may begin later
-    measured = None
-    if by == "target":
-        measured, _ = speeds(logged, least=1, also=usual.add)
-    else:
-        for columns in logged.attempts():
-            usual.add(columns)
+    usual, measured = _read(logged, with_speeds=by == "target")
     ledger = SpendingLedger(prices, usual, cast(By, by), stops_billing=logged.stops_billing)
     for columns in logged.attempts():
         ledger.add(columns)
     rows, total = ledger.rows(span_s), ledger.total(span_s)
     monthly = per_month(total.usd + total.rented_usd, span_s)
-    found = None
-    if measured is not None:
-        per_million = {row.name: row.usd_per_million for row in rows}
-        found = logged_speed_and_price(measured, per_million)
+    found = logged_speed_and_price(measured, {row.name: row.usd_per_million for row in rows})
     statements = speed_and_price_statements(found)
-    known = span_s >= MIN_S and (monthly or not total.unpriced)
-    outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}." if known else ""
+    outlook = ""
+    if span_s >= MIN_S and (monthly or not total.unpriced):
+        outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}."
+
+    notes = [outlook] if outlook else []
+    if total.unpriced and not logged.configured:
+        notes.insert(0, "Prices from the gateway's configuration are missing: name it with --config.")
 
     def show(console: Console) -> None:
         console.print(f"Cost of calls, {logged.words}", highlight=False)
         spending_table(rows, total, by, console)
         print_findings(console, statements)
-        if total.unpriced and not logged.configured:
-            console.print("Prices from the gateway's configuration are missing: name it with --config.", style="dim")
-        console.print(outlook, style="dim", highlight=False, end="\n" if outlook else "")
+        for note in notes:
+            console.print(note, style="dim", highlight=False)
 
     output.write(
         {
@@ -108,3 +104,16 @@ def cost(
         from splitsecond.benchmark.report.cost_page import cost_png
 
         write_file(cost_png(found), png, "--png")
+
+
+def _read(logged: "LoggedTraffic", *, with_speeds: bool) -> "tuple[UsualLengths, list[ProductionSpeed]]":
+    """Return the usual lengths of the attempts, and the speeds of their targets. Both take one pass over the log."""
+    from splitsecond.cli.log_source import speeds
+    from splitsecond.log.production.spending import UsualLengths
+
+    usual = UsualLengths()
+    if with_speeds:
+        return usual, speeds(logged, least=1, also=usual.add)[0]
+    for columns in logged.attempts():
+        usual.add(columns)
+    return usual, []

@@ -17,10 +17,10 @@ from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from splitsecond.core.catalog.price import Price
     from splitsecond.routing.configuration.settings import GatewaySettings
     from splitsecond.routing.machinery.definition import Policy
     from splitsecond.routing.router.explain import Explained, TargetExplained
-    from splitsecond.routing.targets.target_info import TargetInfo
 
 WAIT_S = 5.0
 LOOKS = {"up": "", "untested": "", "degraded": "yellow"}
@@ -151,7 +151,7 @@ def _show(found: "Explained", policies: "Mapping[str, Policy]", console: "Consol
 def _figures(each: "TargetExplained") -> list[str]:
     from splitsecond.core.wording import counted_as
 
-    status, facts = each.status, each.facts
+    status = each.status
     figures = [f"{status.in_flight} in flight"]
     if status.ttft_p50_ns is None:
         figures.append("speed unknown")
@@ -165,24 +165,17 @@ def _figures(each: "TargetExplained") -> list[str]:
         figures.append(f"weight of {counted_as(round(status.samples), 'recent request')}")
     if status.requests_left is not None:
         figures.append(f"{counted_as(status.requests_left, 'request')} left")
-    figures.append(_price(facts))
+    figures.append(_price(each.facts.price))
     return figures
 
 
-def _price(facts: "TargetInfo") -> str:
-    from splitsecond.core.catalog.price import Price
+def _price(price: "Price | None") -> str:
     from splitsecond.core.money.cost import price_words
 
-    if facts.input_usd is None or facts.output_usd is None:
+    if price is None:
         return "no price"
-    price = Price(
-        input_usd=facts.input_usd,
-        output_usd=facts.output_usd,
-        cached_usd=facts.cached_usd,
-        per_hour_usd=facts.per_hour_usd,
-    )
     blended = f", ${price.blended_usd:.3g} blended" if price.blended_usd else ""
-    day = f" ({facts.priced})" if facts.priced else ""
+    day = f" ({price.as_of})" if price.as_of else ""
     return f"{price_words(price)}{blended}{day}"
 
 

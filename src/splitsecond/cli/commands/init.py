@@ -76,15 +76,17 @@ def _terminal() -> bool:
 
 
 def _discovered(*, ask: bool) -> "InitialConfig":
+    from splitsecond.core.catalog.provider import is_foreign
     from splitsecond.routing.configuration.defaults import ROUTE, present
     from splitsecond.routing.configuration.discovery import find_servers
     from splitsecond.routing.configuration.initial import PORT, InitialConfig, policy_text
 
     servers = find_servers()
-    targets = [f"{each.name}/{each.models[0]}" for each in servers]
+    targets = [f"{each.name}/{next(iter(each.models))}" for each in servers]
     for server, target in zip(servers, targets, strict=True):
         typer.echo(f"Found a server at {server.base_url}: {target}")
-    comments = [f"{each.name} also serves {', '.join(each.models[1:6])}." for each in servers if each.models[1:]]
+    others = {each.name: [*each.models][1:6] for each in servers}
+    comments = [f"{name} also serves {', '.join(models)}." for name, models in others.items() if models]
     for each in present(os.environ):
         targets.append(f"{each.name}/{each.default_model}")
         typer.echo(f"Found {each.key_variable(os.environ)}: {targets[-1]}")
@@ -103,7 +105,7 @@ def _discovered(*, ask: bool) -> "InitialConfig":
         port = _asked_port(port)
     return InitialConfig(
         routes={route: policy_text("fallback", targets)},
-        providers={each.name: {"base_url": each.base_url} for each in servers if not each.provider},
+        providers={each.name: {"base_url": each.base_url} for each in servers if is_foreign(each.name)},
         port=port,
         comments=comments,
     )

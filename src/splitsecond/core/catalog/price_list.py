@@ -6,9 +6,8 @@ The import takes 0.5 s and 30 MB, mostly for libraries that it needs for other p
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from splitsecond.core import clock
+from splitsecond.core.catalog.model import CatalogModel
 from splitsecond.core.catalog.price import Price, Tier
 
 if TYPE_CHECKING:
@@ -23,28 +22,26 @@ _KINDS = {
 """The names of the rates here, and in the list."""
 
 
-class ListedPrice(msgspec.Struct, frozen=True, omit_defaults=True):
-    price: Price | None = None
-    context_tokens: int | None = None
-
-
-def listed_price(provider: str, model: str) -> ListedPrice:
+def listed_model(provider: str, model: str) -> CatalogModel:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
         _, found = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
-        return ListedPrice()
-    return ListedPrice(price=_price(found, _as_of()), context_tokens=found.context_window)
+        return CatalogModel()
+    return CatalogModel(price=_price(found, _as_of()), context_tokens=found.context_window)
 
 
-def models(provider: str) -> dict[str, ListedPrice]:
+def models(provider: str) -> dict[str, CatalogModel]:
     from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 
     found = find_provider_by_id(get_snapshot().providers, provider)
     kept = [model for model in (found.models if found else ()) if not model.deprecated]
     as_of = _as_of()
-    priced = [(_request_name(model), ListedPrice(_price(model, as_of), model.context_window)) for model in kept]
+    priced = [
+        (_request_name(model), CatalogModel(price=_price(model, as_of), context_tokens=model.context_window))
+        for model in kept
+    ]
     return {name: each for name, each in priced if each.price and each.price.output_usd}
 
 

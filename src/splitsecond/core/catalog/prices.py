@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from splitsecond.core.catalog import price_list
+from splitsecond.core.catalog.model import CatalogModel
 from splitsecond.core.catalog.price import Price
-from splitsecond.core.catalog.price_list import ListedPrice
 from splitsecond.core.catalog.provider import TYPO_RATIO, Provider, is_foreign, provider, split_target
 from splitsecond.core.catalog.speed_tier import tier_price
 from splitsecond.core.errors import CallerFault
@@ -38,22 +38,23 @@ def prices(targets: Iterable[str], overrides: Mapping[str, Price] | None = None)
     return {target: price(target, overrides) for target in targets}
 
 
-def listing(target: str) -> ListedPrice:
+def listing(target: str) -> CatalogModel:
+    """Return what the price list and the catalogue know of the model of a target."""
     owner = _owner(target)
-    return _listing(owner, split_target(target)[1]) if owner else ListedPrice()
+    return _listing(owner, split_target(target)[1]) if owner else CatalogModel()
 
 
-def _listing(owner: Provider, name: str) -> ListedPrice:
+def _listing(owner: Provider, name: str) -> CatalogModel:
     name, tier = owner.split_tier(name)
     model = owner.model(name)
-    listed = price_list.listed_price(owner.prices, model.same_as or name) if owner.prices else ListedPrice()
+    listed = price_list.listed_model(owner.prices, model.same_as or name) if owner.prices else CatalogModel()
     price = listed.price or model.price
     if price is not None and owner.tiers:
         price = tier_price(price, name, tier, owner.tiers, owner.standard_tiers)
-    return ListedPrice(price, model.context_tokens or listed.context_tokens)
+    return structs.replace(model, price=price, context_tokens=model.context_tokens or listed.context_tokens)
 
 
-def provider_models(found: Provider) -> dict[str, ListedPrice]:
+def provider_models(found: Provider) -> dict[str, CatalogModel]:
     listed = price_list.models(found.prices) if found.prices else {}
     known = {name: each for name, each in listed.items() if found.has(name)}
     for name, model in found.models.items():

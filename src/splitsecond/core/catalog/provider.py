@@ -36,40 +36,56 @@ class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     api_key_env: tuple[str, ...] = ()
 
 
-class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One provider, or one region of it (`region` is then set, and `name` ends with it).
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how a provider is called; the same for a provider of the catalogue or of a configuration, and a target.
 
-    `base_url` may hold `{NAME}`, replaced by the environment variable NAME (an account's own address), and `{model}`,
-    if the model is part of the address. `api_key_env`: the variables of its key, in the order in which they are tried;
-    empty: it needs no key. `auth`: how the key is sent (see `Auth`). `default_model`: a chat model that most keys may
-    use; "": none. `prices`: its name in the public price list; "": not listed. `serves`: patterns of the listed models
-    that can be called at this address, as the list has no addresses; empty: all. `billed_by_hour`: users rent the
-    machine, so that the price of a token depends on the load. `closing_stops_billing`: whether a reply that is closed
-    early is billed only up to there; None: not known. `prefill`: whether and how it continues the beginning of a reply;
-    None: not known. `error_in_200`: it may report an error in a response with status 200. `regions`: its other places
-    by name. `tiers`: its speed tiers by name; `standard_tiers`: the words of an answer that none of them served.
-    `any_region`: the pattern of all further ones: `<region>` in it is the name of the region, `<REGION>` the
-    same in capitals for a variable (us-east1: US_EAST1); None: it has no others. `models`: what is known of
-    some of its models, by name. `distances`: published latencies from far away. `notes`: other facts that a caller
-    should know. `checked`: the day on which address and names were last checked against `source`; "": not on its own
-    pages.
+    `api_key_env`: the variables of its key, in the order in which they are tried; empty: it needs no key. `auth`: how
+    the key is sent. `quirks`: deviations from the API format. `region`: the region in its name; "": none. `prefill`:
+    whether and how it continues the beginning of a reply; None: not known.
     """
 
-    name: str = ""
-    region: str = ""
-    title: str
     base_url: str
     api_format: str = "openai"
     api_key_env: tuple[str, ...] = ()
     auth: Auth = "bearer"
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
+    region: str = ""
+    prefill: Prefill | None = None
+
+    @property
+    def access(self) -> dict[str, Any]:
+        """The fields of `Access`, for another record."""
+        return {name: getattr(self, name) for name in Access.__struct_fields__}
+
+    def key_variable(self, environment: Mapping[str, str]) -> str:
+        """Return the variable whose value is the key; "" if none of them is set."""
+        return next((variable for variable in self.api_key_env if environment.get(variable, "").strip()), "")
+
+
+class Provider(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One provider, or one region of it (`region` is then set, and `name` ends with it).
+
+    `base_url` may hold `{NAME}`, replaced by the environment variable NAME (an account's own address), and `{model}`,
+    if the model is part of the address. `default_model`: a chat model that most keys may use; "": none. `prices`: its
+    name in the public price list; "": not listed. `serves`: patterns of the listed models that can be called at this
+    address, as the list has no addresses; empty: all. `billed_by_hour`: users rent the machine, so that the price of a
+    token depends on the load. `closing_stops_billing`: whether a reply that is closed early is billed only up to there;
+    None: not known. `error_in_200`: it may report an error in a response with status 200. `regions`: its other places
+    by name. `tiers`: its speed tiers by name; `standard_tiers`: the words of an answer that none of them served.
+    `any_region`: the pattern of all further ones: `<region>` in it is the name of the region, `<REGION>` the same in
+    capitals for a variable (us-east1: US_EAST1); None: it has no others. `models`: what is known of some of its models,
+    by name. `distances`: published latencies from far away. `notes`: other facts that a caller should know. `checked`:
+    the day on which address and names were last checked against `source`; "": not on its own pages.
+    """
+
+    name: str = ""
+    title: str
     default_model: str = ""
     prices: str = ""
     serves: tuple[str, ...] = ()
     billed_by_hour: bool = False
     closing_stops_billing: bool | None = None
-    prefill: Prefill | None = None
     error_in_200: bool = False
     regions: dict[str, Region] = {}
     any_region: Region | None = None
@@ -106,9 +122,6 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def continues(self, model: str) -> Prefill | None:
         own = self.model(model).prefill
         return self.prefill if own is None else own
-
-    def key_variable(self, environment: Mapping[str, str]) -> str:
-        return next((variable for variable in self.api_key_env if environment.get(variable, "").strip()), "")
 
 
 _UNKNOWN_MODEL = CatalogModel()

@@ -123,7 +123,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _receive_known(self, url: tuple[str, bytes], headers: dict[bytes, bytes], body: bytes) -> None:
         now_ns = clock.now_ns()
-        cycle = RequestCycle(self, "POST", url, headers, arrived_ns=now_ns, http_1_1=True, keep_alive=True, body=body)
+        cycle = RequestCycle(self, "POST", url, headers, arrived_ns=now_ns, http_1_1=True, body=body)
         if self._head_timer is not None:
             self._stop_head_timer()
         self._last = self._current = cycle
@@ -193,8 +193,8 @@ class ServerConnection(asyncio.Protocol):
             dict(headers),
             arrived_ns=self._arrived_ns,
             http_1_1=version == "1.1",
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
         )
+        cycle.keep_alive = version != "1.0" and parser.should_keep_alive()
         by_name = cycle.headers
         if (
             version != "1.1" or b"host" not in by_name or b"transfer-encoding" in by_name or len(by_name) < len(headers)
@@ -202,9 +202,7 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(*refusal)
             raise ValueError("invalid headers")
         if self._request_data:
-            if cycle.http_1_1 and cycle.keep_alive and cycle.method == "POST":
-                self.state.known_heads.learn(self._request_data, (cycle.path, cycle.query), by_name)
-            self._request_data = b""  # what follows in it may be another request
+            self._learn_head(cycle)
         self._in_head = self._begun = False
         self._loose_bytes = 0
         if self._head_timer is not None:
@@ -215,6 +213,11 @@ class ServerConnection(asyncio.Protocol):
         else:
             self.pause_reading()
             self.pipeline.append(cycle)
+
+    def _learn_head(self, cycle: RequestCycle) -> None:
+        if cycle.http_1_1 and cycle.keep_alive and cycle.method == "POST":
+            self.state.known_heads.learn(self._request_data, (cycle.path, cycle.query), cycle.headers)
+        self._request_data = b""  # what follows in it may be another request
 
     def on_body(self, body: bytes) -> None:
         self._loose_bytes = 0

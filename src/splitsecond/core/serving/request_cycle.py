@@ -138,13 +138,12 @@ class RequestCycle:
         *,
         arrived_ns: int,
         http_1_1: bool,
-        keep_alive: bool,
         body: bytes | None = None,
     ) -> None:
         self.method = method
         self.path, self.query = url
         self.headers = headers
-        self.keep_alive = keep_alive
+        self.keep_alive = True
         self.arrived_ns = arrived_ns
         self.start_ns = 0
         self.status = 0

@@ -186,16 +186,8 @@ def _numbers(o: Observation, came_us: int, label: int, call: int, attempts: int)
     )
     return attempt_numbers(
         lambda *numbers: numbers,
-        came_us,
-        label,
-        call,
-        attempts,
-        o.outcome,
-        o.role,
-        o.streamed,
-        o.fault.type if o.fault else "",
-        o.status,
-        o.unstreamed_tokens,
+        (came_us, label, call, attempts),
+        (o.outcome, o.role, o.streamed, o.fault.type if o.fault else "", o.status, o.unstreamed_tokens),
         (sent, head, first_token, first_answer, last_token, o.end_ns - start, o.first_event_tokens),
         (
             o.input_tokens, o.cached_tokens, o.cache_write_tokens, o.cache_write_1h_tokens, o.output_tokens,

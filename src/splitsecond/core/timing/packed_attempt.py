@@ -61,37 +61,22 @@ def call_hash(call: str) -> int:
 
 def attempt_numbers(
     make: Callable[..., Made],
-    came_us: int,
-    label: int,
-    call: int,
-    attempts: int,
-    outcome: str,
-    role: str,
-    streamed: bool,
-    fault_type: str,
-    status: int,
-    unstreamed_tokens: int | None,
+    place: tuple[int, int, int, int],
+    state: tuple[str, str, bool, str, int, int | None],
     times: tuple[int | None, int | None, int | None, int | None, int | None, int, int | None],
     tokens: tuple[int | None, int | None, int | None, int | None, int | None, int | None, str],
 ) -> Made:
     """Return what `make` makes of the fields, in their order: `PACKED.pack`, or another function.
 
-    `times`: sent, headers, first token, first token of the answer, last token, and end, in nanoseconds from the arrival
-    of the call; then the tokens of the first event. `tokens`: input, cached, written to the cache, of these for an
-    hour, output, reasoning; then their source. Raises `struct.error` if `make` packs and a number is too large.
+    `place`: the first four fields. `state`: outcome, role, whether it was streamed, the type of its fault, its status,
+    and the tokens that were not streamed. `times`: sent, headers, first token, first token of the answer, last token,
+    and end, in nanoseconds from the arrival of the call; then the tokens of the first event. `tokens`: input, cached,
+    written to the cache, of these for an hour, output, reasoning; then their source. Raises `struct.error` if `make`
+    packs and a number is too large.
     """
+    outcome, role, streamed, fault_type, status, unstreamed_tokens = state
     sent, _, first_token, first_answer, last_token, end, first_event_tokens = times
     input_tokens, cached_tokens, written_tokens, hour_tokens, output_tokens, reasoning_tokens, source = tokens
-    if (
-        outcome == "ok" and streamed and role != "loser" and not unstreamed_tokens and not reasoning_tokens
-        and sent is not None and first_token is not None and last_token is not None
-        and output_tokens and output_tokens > 0 and input_tokens is not None
-    ):  # most attempts: this is all that is left of what follows  # fmt: skip
-        return make(
-            came_us, label, call, attempts, _SOURCE[source] | WAIT_ENDED << 4, first_token - sent, end,
-            last_token - first_token, output_tokens - (first_event_tokens or 1), input_tokens, output_tokens,
-            cached_tokens or 0, written_tokens or 0, hour_tokens or 0,
-        )  # fmt: skip
     flags = _OUTCOME[outcome] | _SOURCE[source]
     if role == "loser":
         flags |= LOSER
@@ -99,19 +84,13 @@ def attempt_numbers(
         flags |= CLOSED_EARLY
     if is_unbilled(sent is not None, first_token is not None, status):
         flags |= UNBILLED
-    closed_by_us = is_closed_by_us(outcome, fault_type)
-    kind, wait = _wait(sent, first_token, end, closed_by_us) if streamed else (0, 0)
+    kind, wait = _wait(sent, first_token, end, is_closed_by_us(outcome, fault_type)) if streamed else (0, 0)
     decoded = UNKNOWN
-    if output_tokens is not None:  # as in `Observation.tps`
-        streamed_tokens = output_tokens - (unstreamed_tokens or 0)
-        if reasoning_tokens and first_answer == first_token:
-            streamed_tokens -= reasoning_tokens
-        decoded = max(streamed_tokens, 0) - (first_event_tokens or 1)
+    if output_tokens is not None:
+        reasoned = reasoning_tokens if first_answer == first_token else 0
+        decoded = _streamed_tokens(output_tokens, unstreamed_tokens, reasoned) - (first_event_tokens or 1)
     return make(
-        came_us,
-        label,
-        call,
-        attempts,
+        *place,
         flags | kind << 4,
         wait,
         end,
@@ -123,6 +102,10 @@ def attempt_numbers(
         written_tokens or 0,
         hour_tokens or 0,
     )
+
+
+def _streamed_tokens(output_tokens: int, unstreamed_tokens: int | None, reasoning_tokens: int | None) -> int:
+    return max(output_tokens - (unstreamed_tokens or 0) - (reasoning_tokens or 0), 0)  # as in `Observation.tps`
 
 
 def _wait(sent: int | None, first_token: int | None, end: int, closed_by_us: bool) -> tuple[int, int]:

@@ -163,6 +163,15 @@ class Timeline(Struct, kw_only=True):
                     self._first_answer_ns = event.at
                 if event.tokens_so_far is not None:
                     self._so_far.append(event.tokens_so_far)
+            elif isinstance(event, TokenRun):
+                run = len(event.lengths)
+                times = event.times or [event.at] * run
+                number += run - 1
+                tokens += 1 if event.times else run
+                self._token_at.extend(times)
+                self._lengths.extend(event.lengths)
+                if self._first_answer_ns is None:
+                    self._first_answer_ns = times[0]
             elif isinstance(event, WholeText):
                 number += 3
                 tokens = 1
@@ -172,29 +181,25 @@ class Timeline(Struct, kw_only=True):
                 self._finish_reason = provider_word(event.reason, LONGEST_REASON)
                 self._usage = event.usage
                 self.ended_well = True
-            elif isinstance(event, Finish):
-                self._finish_reason = provider_word(event.reason, LONGEST_REASON)
-            elif isinstance(event, Usage):
-                self._usage = event
-            elif isinstance(event, Done):
-                self._done_marker = event.marker
-                self.ended_well = True
-            elif isinstance(event, TokenRun):
-                run = len(event.lengths)
-                number += run - 1
-                tokens += 1 if event.times else run
-                self._token_at.extend(event.times or [event.at] * run)
-                self._lengths.extend(event.lengths)
-                if self._first_answer_ns is None:
-                    self._first_answer_ns = event.times[0] if event.times else event.at
-            elif isinstance(event, Broken):
-                self.broken = event.fault
+            else:
+                self._record_end(event)
         if number and self._first_event_ns is None:
             self._first_event_ns = events[0].at
         self._events += number
         if tokens > self._max_read_tokens:
             self.has_token = True
             self._max_read_tokens = tokens
+
+    def _record_end(self, event: Event) -> None:
+        if isinstance(event, Finish):
+            self._finish_reason = provider_word(event.reason, LONGEST_REASON)
+        elif isinstance(event, Usage):
+            self._usage = event
+        elif isinstance(event, Done):
+            self._done_marker = event.marker
+            self.ended_well = True
+        elif isinstance(event, Broken):
+            self.broken = event.fault
 
     def record_texts(self, at: int, lengths: Sequence[int]) -> None:
         number = len(lengths)

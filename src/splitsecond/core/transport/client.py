@@ -16,10 +16,10 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault
 from splitsecond.core.observation import ArrivalClock, PacketCounts
 from splitsecond.core.transport.connecting import open_socket
-from splitsecond.core.transport.connection import HttpConnection, ReadBuffer
+from splitsecond.core.transport.connection import HttpConnection, ReadBuffer, ReadContext
 from splitsecond.core.transport.exchange import Connected, Exchange, Origin, Receiver, Request
 from splitsecond.core.transport.packets import PacketRing
-from splitsecond.core.transport.polling import SocketPoller, make_poller
+from splitsecond.core.transport.polling import make_poller
 from splitsecond.core.transport.pool import Pool, PoolStatistics
 from splitsecond.core.transport.proxy import Proxies, proxies_of_environment
 from splitsecond.core.transport.request_bytes import render
@@ -59,12 +59,11 @@ class Client:
         self._context: ssl.SSLContext | None = None
         self._proxies = Proxies(proxies_of_environment() if proxies is None else proxies)
         self._pool = Pool(idle_s)
-        self._buffer = ReadBuffer()
         self._ids = itertools.count(1)
         self._reconnects: dict[asyncio.Task[None], Exchange] = {}
         self._gather = gather
-        self._sparse = SparseReads(exact=exact_itl) if gather else None
-        self._poller: SocketPoller | None = None
+        self._exact_itl = exact_itl
+        self._reading: ReadContext | None = None
         self._arrival_clock = arrival_clock
         self._ring: PacketRing | None = None
         self._closed = False
@@ -126,8 +125,8 @@ class Client:
         for exchange in in_flight:
             exchange.abort(clock.now_ns(), NetworkFault("the client was closed", kind="closed", phase="total"))
         self._pool.close()
-        if self._poller is not None:
-            self._poller.close()
+        if self._reading is not None:
+            self._reading.poller.close()
         if self._ring is not None:
             self._ring.close()
 
@@ -141,7 +140,7 @@ class Client:
 
     async def _connect(self, origin: Origin, deadline_ns: int | None) -> HttpConnection:
         proxy = self._proxies.proxy_for(origin)
-        self._open_once()
+        reading = self._open_once()
         if self._ring is not None:
             self._ring.expect((origin if proxy is None else proxy.origin).port)
         ready = await open_socket(origin, proxy, self._tls_context, deadline_ns)
@@ -149,29 +148,26 @@ class Client:
             ready.sock.close()
             raise NetworkFault("the client was closed", kind="closed", phase="connect")
         info = Connected(next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer)
-        assert self._poller is not None  # opened before
         return HttpConnection(
             ready.sock,
             ready.tls,
             origin=origin,
             info=info,
             owner=self._pool,
-            buffer=self._buffer,
-            loop=asyncio.get_running_loop(),
-            poller=self._poller,
-            arrival_clock=self._arrival_clock,
-            ring=self._ring,
-            sparse=self._sparse,
+            reading=reading,
         )
 
-    def _open_once(self) -> None:
-        if self._poller is not None:
-            return
+    def _open_once(self) -> ReadContext:
+        if self._reading is not None:
+            return self._reading
         loop = asyncio.get_running_loop()
         if self._arrival_clock == "packets":
             with contextlib.suppress(OSError):  # not allowed, or not on this system: observations say which clock
                 self._ring = PacketRing(loop)
-        self._poller = make_poller(loop, gather=self._gather)
+        poller = make_poller(loop, gather=self._gather)
+        sparse = SparseReads(exact=self._exact_itl) if self._gather else None
+        self._reading = ReadContext(loop, poller, ReadBuffer(), self._arrival_clock, self._ring, sparse)
+        return self._reading
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._context is None:

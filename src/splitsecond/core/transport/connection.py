@@ -16,7 +16,7 @@ import contextlib
 import re
 import select
 import socket
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S, arrival
@@ -50,6 +50,21 @@ class ReadBuffer:
     def __init__(self) -> None:
         self.view = memoryview(bytearray(READ_BYTES))
         self.targets = [self.view]
+
+
+class ReadContext(NamedTuple):
+    """What all connections of a client read with.
+
+    `arrival_clock`: the best clock for arrival times, `ring`: for "packets". `sparse`: decides which responses are read
+    sparsely; None: none.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    poller: SocketPoller
+    buffer: ReadBuffer
+    arrival_clock: ArrivalClock = "kernel"
+    ring: PacketRing | None = None
+    sparse: SparseReads | None = None
 
 
 class ConnectionOwner(Protocol):
@@ -102,25 +117,16 @@ class HttpConnection:
         origin: Origin,
         info: Connected,
         owner: ConnectionOwner,
-        buffer: ReadBuffer,
-        loop: asyncio.AbstractEventLoop,
-        poller: SocketPoller,
-        arrival_clock: ArrivalClock = "kernel",
-        ring: PacketRing | None = None,
-        sparse: SparseReads | None = None,
+        reading: ReadContext,
     ) -> None:
-        """Take over a connected socket.
-
-        `arrival_clock`: the best clock for arrival times, `ring`: for "packets". `sparse`: decides which responses are
-        read sparsely; None: none.
-        """
+        """Take over a connected socket."""
         self.origin, self.info = origin, info
         self.exchange: Exchange | None = None
         """The exchange in flight; None: the connection is idle."""
         self.idle_limit_s: float | None = None
         """How long the peer keeps it when idle, from its Keep-Alive header; None: not given."""
-        self._sock, self._tls, self._owner, self._buffer, self._loop = sock, tls, owner, buffer, loop
-        self._poller = poller
+        self._sock, self._tls, self._owner = sock, tls, owner
+        self._loop, self._poller, self._buffer = reading.loop, reading.poller, reading.buffer
         self._recvmsg_into, self._send = sock.recvmsg_into, sock.send
         read_poll = select.poll()
         read_poll.register(sock.fileno(), select.POLLIN)
@@ -133,16 +139,16 @@ class HttpConnection:
         self._write_error: OSError | None = None
         self._writing = self._paused = self._closed = self._gathering = False
         self._packets = self._packets_read = 0
-        self._timed = arrival_clock != "process"
-        self._sparse = sparse
+        self._timed = reading.arrival_clock != "process"
+        self._sparse = reading.sparse
         self._pace: ReadPace | None = None
         self._emptied_ns = 0  # when the pause in reading began that the current read ends
-        self._ring, self._key = ring, b""
+        self._ring, self._key = reading.ring, b""
         self._times: StreamTimes | None = None
-        if ring is not None:
+        if (ring := reading.ring) is not None:
             with contextlib.suppress(OSError):  # the peer has reset it already, which the first read reports
                 self._key, self._times = key_of(sock), ring.claim(sock)
-        poller.watch(sock.fileno(), self._readable)
+        self._poller.watch(sock.fileno(), self._readable)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "idle" if self.exchange is None else "active"
@@ -314,9 +320,8 @@ class HttpConnection:
                 at, source = at + lag, "process"
         else:
             at, lag, source = clock.now_ns(), 0, "process"
-        if self._times is not None and self._ring is not None and count:
-            self._ring.streams.count_missed()
-            self._times.skip(count, at)
+        if self._times is not None:
+            self._skip_times(self._times, count, at)
         if self._poller.gathers and not self._gathering:
             packets = packets_received(self._sock)
             self._packets_read, self._packets = packets - self._packets, packets
@@ -331,6 +336,11 @@ class HttpConnection:
             self._dispatch(at, lag, source, buffer.view[:count])
             if self._pace is not None or self._emptied_ns:
                 self._rest(self._pace, count)
+
+    def _skip_times(self, times: StreamTimes, count: int, at: int) -> None:
+        if count and self._ring is not None:
+            self._ring.streams.count_missed()
+            times.skip(count, at)
 
     def _rest(self, pace: ReadPace | None, size: int) -> None:
         rested, self._emptied_ns = self._emptied_ns, 0

@@ -193,7 +193,7 @@ class ResponseParser:
             return
         parser, lines = self._parser, self._lines
         status = parser.get_status_code()
-        if status < 200 and status >= 100:  # interim (RFC 9110 section 15.2): not the final response
+        if 100 <= status < 200:  # interim (RFC 9110 section 15.2): not the final response
             lines.clear()
             return
         large = self._fruitless_bytes + self._fed > MAX_HEAD_BYTES or len(lines) > MAX_HEADERS

@@ -99,7 +99,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     _complete: bool = False  # the stream has ended, well or not
     _finished_ns: int | None = None  # when only the end of the body was missing
     _rate_check: RateCheck | None = None  # from the first token on
-    _gathers: bool = False  # `read` waits for the end of the answer
+    _gathers: bool = False  # `read` or `collected` waits for the end of the answer
     _take: Callable[[bytes], bool] | None = None  # takes bytes while `read` waits
     _waiter: asyncio.Future[None] | None = None
     _event_waiter: asyncio.Future[None] | None = None  # a second task may read the events
@@ -254,7 +254,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                 self._wake()
         if self._buffer is not None:
             self._buffer.extend(events)
-            self._wake()
+            if not self._gathers:
+                self._wake()
         if broken is not None:
             self._settle(events[-1].at, broken)  # ignore the rest; do not reuse the connection
         elif not last:
@@ -559,6 +560,12 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if self._buffer:
             self._buffer.clear()
         return events
+
+    async def collected(self) -> list[Event]:
+        self._gathers = True  # wakes up once, not for each token
+        while self.observation is None:
+            await self._woken()
+        return self.arrived()
 
     async def finished(self) -> None:
         if self._buffer is not None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.core.catalog.model import Prefill
-from splitsecond.core.catalog.provider import Auth, fill_base_url, provider, split_target
+from splitsecond.core.catalog.provider import Access, Provider, fill_base_url, provider, split_target
 from splitsecond.core.errors import CallerFault, Fault
 from splitsecond.core.redaction import MIN_SECRET, redacted
 
@@ -33,27 +32,16 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     total_ms: int | None = None
 
 
-class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
+class TargetSpec(Access, frozen=True, kw_only=True):
     """One model at one provider, ready to be called. `name` is its name in reports; it ends with the speed tier
     if there is one, and then `quirks` request it.
 
-    `quirks`: the provider's deviations from the API format, as in the catalogue. `api_key_env`: the first of these
-    variables that is set contains the key; empty: no key is sent. `auth`: how it is sent. `prefill`: whether and how
-    the model continues the beginning of an answer; None: unknown. `output_tokens`: the model's maximum output; None:
-    unknown. `region`: the region in its name; "": none. `trusted`: its requests carry ``traceparent``.
+    `output_tokens`: the model's maximum output; None: unknown. `trusted`: its requests carry ``traceparent``.
     """
 
     name: str
-    base_url: str
     model: str
-    api_format: str = "openai"
-    api_key_env: tuple[str, ...] = ()
-    auth: Auth = "bearer"
-    headers: dict[str, str] = {}
-    quirks: dict[str, Any] = {}
-    prefill: Prefill | None = None
     output_tokens: int | None = None
-    region: str = ""
     timeouts: Timeouts = Timeouts()
     trusted: bool = False
 
@@ -62,22 +50,28 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
     """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider, a missing address or key."""
     name, model = split_target(target)
     found = provider(name)
-    model, tier = found.split_tier(model)
-    spec = TargetSpec(
-        name=target,
-        base_url=fill_base_url(found, environment),
-        model=model,
-        api_format=found.api_format,
-        api_key_env=found.api_key_env,
-        auth=found.auth,
-        headers=found.headers,
-        quirks=found.quirks | (found.tiers[tier].quirks if tier else {}),
-        prefill=found.continues(model),
-        output_tokens=found.model(model).output_tokens,
-        region=found.region,
-    )
+    spec = spec_at(found, target, model, found, base_url=fill_base_url(found, environment))
     api_key(spec, environment)
     return spec
+
+
+def spec_at(access: Access, target: str, model: str, entry: Provider | None, **fields: Any) -> TargetSpec:
+    """Return the spec of `model`, with its speed tier, that is called as `access` says.
+
+    `entry`: the catalogue's entry of the provider, which knows tiers and models; None: it has none. `fields` come
+    before both. Raises `CallerFault` for an unknown tier.
+    """
+    known: dict[str, Any] = {"name": target, "model": model}
+    if entry is not None:
+        model, tier = entry.split_tier(model)
+        known = {
+            "name": target,
+            "model": model,
+            "quirks": access.quirks | (entry.tiers[tier].quirks if tier else {}),
+            "prefill": entry.continues(model),
+            "output_tokens": entry.model(model).output_tokens,
+        }
+    return TargetSpec(**access.access | known | fields)
 
 
 def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:

@@ -69,6 +69,9 @@ _decode_counted = msgspec.json.Decoder(_Counted).decode
 _REQUEST_ID = "x-client-request-id"
 """Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The simulator stores
 its record of what it sent under this id."""
+_SESSION = "x-session-id"
+"""Routers in front of several replicas read this header (SGLang's, Dynamo's, MLPerf's clients), to keep a session where
+its prompt is cached."""
 
 
 class Target:
@@ -173,6 +176,8 @@ class Target:
         if spec.trusted:
             parent = call.hints.get("traceparent", "")
             fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
+        if session := call.hints.get("session"):
+            fresh += ((_SESSION, session),)
         if encoded.fresh:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)

@@ -1,19 +1,18 @@
 """Interface of an API format ("api_format" in the code): the types of its client role and of its server role.
 
 A format is a module (or package) with functions for both roles; the catalogue's data name the format of each provider.
-Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error response. Server: `parse_request`
-reads a `ServerRequest`, then a `StreamWriter` (`AnswerWriter`), or an `error_body`. The differences between providers
-of one format are data, too: `Quirks`.
+Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error response. Server: a `StreamWriter`
+(`AnswerWriter`), or an `error_body`. The differences between providers of one format are data, too: `Quirks`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from splitsecond.core.events import Event, TokenKind, TokenRun, Usage
-from splitsecond.core.service import Call, Operation
+from splitsecond.core.service import Call
 from splitsecond.core.wire.reasoning import ReasoningStyle
 from splitsecond.core.wire.translation import shared_fields
 
@@ -84,7 +83,6 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return shared_fields(call, fields, {*own, *(self.takes or ())})
 
     def streamed(self, call: Call) -> bool:
-        """Return whether to request the answer to `call` as a stream."""
         return call.stream or (self.stream_whole and call.whole_ns is None)
 
 
@@ -93,7 +91,6 @@ WHOLE_HEADERS = (("content-type", "application/json"), ("accept", "application/j
 
 
 def chat_request(path: str, body: Mapping[str, Any], streamed: bool) -> "Encoded":
-    """Return the request for a chat with this `body`."""
     return Encoded(path, STREAM_HEADERS if streamed else WHOLE_HEADERS, msgspec.json.encode(body), streamed)
 
 
@@ -119,7 +116,10 @@ class Encoded(Struct, frozen=True):
 
 
 class Encode(Protocol):
-    """A format's encoding of a request."""
+    """A format's encoding of a call in the common chat form.
+
+    Raises `CallerFault`; its kind is "not_translatable" for what the format does not have.
+    """
 
     def __call__(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
 
@@ -169,29 +169,7 @@ class Decoder(Protocol):
         ...
 
 
-class ServerRequest(Struct, frozen=True, kw_only=True):
-    """A parsed request. `prompt_text`: all its text, joined by line feeds, for counting; `fields`: all its fields, raw.
-
-    `max_tokens` is None if the client set no limit; `include_usage`: the client requests the usage chunk of a stream.
-    `tool`: the name of the tool that the answer must call, "" for none. `cache_marks`: the number of characters of
-    `prompt_text` before each mark for the prompt cache.
-    """
-
-    operation: Operation
-    model: str
-    stream: bool
-    max_tokens: int | None
-    include_usage: bool = True
-    prompt_text: str
-    n: int = 1
-    fields: dict[str, Raw]
-    tool: str = ""
-    cache_marks: tuple[int, ...] = ()
-
-
 class CalledTool(Struct, frozen=True):
-    """A tool call of a whole answer; `arguments` is JSON."""
-
     id: str
     name: str
     arguments: str = "{}"
@@ -216,7 +194,6 @@ class ServerTimes(Struct, frozen=True):
 
     @property
     def total_ns(self) -> int:
-        """The sum."""
         return self.queue_ns + self.prompt_ns + self.output_ns
 
 
@@ -257,7 +234,10 @@ class AnswerWriter(Protocol):
         return b""
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that `tool_call` began."""
+        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that `tool_call` began.
+
+        Raises `KeyError` for a kind that the format does not have.
+        """
         ...
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:

@@ -9,7 +9,6 @@ Everything here comes from a provider: any input takes linear time, and an answe
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +30,23 @@ MAX_INDEXES = 16_384
 choices."""
 
 
+class Text(list[str]):
+    """The pieces of one text that grows. They are joined once, at the end: appending would take quadratic time."""
+
+
+class _Items(list[Any]):
+    """A list whose items may have an index. `by_index` finds those in constant time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_index: dict[int | str, dict[str, Any]] = {}
+
+
+Added = list[Text | None]
+"""What an event has added: the texts that grew, and None for anything else that would be added again if the event were
+merged a second time."""
+
+
 class Assembly:
     """Assembly of one answer: `feed` it the body; at its end `answer` returns the whole.
 
@@ -40,21 +56,21 @@ class Assembly:
 
     done_ends = True
 
-    _text_events: TextEvents  # recognises the text events of a stream
-    _size = 0
-    _held_answer: HeldAnswer | None = None  # of a large answer
-    _json: list[bytes] | None = None  # the body, if it is one JSON object
-    _held = b""  # a stream that came in one piece, which may be plain
-    _sse: SseDecoder | None = None  # of a stream that is not held
-    _text: list[str] | None = None  # the text that the last event added to, if it was a text event
-    _ended = False  # by the end mark; what follows it is ignored
-
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
         self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs
+        self._size = 0
+        self._held_answer: HeldAnswer | None = None  # of a large answer
+        self._json: list[bytes] | None = None  # the body, if it is one JSON object
+        self._held = b""  # a stream that came in one piece, which may be plain
+        self._sse = SseDecoder()
+        self._text_events = TextEvents()
+        self._text = Text()  # the text that the known events add to
+        self._ended = False  # by the end mark; what follows it is ignored
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`: see `HeldAnswer`."""
+        begun = self._size > 0
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES:
             raise malformed(f"the answer is longer than {MAX_ANSWER_BYTES:,} bytes", "too_long")
@@ -63,19 +79,26 @@ class Assembly:
             self._held_answer.hold(self._size)
         if self._json is not None:
             self._json.append(data)
-            return
-        if self._sse is None:
-            data = data.lstrip(LEADING)
-            if data.startswith(b"{"):
-                self._json = [data]
-                return
-            if not data:
-                return
-            if not self._held and data.endswith(_LAST_EVENT):
-                self._held = data
-                return
-            data, self._held = self._held + data, b""
-        self._feed_stream(data)
+        elif not begun and not (data := data.lstrip(LEADING)):
+            self._size = 0
+        elif not begun and data.startswith(b"{"):
+            self._json = [data]
+        elif not begun and data.endswith(_LAST_EVENT):
+            self._held = data
+        else:
+            self._feed_stream(self._held + data)
+
+    def _feed_stream(self, data: bytes) -> None:
+        self._held = b""
+        for event in self._text_events.events(self._sse, data):
+            if self._ended:
+                break
+            if isinstance(event, SseEvent):
+                self._take(event)
+            else:
+                self._text += event
+        if self._sse.overflow:
+            raise malformed(f"an event is longer than {MAX_EVENT_BYTES:,} bytes", "too_long")
 
     def answer(self) -> bytes:
         """Return the whole answer as JSON. An answer that came as JSON is returned as it came.
@@ -85,10 +108,10 @@ class Assembly:
         if self._json is not None:
             return b"".join(self._json)
         if self._held:
-            if (plain := self.plain_answer(self._held)) is not None:
-                return plain
+            if (short := self.plain_answer(self._held)) is not None:
+                return short
             self._feed_stream(self._held)
-        for event in self._sse.rest() if self._sse is not None else ():
+        for event in self._sse.rest():
             self._take(event)
         try:
             return self.whole()
@@ -96,30 +119,8 @@ class Assembly:
             raise too_deep() from None
 
     def plain_answer(self, stream: bytes) -> bytes | None:
-        """Return the whole answer of a complete stream, if it is of the most frequent kind and the format has a fast
-        path for it; otherwise None. The general way gives the same answer."""
+        """Return the whole answer of a complete stream; None if the format has no fast path for it."""
         return None
-
-    def _feed_stream(self, data: bytes) -> None:
-        if self._sse is None:
-            self._sse = SseDecoder()
-            self._text_events = TextEvents()
-        self._feed_events(self._sse, data)
-        if self._sse.overflow:
-            raise malformed(f"an event is longer than {MAX_EVENT_BYTES:,} bytes", "too_long")
-
-    def _feed_events(self, sse: SseDecoder, data: bytes) -> None:
-        at = 0
-        while at < len(data) and not self._ended:
-            if self._text is not None and sse.between_events:
-                texts, at = self._text_events.read(data, at)
-                self._text += texts
-            end = data.find(b"\n\n", at) + 2 if self._text_events.useful else 1
-            for event in sse.feed(data[at:end] if end > 1 else data[at:]):
-                self._take(event)
-            if end == 1:
-                return
-            at = end
 
     def _take(self, event: SseEvent) -> None:
         data = event.data
@@ -127,7 +128,6 @@ class Assembly:
         if word == END_MARK:
             self._ended = self._ended or self.done_ends
         elif data is not None and word and not self._ended:
-            self._text = None
             try:
                 self.take(data, event.name)
             except RecursionError:
@@ -138,47 +138,99 @@ class Assembly:
         chunk = decoded(data, _decode, self._halves)
         if not isinstance(chunk, dict):
             return
-        self.merge(chunk)
-        if self._text_events.useful:
-            text = self.added_text(chunk)
-            if text and self._text_events.learn(data, name, text, self._read_text):
-                self._text = self.pieces(chunk)
+        added = self.merge(chunk, name)
+        text = added[0] if len(added) == 1 else None
+        if text is None or not self._text_events.useful:
+            return
+        if self._text_events.learn(data, name, text[-1], lambda probe: _only_text(self.fresh(), probe, name)):
+            self._text = text
 
-    def _read_text(self, data: bytes) -> str | None:
-        chunk = read_json(data)
-        return self.added_text(chunk) if isinstance(chunk, dict) else None
-
-    def added_text(self, chunk: dict[str, Any]) -> str | None:
-        """Return the text that `chunk` adds if merging `chunk` again would change nothing but add it again."""
-        return None
-
-    def pieces(self, chunk: dict[str, Any]) -> list[str]:
-        """Return where `merge` has put the text that `chunk` adds. Only for a chunk that has an `added_text`."""
-        raise NotImplementedError
+    def fresh(self) -> "Assembly":
+        return type(self)()
 
     def whole(self) -> bytes:
-        """Return the sum of all events, as JSON."""
         return msgspec.json.encode(self.fields())
 
-    def merge(self, chunk: dict[str, Any]) -> None:
-        """Merge one event of the stream into `merged`."""
+    def merge(self, chunk: dict[str, Any], name: str) -> Added:
+        """Merge one event of the stream into `merged`, and return what it has added."""
         raise NotImplementedError
 
     def fields(self) -> dict[str, Any]:
-        """Return the sum of all events, in the order of fields that the provider uses."""
         raise NotImplementedError
 
 
+def _only_text(fresh: Assembly, data: bytes, name: str) -> str | None:
+    chunk: Any = read_json(data)
+    added = fresh.merge(chunk, name) if isinstance(chunk, dict) else []
+    return added[0][-1] if len(added) == 1 and added[0] else None
+
+
+_NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
+
+
+def merge(into: dict[str, Any], new: dict[str, Any], added: Added, *, joins: bool = False) -> None:
+    """Merge the fields of an event by rules that need no list of fields, so that unknown fields survive.
+
+    Texts are joined, if `joins` and below a ``delta``, except names and ids, which are set; objects are merged; lists
+    whose items have an ``index`` are merged by it, other lists are joined; of anything else the last value that is not
+    null counts.
+    """
+    for name, value in new.items():
+        old = into.get(name)
+        if isinstance(value, dict):
+            if not isinstance(old, dict):
+                old = into[name] = {}
+            if name == "usage":
+                old.clear()
+            merge(old, value, added, joins=joins or name == "delta")
+        elif isinstance(value, list):
+            if not isinstance(old, _Items):
+                old = into[name] = _Items()
+            _merge_list(old, value, added, joins=joins)
+        elif isinstance(value, str) and (name == "text" or (joins and name not in _NOT_JOINED)):
+            if not isinstance(old, Text):
+                old = into[name] = Text()
+            if value:
+                old.append(value)
+                added.append(old)
+        elif old is None or (value is not None and value != ""):  # some repeat an id or a name as an empty text
+            into[name] = value
+
+
+def _merge_list(into: _Items, new: list[Any], added: Added, *, joins: bool) -> None:
+    for item in new:
+        index = item.get("index") if isinstance(item, dict) else None
+        if not isinstance(index, int | str):
+            into.append(item)
+            added.append(None)
+            continue
+        place = into.by_index.get(index)
+        if place is None:
+            if len(into.by_index) == MAX_INDEXES:
+                raise malformed(f"more than {MAX_INDEXES:,} items with an index in one list", "too_long")
+            place = into.by_index[index] = {}
+            into.append(place)
+        merge(place, item, added, joins=joins)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, Text):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {name: plain(each) if isinstance(each, dict | list) else each for name, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
 def too_deep() -> ProviderFault:
-    """Return the fault of an answer whose values are nested too deeply."""
     return malformed("the answer is nested too deeply")
 
 
 def decoded(data: bytes, decode: Callable[[bytes], T], halves: dict[tuple[Any, ...], str] | None = None) -> T:
     """Decode the JSON of an event, repaired (with `halves`) if necessary. Raises `ProviderFault` if it is not JSON."""
-    for form in (bytes, partial(repair_json, halves=halves)):
+    try:
+        return decode(data)
+    except (ValueError, RecursionError):
         try:
-            return decode(form(data))
+            return decode(repair_json(data, halves))
         except (ValueError, RecursionError) as error:
-            why = error
-    raise malformed(f"an event is not JSON: {why}")
+            raise malformed(f"an event is not JSON: {error}") from None

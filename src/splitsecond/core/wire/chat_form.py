@@ -86,7 +86,6 @@ class ToolCall(Struct):
 
     @property
     def arguments_text(self) -> str:
-        """The arguments as JSON."""
         return arguments_text(self.function.arguments)
 
     def arguments(self, place: str) -> dict[str, Any]:
@@ -119,14 +118,12 @@ class Message(Struct):
 
     @property
     def reasoning_text(self) -> str:
-        """The reasoning before the assistant's message, under either of its names."""
         return self.reasoning_content or self.reasoning or ""
 
 
 def assistant_message(
     texts: Sequence[str], reasoning: Sequence[str], calls: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the assistant's message with these parts, in the common chat form."""
     message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) or (None if calls else "")}
     if reasoning:
         message[REASONING_FIELD] = "\n".join(reasoning)
@@ -136,7 +133,6 @@ def assistant_message(
 
 
 def plain_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return the content of a user's message with these parts; a single text is not put into a list."""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
@@ -263,7 +259,6 @@ def _standard_url(url: str) -> str:
 
 
 def text_of(data: str, place: str) -> str:
-    """Return the text in base64 `data`. Raises `CallerFault` if it holds none."""
     try:
         return b64decode(data, validate=True).decode()
     except ValueError:
@@ -325,7 +320,6 @@ def read_part(part: dict[str, Any], place: str) -> tuple[str, str]:
 
 
 def file_of(part: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return the file of a part with a file. Raises `CallerFault` if it has none."""
     match part:
         case {"file": dict(file)}:
             return file
@@ -358,7 +352,6 @@ def function_answered(message: Message, where: str, names: Mapping[str, str], ap
 
 
 def call_answered(message: Message, where: str) -> str:
-    """Return the id of the call that the message of a tool answers. Raises `CallerFault` if it has none."""
     if not message.tool_call_id:
         raise CallerFault(f"{where}.tool_call_id is missing")
     return message.tool_call_id
@@ -390,7 +383,6 @@ def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
 
 
 def stop_list(fields: dict[str, Any]) -> Any:
-    """Return ``stop``, which is removed from `fields`, as a list; None if it is absent."""
     stop = fields.pop("stop", None)
     return [stop] if isinstance(stop, str) else stop
 

@@ -31,8 +31,6 @@ from splitsecond.core.wire.translated import TranslatedAssembly, TranslatedRelay
 
 
 class RelayType(Protocol):
-    """The class of a format's `StreamRelay`."""
-
     def __call__(self, call: Call, target: str, *, usage: bool) -> StreamRelay: ...
 
 
@@ -41,7 +39,7 @@ class RequestReader(Struct, frozen=True):
 
     `pass_on` encodes a request for a target of the same format. `to_chat` rewrites it in the common chat form,
     OpenAI's, which every target's format can encode; `sources` gives, for each message in that form, the number of the
-    client's message that it comes from, or -1 for the system prompt.
+    client's message that it comes from, or -1 for the system prompt. Both raise `CallerFault` for what is wrong.
     """
 
     pass_on: Encode
@@ -284,5 +282,4 @@ def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFor
 
 
 def client_format(call: Call) -> ClientFormat:
-    """Return the API format of `call`'s client."""
     return CLIENT_FORMATS[call.api_format]

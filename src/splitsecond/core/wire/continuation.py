@@ -45,7 +45,6 @@ class ContinuationEncoder(ABC):
         return _without_break(self._decoder.feed(data, at)) if data else []
 
     def close(self, at: int) -> list[Event]:
-        """Return the events that the end of the body gives."""
         return _without_break(self._decoder.close(at))
 
     @abstractmethod
@@ -97,7 +96,6 @@ class PartsEncoder(ContinuationEncoder):
         """Return a writer that continues at this position."""
 
     def decode(self, data: bytes, at: int) -> list[Event]:
-        """Decode `data`, the next that `cut` or `rest` returned."""
         if not self._cutter.is_json:
             for event in self._events.feed(data):
                 if event.data is not None:
@@ -178,7 +176,6 @@ def only_tools(body: Mapping[str, Raw | Any], kinds: Sequence[str | None]) -> bo
 
 
 def _without_break(events: list[Event]) -> list[Event]:
-    """Return `events` without a `Broken` at the end: the reply that the bytes came from reports the break."""
     if events and isinstance(events[-1], Broken):
         del events[-1]
     return events

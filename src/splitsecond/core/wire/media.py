@@ -123,7 +123,6 @@ class _Reader:
         self._found = False
 
     def without_media(self, data: memoryview) -> memoryview:
-        """Return the conversation `data` without its media."""
         conversation: Any = None if may_have_too_many_values(data) else read_json(data)
         if conversation is None:
             self._content.unbounded = True
@@ -132,7 +131,6 @@ class _Reader:
         return memoryview(msgspec.json.encode(conversation)) if self._found else data
 
     def _read(self, value: Any, depth: int) -> None:
-        """Remove the media from a list of items, or from one of them."""
         media = self._media
         for item in value if isinstance(value, list) else (value,):
             if not isinstance(item, dict):
@@ -150,7 +148,6 @@ class _Reader:
                         self._read(inner, depth + 1)
 
     def _take(self, medium: _Medium, item: dict[str, Any], depth: int) -> None:
-        """Remove the medium from a part, and count it."""
         pictures = 0
         for name in medium.fields:
             if name not in item:

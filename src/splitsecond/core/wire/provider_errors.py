@@ -10,7 +10,7 @@ other part of a message may quote the request, so a client can put any text ther
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -115,126 +115,94 @@ class Rule(Struct, frozen=True):
         return self.words.search(error.message) is not None
 
 
-def _rule(
-    kind: str,
-    source: str,
-    statuses: frozenset[int] = _IN_RULES,
-    *,
-    codes: str = "",
-    sentence: str = "",
-    words: str = "",
-    hint: str = "",
-) -> Rule:
-    whole = re.compile(sentence, re.IGNORECASE) if sentence else None
-    part = re.compile(words, re.IGNORECASE) if words else None
-    return Rule(kind, source, statuses, frozenset(codes.split()), whole, part, hint)
+def _rules(kind: str, statuses: frozenset[int], *lines: tuple[str, ...]) -> Iterator[Rule]:
+    """Yield the rules of a kind, each from its source, codes, words, sentence and hint."""
+    for source, codes, *texts in lines:
+        words, sentence, hint = (*texts, "", "", "")[:3]
+        part, whole = (re.compile(text, re.IGNORECASE) if text else None for text in (words, sentence))
+        yield Rule(kind, source, statuses, frozenset(codes.split()), whole, part, hint)
 
 
 RULES: tuple[Rule, ...] = (
     # Our key, or our account as a whole.
-    _rule(
-        KEY_REFUSED,
-        "OpenAI, and those that copy its codes",
-        _KEY_STATUSES,
-        codes="account_deactivated account_disabled account_suspended api_key_expired billing_not_active "
-        "expired_api_key invalid_api_key organization_deactivated",
+    *_rules(
+        KEY_REFUSED, _KEY_STATUSES,
+        ("OpenAI, and those that copy its codes", "account_deactivated account_disabled account_suspended "
+         "api_key_expired billing_not_active expired_api_key invalid_api_key organization_deactivated"),
+        ("Google: reasons of its ErrorInfo, also with 400", "api_key_invalid api_key_service_blocked billing_disabled "
+         "consumer_suspended service_disabled unauthenticated"),
+        ("Anthropic", "authentication_error"),
+        ("Moonshot", "invalid_authentication invalid_authentication_error"),
+        ("Anthropic, as 400", "", "organization has been disabled", r"This organization has been disabled\.",
+         "Anthropic does not serve this account: check the API key and the account's billing."),
     ),
-    _rule(
-        KEY_REFUSED,
-        "Google: reasons of its ErrorInfo, also with 400",
-        _KEY_STATUSES,
-        codes="api_key_invalid api_key_service_blocked billing_disabled consumer_suspended service_disabled "
-        "unauthenticated",
+    *_rules(
+        NO_CREDIT, _CREDIT_STATUSES,
+        ("OpenAI, as 429", "insufficient_quota"),
+        ("Moonshot, as 429", "exceeded_current_quota_error"),
+        ("Z.ai, as 429, on its OpenAI and Anthropic addresses", "1113"),
+        ("New API and One API (relays), as 403", "insufficient_user_quota"),
+        ("Anthropic, as 400", "", "credit balance", r"Your credit balance is too low to access the (Anthropic|Claude) "
+         r"API\.( Please go to Plans & Billing to upgrade or purchase credits\.)?"),
     ),
-    _rule(KEY_REFUSED, "Anthropic", _KEY_STATUSES, codes="authentication_error"),
-    _rule(
-        KEY_REFUSED,
-        "Anthropic, as 400",
-        sentence=r"This organization has been disabled\.",
-        words="organization has been disabled",
-        hint="Anthropic does not serve this account: check the API key and the account's billing.",
-    ),
-    _rule(KEY_REFUSED, "Moonshot", _KEY_STATUSES, codes="invalid_authentication invalid_authentication_error"),
-    _rule(NO_CREDIT, "OpenAI, as 429", _CREDIT_STATUSES, codes="insufficient_quota"),
-    _rule(NO_CREDIT, "Moonshot, as 429", _CREDIT_STATUSES, codes="exceeded_current_quota_error"),
-    _rule(NO_CREDIT, "Z.ai, as 429, on its OpenAI and Anthropic addresses", _CREDIT_STATUSES, codes="1113"),
-    _rule(NO_CREDIT, "New API and One API (relays), as 403", _CREDIT_STATUSES, codes="insufficient_user_quota"),
-    _rule(
-        NO_CREDIT,
-        "Anthropic, as 400",
-        sentence=r"Your credit balance is too low to access the (Anthropic|Claude) API\."
-        r"( Please go to Plans & Billing to upgrade or purchase credits\.)?",
-        words="credit balance",
-    ),
-    _rule(
-        USAGE_LIMIT,
-        "Anthropic, as 400",
-        sentence=r"You have reached your specified (workspace )?API usage limits\. "
-        r"You will regain access on (?P<date>\d{4}-\d\d-\d\d) at (?P<time>\d\d:\d\d) UTC\.",
-        words="API usage limits",
+    *_rules(
+        USAGE_LIMIT, _IN_RULES,
+        ("Anthropic, as 400", "", "API usage limits", r"You have reached your specified (workspace )?API usage limits"
+         r"\. You will regain access on (?P<date>\d{4}-\d\d-\d\d) at (?P<time>\d\d:\d\d) UTC\."),
     ),
     # The size of this request.
-    _rule(
-        LARGER_THAN_LIMIT,
-        "Groq: above the tokens per minute of the account",
-        frozenset({413}),
-        codes="rate_limit_error rate_limit_exceeded tokens",
-        words=r"tokens per (minute|day)",
+    *_rules(
+        LARGER_THAN_LIMIT, frozenset({413}),
+        ("Groq: above the tokens per minute of the account", "rate_limit_error rate_limit_exceeded tokens",
+         r"tokens per (minute|day)"),
     ),
-    _rule(LARGER_THAN_LIMIT, "OpenAI: the same", frozenset({429, IN_BAND}), words="request too large"),
-    _rule(CONTEXT_EXCEEDED, "OpenAI, Azure, Groq, vLLM, SGLang", codes="context_length_exceeded"),
-    _rule(CONTEXT_EXCEEDED, "llama.cpp", codes="exceed_context_size_error"),
-    _rule(CONTEXT_EXCEEDED, "Anthropic, for more than 32 MB", codes="request_too_large"),
-    _rule(CONTEXT_EXCEEDED, "Anthropic, Bedrock", words="(prompt|input) is too long"),
-    _rule(CONTEXT_EXCEEDED, "GitHub Models", codes="tokens_limit_reached"),
-    _rule(
-        CONTEXT_EXCEEDED,
-        "GitHub Copilot",
-        codes="model_max_prompt_tokens_exceeded",
-        words=r"token count of \d+ exceeds the limit",
+    *_rules(LARGER_THAN_LIMIT, frozenset({429, IN_BAND}), ("OpenAI: the same", "", "request too large")),
+    *_rules(
+        CONTEXT_EXCEEDED, _IN_RULES,
+        ("OpenAI, Azure, Groq, vLLM, SGLang", "context_length_exceeded"),
+        ("llama.cpp", "exceed_context_size_error"),
+        ("Anthropic, for more than 32 MB", "request_too_large"),
+        ("Anthropic, Bedrock", "", "(prompt|input) is too long"),
+        ("GitHub Models", "tokens_limit_reached"),
+        ("GitHub Copilot", "model_max_prompt_tokens_exceeded", r"token count of \d+ exceeds the limit"),
+        ("OpenAI, OpenRouter, Together, Mistral, vLLM, SGLang, LM Studio, MiniMax, llama.cpp, Anthropic", "",
+         "context (length|window|size|limit)"),
+        ("Google", "", "input token count .*exceeds"),
+        ("Cohere", "", "too many tokens"),
+        ("xAI", "", "maximum prompt length"),
+        ("Moonshot", "", "exceeded model token limit"),
+        ("Poolside", "", "maximum (allowed )?input length"),
+        ("Groq", "", "reduce the length of the messages"),
+        ("Alibaba (DashScope)", "", "range of input length should be"),
+        ("Z.ai", "1261", "prompt exceeds max length"),
+        ("TGI", "", r"`inputs` (tokens \+ `max_new_tokens` )?must (be|have)"),
     ),
-    _rule(
-        CONTEXT_EXCEEDED,
-        "OpenAI, OpenRouter, Together, Mistral, vLLM, SGLang, LM Studio, MiniMax, llama.cpp, Anthropic",
-        words="context (length|window|size|limit)",
+    *_rules(
+        CONTEXT_EXCEEDED, frozenset({400, 500, IN_BAND}), ("Ollama", "", "prompt too long|exceeds the context length"),
     ),
-    _rule(CONTEXT_EXCEEDED, "Google", words="input token count .*exceeds"),
-    _rule(CONTEXT_EXCEEDED, "Cohere", words="too many tokens"),
-    _rule(CONTEXT_EXCEEDED, "xAI", words=r"maximum prompt length"),
-    _rule(CONTEXT_EXCEEDED, "Moonshot", words="exceeded model token limit"),
-    _rule(CONTEXT_EXCEEDED, "Poolside", words="maximum (allowed )?input length"),
-    _rule(CONTEXT_EXCEEDED, "Groq", words="reduce the length of the messages"),
-    _rule(
-        CONTEXT_EXCEEDED, "Ollama", frozenset({400, 500, IN_BAND}), words="prompt too long|exceeds the context length"
-    ),
-    _rule(CONTEXT_EXCEEDED, "Alibaba (DashScope)", words="range of input length should be"),
-    _rule(CONTEXT_EXCEEDED, "Z.ai", codes="1261", words="prompt exceeds max length"),
-    _rule(CONTEXT_EXCEEDED, "TGI", words=r"`inputs` (tokens \+ `max_new_tokens` )?must (be|have)"),
     # The model. As 403 and 404 it needs no rule.
-    _rule(
-        MODEL_NOT_SERVED,
-        "OpenAI, DashScope, Hugging Face: also as 400",
-        _MODEL_RULE,
-        codes="model_not_found",
-        words=r"\bmodel ([`'\"]?\S{1,200} )?(does not exist|not exist|was not found|not found|is not supported|"
-        r"has been (decommissioned|deprecated|retired)|is (deprecated|no longer (available|supported)))",
+    *_rules(
+        MODEL_NOT_SERVED, _MODEL_RULE,
+        ("OpenAI, DashScope, Hugging Face: also as 400", "model_not_found",
+         r"\bmodel ([`'\"]?\S{1,200} )?(does not exist|not exist|was not found|not found|is not supported|"
+         r"has been (decommissioned|deprecated|retired)|is (deprecated|no longer (available|supported)))"),
+        ("Groq, as 400", "model_decommissioned", "decommissioned"),
+        ("Together, as 400", "model_not_available"),
+        ("Mistral, Perplexity: the type, as 400", "invalid_model"),
+        ("GitHub Copilot, Hugging Face", "model_not_supported"),
+        ("Azure, as 410", "modeldeprecated deploymentnotfound"),
+        ("Z.ai, as 400", "1211", "^unknown model"),
+        ("OpenRouter, as 400", "", "is not a valid model ID"),
     ),
-    _rule(MODEL_NOT_SERVED, "Groq, as 400", _MODEL_RULE, codes="model_decommissioned", words="decommissioned"),
-    _rule(MODEL_NOT_SERVED, "Together, as 400", _MODEL_RULE, codes="model_not_available"),
-    _rule(MODEL_NOT_SERVED, "Mistral, Perplexity: the type, as 400", _MODEL_RULE, codes="invalid_model"),
-    _rule(MODEL_NOT_SERVED, "GitHub Copilot, Hugging Face", _MODEL_RULE, codes="model_not_supported"),
-    _rule(MODEL_NOT_SERVED, "Azure, as 410", _MODEL_RULE, codes="modeldeprecated deploymentnotfound"),
-    _rule(MODEL_NOT_SERVED, "Z.ai, as 400", _MODEL_RULE, codes="1211", words="^unknown model"),
-    _rule(MODEL_NOT_SERVED, "OpenRouter, as 400", _MODEL_RULE, words="is not a valid model ID"),
     # The account, without consequences for other requests.
-    _rule(
-        "",
-        "Google: a region that is not served, no billing, or a file that is still being processed",
-        codes="failed_precondition",
-        hint="Google does not serve this account in this region: check its region and billing.",
+    *_rules(
+        "", _IN_RULES,
+        ("Google: a region that is not served, no billing, or a file that is still being processed",
+         "failed_precondition", "", "",
+         "Google does not serve this account in this region: check its region and billing."),
     ),
-    _rule(KEY_REFUSED, "xAI, as 400 without a code", words="api[ _]key"),
-)
+    *_rules(KEY_REFUSED, _IN_RULES, ("xAI, as 400 without a code", "", "api[ _]key")),
+)  # fmt: skip
 """The first rule that matches decides; certain matches come before resemblances."""
 
 
@@ -321,7 +289,6 @@ def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
 
 
 def _rule_of(status: int, error: ProviderError) -> tuple[Rule | None, bool]:
-    """Return the rule for an error, and whether it is certain."""
     rule = next((each for each in RULES if each.matches(status, error)), None)
     if rule is not None:
         return rule, True
@@ -350,13 +317,11 @@ def with_hints(hints: Mapping[int, str]) -> Callable[..., Fault]:
 
 
 def parse_error(data: bytes) -> ProviderError:
-    """Return the error in `data`, which should be JSON."""
     payload = _json(data)
     return error_of(payload) if payload is not None else ProviderError(excerpt(data))
 
 
 def error_of(payload: Any) -> ProviderError:
-    """Return the error in JSON of any form that providers use."""
     try:
         return _find_error(payload)
     except RecursionError:
@@ -479,7 +444,6 @@ def _is_missing(status: int, payload: Any, error: ProviderError) -> bool:
 
 
 def finite_number(text: str | None) -> float | None:
-    """Return the number in the text of a header; None if it is not a number."""
     try:
         number = float(text or "")
     except ValueError:
@@ -488,7 +452,6 @@ def finite_number(text: str | None) -> float | None:
 
 
 def http_date(text: str | None) -> datetime | None:
-    """Return the moment of a header with an HTTP date; None if it has none."""
     try:
         moment = parsedate_to_datetime(text or "")
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Rate limits in response headers: read those of providers, and write those of the server role.
+"""Rate limits in the response headers of providers.
 
 Two families of names, and three forms of a reset:
 
@@ -12,8 +12,8 @@ Of several windows the tightest counts. An unreadable header counts as missing: 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S, NS_PER_US
@@ -98,7 +98,6 @@ def _reset_ns(text: str | None, headers: Mapping[str, str]) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _duration_ns(text: str) -> float | None:
-    """Parse ``1h2m3s``, ``120ms``, or a plain number of seconds."""
     if _DURATION.fullmatch(text):
         return sum(float(number) * _UNIT_NS[unit] for number, unit in _PART.findall(text))
     seconds = finite_number(text)
@@ -106,7 +105,6 @@ def _duration_ns(text: str) -> float | None:
 
 
 def _until_ns(text: str, date: str | None) -> float | None:
-    """Return the nanoseconds from the response's date to the moment in `text`."""
     since = http_date(date)
     if since is None:
         return None
@@ -120,45 +118,3 @@ def _until_ns(text: str, date: str | None) -> float | None:
         return None
     then = then if then.tzinfo else then.replace(tzinfo=UTC)
     return (then - since).total_seconds() * NS_PER_S
-
-
-Headers = list[tuple[bytes, bytes]]
-
-
-def openai_limits(limits: RateLimits, now: datetime) -> Headers:
-    """Return the headers of OpenAI: a reset is a duration (``120ms``, ``6m0s``)."""
-    return _headers(limits, "x-ratelimit-{what}-{unit}", _duration_text)
-
-
-def anthropic_limits(limits: RateLimits, now: datetime) -> Headers:
-    """Return the headers of Anthropic: a reset is a moment in whole seconds, relative to `now`, in UTC."""
-    return _headers(limits, "anthropic-ratelimit-{unit}-{what}", lambda reset_ns: _moment_text(now, reset_ns))
-
-
-def _headers(limits: RateLimits, name: str, reset: Callable[[int], str]) -> Headers:
-    both = (
-        ("requests", limits.requests_left, limits.requests_limit, limits.requests_reset_ns),
-        ("tokens", limits.tokens_left, limits.tokens_limit, limits.tokens_reset_ns),
-    )
-    return [
-        (name.format(unit=unit, what=what).encode(), value.encode())
-        for unit, left, limit, reset_ns in both
-        if left is not None
-        for what, value in (("limit", f"{limit}"), ("remaining", f"{left}"), ("reset", reset(reset_ns or 0)))
-    ]
-
-
-def _duration_text(ns: int) -> str:
-    if ns < NS_PER_S:
-        return f"{-(-ns // NS_PER_MS)}ms"
-    seconds = -(-ns // NS_PER_MS) / 1000
-    minutes = int(seconds // 60)
-    rest = f"{seconds - 60 * minutes:.3f}".rstrip("0").rstrip(".")
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
-
-
-def _moment_text(now: datetime, ns: int) -> str:
-    then = now + timedelta(microseconds=ns // NS_PER_US)
-    if then.microsecond:
-        then = then.replace(microsecond=0) + timedelta(seconds=1)
-    return then.strftime("%Y-%m-%dT%H:%M:%SZ")

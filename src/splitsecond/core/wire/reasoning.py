@@ -82,12 +82,10 @@ class ReasoningRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def is_set(self) -> bool:
-        """Whether more than `shown` is set."""
         return self.off or self.on is True or bool(self.effort) or self.budget is not None
 
     @property
     def off(self) -> bool:
-        """Whether reasoning is switched off."""
         return self.on is False or self.effort == "none" or self.budget == 0
 
     @property

@@ -67,12 +67,10 @@ class StreamRelay:
         return b""
 
     def _as_stream(self, body: bytes) -> bytes:
-        """Return a JSON answer as the events of a stream. Raises the `Fault` in it."""
         return self.transcoder(self._call, self._target).encode(whole_events(self.decoder(), body))
 
 
 def whole_events(decoder: Decoder, body: bytes) -> list[Event]:
-    """Return the events of a whole answer. Raises the `Fault` in it."""
     at = clock.now_ns()
     events = [*decoder.feed(body, at), *decoder.close(at)]
     if isinstance(events[-1], Broken):

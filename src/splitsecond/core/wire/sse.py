@@ -31,7 +31,6 @@ _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 def malformed(message: str, kind: str = "malformed") -> ProviderFault:
-    """Return the fault of an answer that cannot be used."""
     return ProviderFault(message, kind=kind, phase="between tokens", status=200)
 
 
@@ -61,7 +60,6 @@ class SseDecoder(Struct, eq=False):
     _at_start: bool = True  # a byte order mark may still come
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """Return the events and comments that `data` completes, in order."""
         events: list[SseEvent] = []
         if self.overflow:
             return events
@@ -90,7 +88,6 @@ class SseDecoder(Struct, eq=False):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a line or an event has begun and not ended."""
         return bool(self._line or self._data)
 
     def rest(self) -> list[SseEvent]:
@@ -171,7 +168,6 @@ class EventCutter:
         return self.is_json is False and not self.tail and data.endswith(b"\n\n")
 
     def feed(self, data: bytes) -> bytes:
-        """Return the whole events that have come and were not returned. Raises `ProviderFault` if one is too long."""
         if self.is_json is not False:
             if self.is_json is None and (start := data.lstrip(LEADING)):
                 self.is_json = start.startswith(b"{")
@@ -210,7 +206,6 @@ def end_of_events(data: bytes | bytearray, begin: int) -> int:
 
 
 def events_in(data: bytes) -> list[bytes]:
-    """Cut `data`, which ends with a whole event, into its events."""
     ends = [found.end() for found in _EVENT_END.finditer(data)]
     starts = [0, *ends]
     return [data[start:end] for start, end in zip(starts, [*ends, len(data)], strict=True)]

@@ -1,16 +1,14 @@
 """Base classes of the decoders: of any answer, and of an event stream.
 
-The first byte shows what the body is. A brace begins a plain JSON answer (requested, or from a server that ignores
-streaming): it is stored, and decoded at its end. Everything else goes through the SSE decoder, event by event, until
-one of them ends the stream; nothing after that is read. A subclass knows the meaning of an event, the meaning of a
-whole answer, and when the end of a body is a complete one.
+The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and decoded at its end.
+Everything else goes through the SSE decoder, event by event, until one of them ends the stream; nothing after that is
+read.
 
 JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not UTF-8, NaN) is
-repaired and decoded again: it need not fail an answer.
-
-A report of token counts is decoded apart from the event that holds it, so that no count fails an answer. A report that
-is not as its format says, or that contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too
-large for the request and the answer are found in `core/upstream/usage_check`, because decoders do not know the request.
+repaired and decoded again. A report of token counts is decoded apart from the event that holds it, so that no count
+fails an answer; one that is not as its format says, or that contradicts itself, becomes a `Usage` that is
+`implausible`. Counts that are too large are found in `core/upstream/usage_check`, because decoders do not know the
+request.
 """
 
 import json
@@ -27,8 +25,10 @@ from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
 from splitsecond.core.finish_reasons import FAILURE, LONGEST_REASON, meaning
 from splitsecond.core.service import Operation
+from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, in_band_fault, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
+from splitsecond.core.wire.text_events import TextEvents
 
 T = TypeVar("T")
 
@@ -40,6 +40,11 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 ABSENT = Raw()
 NOTHING = (ABSENT, Raw(b"null"))
 """A raw field that is absent or null."""
+
+_NAMED = frozenset({"error", "ping", "keepalive", "keep-alive", "heartbeat"})
+"""Names of events that mean the same in every format: an error, or else a sign of life."""
+_LEARNED = frozenset({"text", "reasoning", "refusal", "tool"})
+"""Kinds of tokens whose events are learned: media are few and large."""
 
 MAX_DIGITS = 300
 """Digits of an integer in JSON that is repaired."""
@@ -87,16 +92,13 @@ class AnswerDecoder:
         return value
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return nothing: a format without a fast path takes all events in one way."""
         return ()
 
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
-        """Return None: a format without a fast path takes packets one by one."""
         return None
 
     @property
     def finished(self) -> bool:
-        """Whether each choice that began has its finish reason; False in formats in which an event ends the answer."""
         return False
 
     def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
@@ -142,7 +144,6 @@ class AnswerDecoder:
             self.odd_fields = (*self.odd_fields, name)
 
     def _note_tier(self, word: object) -> None:
-        """Note the provider's word for the speed tier that served the request. It can be any JSON value."""
         if isinstance(word, str) and word:
             self.tier = provider_word(word, LONGEST_TIER)
 
@@ -162,7 +163,6 @@ class AnswerDecoder:
 
     @property
     def _phase(self) -> Phase:
-        """How far the answer has come."""
         return "between tokens" if self._tokens else "first token"
 
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
@@ -175,13 +175,15 @@ class AnswerDecoder:
 class StreamDecoder(AnswerDecoder, ABC):
     """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The body shows whether it is streamed.
 
-    `event_form`: the JSON of an event. `done_ends`: ``[DONE]`` ends the stream. `end_name`: what a stream without its
+    `event_form`: the JSON of an event. `done_ends`: ``[DONE]`` ends the stream. `learns`: the events of one text differ
+    only in it. `end_name`: what a stream without its
     end lacks; `marker_name`: the end mark, for messages.
     """
 
     event_form: msgspec.json.Decoder[Any]
     json_begins: tuple[bytes, ...] = (b"{",)
     done_ends = True
+    learns = True
     end_name: str
     marker_name = "[DONE]"
 
@@ -192,7 +194,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         self._json_bytes = self._json_at = 0
 
     def feed(self, data: bytes, at: int) -> list[Event]:
-        """Return the events that `data` completes. None after the end."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -211,14 +212,11 @@ class StreamDecoder(AnswerDecoder, ABC):
             self._json_at = at
             if self._json_bytes > MAX_EVENT_BYTES:
                 self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES:,} bytes")
-        elif (token := self._plain_token(data, at)) is not None:
-            out.append(token)
         else:
             self._feed_events(data, at, out)
         return out
 
     def close(self, at: int) -> list[Event]:
-        """End the body: return the last events, with `Done` or `Broken` unless one was returned before."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -245,30 +243,84 @@ class StreamDecoder(AnswerDecoder, ABC):
         return False
 
     def _begin_events(self) -> None:
-        """Create the decoder of the events."""
         self._sse = SseDecoder()
+        self._texts = TextEvents(learns=self.learns)
+        self._like = Token(0, "")  # what the known events add
 
     def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        for event in self._sse.feed(data):
-            self._take(event, at, out)
-            if self._ended:
-                return
+        for event in self._texts.events(self._sse, data):
+            if isinstance(event, SseEvent):
+                self._take(event, at, out)
+                if self._ended:
+                    return
+                continue
+            self._tokens += len(event)
+            like = self._like
+            if self._in_runs:
+                out.append(TokenRun(at, list(map(len, event))))
+            else:
+                out.extend([Token(at, text, like.kind, like.index, tool=like.tool) for text in event])
         if self._sse.overflow:
             self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES:,} bytes")
 
-    def _plain_token(self, data: bytes, at: int) -> Token | None:
-        """Return the token if `data` is one whole event of the most frequent kind, and the format has a fast path for
-        it.
-        """
-        return None
+    @property
+    def _in_runs(self) -> bool:
+        """Whether known events may come as runs, which do not show where reasoning ends."""
+        return self.in_runs and self._like.kind != "reasoning"
+
+    def feed_texts(self, data: bytes) -> Sequence[int]:
+        if self._ended or not self._begun or self._json is not None:
+            return ()
+        if not (self._texts.current and self._in_runs and self._sse.between_events):
+            return ()
+        if text := self._texts.only(data):  # nearly every read
+            lengths = [len(text)]
+        else:
+            texts, end = self._texts.read(data, 0)
+            if end < len(data):
+                return ()
+            lengths = list(map(len, texts))
+        self._tokens += len(lengths)
+        return lengths
+
+    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
+        if self._ended or not self._begun or self._json is not None:
+            return None
+        texts = self._texts.each(packets) if self._in_runs and self._sse.between_events else None
+        if texts is None:
+            return None
+        self._tokens += len(texts)
+        return TokenRun(times[-1], list(map(len, texts)), times)
+
+    def _learn(self, event: SseEvent, data: bytes, token: Event) -> None:
+        """Learn from an event that only brought `token`, if that is one like many others."""
+        if not isinstance(token, Token) or token.kind not in _LEARNED or (token.tool and token.tool.name):
+            return
+        if token.tokens_so_far is not None or token.logprobs is not None:
+            return
+        if self._texts.learn(data, event.name, token.text, self._text_of):
+            self._like = token
+
+    def _text_of(self, data: bytes) -> str | None:
+        """Return the text of an event like the one before it. It is taken a second time, which changes no more than
+        some counts."""
+        parsed, out, counted = read_json(data, self.event_form.decode), list[Event](), (self._chunks, self._tokens)
+        if parsed is not None:  # else the event before it was repaired
+            self._take_event(parsed, "", data, 0, out)
+            self._chunks, self._tokens = counted
+        return out[0].text if len(out) == 1 and isinstance(out[0], Token) else None
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
-        """Take one event of the stream."""
         data = event.data
         if data is None:
             out.append(Quiet(at, "comment"))
-        elif event.name == "error":
-            self._report_error(at, out, parse_error(data), data)
+        elif event.name and event.name in _NAMED:
+            if event.name == "error":
+                self._report_error(at, out, parse_error(data), data)
+            else:
+                out.append(Quiet(at, "ping"))
+        elif data == END_MARK and self.done_ends:  # saves the attempt to decode it
+            self._end(at, out, marker=True)
         else:
             try:
                 parsed = self.event_form.decode(data)
@@ -276,7 +328,10 @@ class StreamDecoder(AnswerDecoder, ABC):
                 parsed = self._repaired(event.name, data, error, at, out)
                 if parsed is None:
                     return
+            before, tokens = len(out), self._tokens
             self._take_event(parsed, event.name, data, at, out)
+            if self._tokens != tokens and len(out) == before + 1 and self._texts.useful:
+                self._learn(event, data, out[-1])
 
     def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> Any:
         """Return an event that could not be decoded (`error`), decoded after a repair; None if it is no JSON.
@@ -324,7 +379,6 @@ class StreamDecoder(AnswerDecoder, ABC):
 
     @property
     def _junk(self) -> bytes:
-        """The lines of the stream that are not SSE."""
         return b"" if self._json is not None else self._sse.junk
 
 
@@ -404,7 +458,6 @@ def _finite(text: str) -> float | None:
 
 
 def contradictory(usage: Usage) -> bool:
-    """Return whether a part of the input, or of the output, is larger than the whole."""
     if not (usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens):
         return False
     part, hidden = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0), usage.reasoning_tokens or 0
@@ -412,7 +465,6 @@ def contradictory(usage: Usage) -> bool:
 
 
 def _largest(one: Usage, other: Usage) -> Usage:
-    """Return the larger counts of two reports; implausible if one of them is."""
     return Usage(
         other.at,
         max(one.input_tokens or 0, other.input_tokens or 0),
@@ -422,7 +474,6 @@ def _largest(one: Usage, other: Usage) -> Usage:
 
 
 def is_json(data: bytes) -> bool:
-    """Return whether `data` is a whole JSON value, read leniently."""
     try:
         repair_json(data)
     except (ValueError, RecursionError):

@@ -1,17 +1,21 @@
 """Fast recognition of stream events that only append text: their bytes are compared.
 
+Decoders and assemblies use it alike: an event that goes the general way and turns out to add a text, and nothing else,
+is learned, and the events that follow it directly and have the same bytes around a string only add theirs. After any
+other event the bytes can mean another place, so the next event goes the general way again.
+
 Two JSON texts that differ only inside one string have the same structure. So once the bytes around the text of one such
 event are known, every event with the same bytes around a string adds that string to the same text.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from operator import itemgetter
 
 import msgspec
 
-from splitsecond.core.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
 
 _LONGEST_LEARNED = 8_192
 """Bytes of an event to learn from. A text that occurs in it many times is searched as often."""
@@ -24,6 +28,8 @@ _SEPARATOR = b"\x7f"
 """Between texts. After an unfinished escape sequence or UTF-8 character it is invalid."""
 _MISSES = 8
 """How many reads in a row may begin with another event before what was learned is forgotten."""
+_UNUSED = 3
+"""How many lessons in a row may be of no use before no more are taken: more than the text changes in each event."""
 _MANY_BYTES = 1_000
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -43,7 +49,6 @@ def bytes_around(data: bytes, text: str, read: Callable[[bytes], str | None]) ->
 
 
 def _only_value(data: bytes, raw: bytes) -> int:
-    """Return where `raw` begins as the value of a field; -1 if it is the value of none or of several."""
     found = -1
     at = data.find(b'"' + raw + b'"')
     while at >= 0:
@@ -58,24 +63,40 @@ def _only_value(data: bytes, raw: bytes) -> int:
 class TextEvents:
     """The events of one stream that only add to one text, learned from one of them.
 
-    `known`: they are learned. `useful`: they are known, or can still be learned.
+    `current`: the last event was one of them. `useful`: they are known, or can still be learned.
     """
 
-    __slots__ = ("_after", "_before", "_lessons", "_misses", "_runs")
+    __slots__ = ("_after", "_before", "_lessons", "_misses", "_runs", "_unused", "current")
 
-    def __init__(self) -> None:
+    def __init__(self, *, learns: bool = True) -> None:
         self._before = self._after = b""
         self._runs = True  # many events that follow each other were known so far
-        self._lessons = 0
+        self._lessons = 0 if learns else _LESSONS
+        self._unused = 0
         self._misses = 0
+        self.current = False
 
-    @property
-    def known(self) -> bool:
-        return bool(self._before)
+    def events(self, sse: SseDecoder, data: bytes) -> Iterator[SseEvent | list[str]]:
+        """Yield the events that `data` completes; of known events that follow each other, the texts."""
+        at = 0
+        while True:
+            if self.current and sse.between_events:
+                texts, at = self.read(data, at)
+                if texts:
+                    yield texts
+            if at >= len(data):
+                return
+            end = data.find(b"\n\n", at) + 2 if self.useful and len(data) - at > _MANY_BYTES else 1
+            for event in sse.feed(data[at:end] if end > 1 else data[at:]):
+                self.current = False
+                yield event
+            if end == 1:
+                return
+            at = end
 
     @property
     def useful(self) -> bool:
-        return bool(self._before) or self._lessons < _LESSONS
+        return bool(self._before) or (self._lessons < _LESSONS and self._unused < _UNUSED)
 
     def learn(self, data: bytes, name: str, text: str, read: Callable[[bytes], str | None]) -> bool:
         """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether it is known now.
@@ -84,15 +105,16 @@ class TextEvents:
         """
         head = (b"event: " + name.encode() + b"\n" if name else b"") + b"data: "
         if self._before and self.read(head + data + b"\n\n", 0)[0]:
-            return True
-        if self._lessons < _LESSONS and b"\n" not in data:
+            self.current = True
+        elif self._lessons < _LESSONS and self._unused < _UNUSED and b"\n" not in data:
             self._lessons += 1
+            self._unused += 1
             around = bytes_around(data, text, read)
             if around is not None:
                 self._before, self._after = head + around[0], around[1] + b"\n\n"
                 self._misses = 0
-                return True
-        return False
+                self.current = True
+        return self.current
 
     def each(self, parts: Sequence[bytes]) -> list[str] | None:
         """Return the texts of `parts` if each of them is one known event; otherwise None.
@@ -101,26 +123,28 @@ class TextEvents:
         were cut away are put back and compared. Of a part that is too short nothing is left, which is no text.
         """
         before, after = self._before, self._after
-        if not before:
+        if not self.current:
             return None
         strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
         if before + (after + before).join(strings) + after != b"".join(parts):
             return None
         texts = _decoded(strings)
         if texts is not None:
-            self._misses = 0
+            self._misses = self._unused = 0
         return texts
 
     def only(self, data: bytes) -> str:
         """Return the text if `data` is one known event; otherwise ""."""
         before, after = self._before, self._after
         text = data.removeprefix(before).removesuffix(after)
-        if not before or len(data) - len(text) != len(before) + len(after):
+        if not self.current or len(data) - len(text) != len(before) + len(after):
             return ""
         try:
-            return _decode_text(b'"%b"' % text)
+            found = _decode_text(b'"%b"' % text)
         except ValueError:
             return ""
+        self._unused = 0
+        return found
 
     def read(self, data: bytes, at: int) -> tuple[list[str], int]:
         """Return the texts of the known events that follow each other in `data` from `at`, and where they end."""
@@ -147,7 +171,7 @@ class TextEvents:
             texts.append(text)
             at = end + len(after)
         if texts:
-            self._misses = 0
+            self._misses = self._unused = 0
         else:
             self._miss()
         return texts, at
@@ -156,7 +180,7 @@ class TextEvents:
         """Forget what was learned if it has not fitted for many events: more than the text changes in them."""
         self._misses += 1
         if self._misses >= _MISSES:
-            self._before, self._lessons = b"", _LESSONS
+            self._before, self._lessons, self.current = b"", _LESSONS, False
 
     def _run(self, data: bytes, at: int) -> tuple[list[str], int] | None:
         """Return the texts of the known events from `at` to the last one in `data`, and where they end.

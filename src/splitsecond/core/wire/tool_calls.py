@@ -27,8 +27,6 @@ class _Call:
 
 
 class ToolCalls(Struct, eq=False):
-    """The tool calls of one answer."""
-
     _begun: dict[tuple[int, Hashable], _Call] = {}
     _counts: dict[int, int] = {}
     _latest: dict[int, _Call] = {}
@@ -58,7 +56,6 @@ class ToolCalls(Struct, eq=False):
         return ToolPart(call.rest.number, call.id, name)
 
     def begun(self, key: Hashable) -> ToolPart | None:
-        """Return the part of the later tokens of that call; None if it has not begun."""
         call = self._begun.get((0, key))
         return None if call is None else call.rest
 

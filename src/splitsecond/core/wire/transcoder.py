@@ -1,15 +1,14 @@
 """Transcoding of an answer: events of one API format in, the bytes of a stream in another format out.
 
-Events mean the same in every format, and the `AnswerWriter` of a format writes them. The transcoder puts them into the
-order that writers need: the opening of a choice before its first token, the name of a tool call before its arguments,
-and finish reason, usage and end mark only when the answer is known to be complete. Everything before that is written at
-once. Nothing is written for an answer that broke: the server ends it with an error.
+The `AnswerWriter` of a format writes the events. The transcoder puts them into the order that writers need: the opening
+of a choice before its first token, the name of a tool call before its arguments, and finish reason, usage and end mark
+only when the answer is known to be complete. Nothing is written for an answer that broke: the server ends it with an
+error.
 
 Formats with an order of parts send tool calls one after another, but fragments of parallel calls may alternate. If a
 call begins before the arguments of the one before it are complete, all later calls are held back until the calls end. A
-fragment of a call that has ended is an error. Tool calls that the provider answers itself are left out, and so is
-reasoning that is hidden or signed, because only its provider can read it. A tool call without arguments gets an empty
-object, because clients parse the arguments as JSON.
+fragment of a call that has ended is an error. Left out are tool calls that the provider answers itself, and reasoning
+that is hidden or signed. A tool call without arguments gets an empty object, because clients parse them as JSON.
 """
 
 from collections.abc import Sequence

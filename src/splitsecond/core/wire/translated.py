@@ -5,17 +5,14 @@ answer's chunks are decoded, and encoded in the client's format: as a stream by 
 `TranslatedAssembly`.
 """
 
-import msgspec
-
 from splitsecond.core import clock
-from splitsecond.core.events import Broken, Done, Event, Finish, Token, Usage
-from splitsecond.core.finish_reasons import openai_reason
+from splitsecond.core.events import Broken, Done, Event
 from splitsecond.core.service import Call
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
 from splitsecond.core.wire.openai.client_side import AnswerHead, ChunkAssembly, decode_head
 from splitsecond.core.wire.openai.decode import OpenAIDecoder
 from splitsecond.core.wire.relay import StreamRelay, whole_events
+from splitsecond.core.wire.server_answer import collected
 from splitsecond.core.wire.transcoder import WriterType, new_transcoder
 
 
@@ -67,48 +64,14 @@ class TranslatedAssembly(ChunkAssembly):
         super().__init__()
         self._writer = writer
 
+    def fresh(self) -> ChunkAssembly:
+        """Return an assembly of chunks."""
+        return ChunkAssembly()
+
     def answer(self) -> bytes:
         """Return the whole answer as JSON. Raises the `Fault` that the body holds."""
         body = super().answer()
-        choices, usage = _collected(whole_events(OpenAIDecoder(), body))
+        choices, usage = collected(whole_events(OpenAIDecoder(), body))
         head = read_json(body, decode_head) or AnswerHead()
         writer = self._writer("chat", head.model or "", id=head.id or "", created=head.created_s)
         return writer.whole(choices, usage)
-
-
-class _Parts(msgspec.Struct):
-    """The content of one choice so far. `calls`: by number, id, name and fragments of the arguments of a tool call."""
-
-    texts: dict[str, list[str]] = {}
-    calls: dict[int, tuple[str, str, list[str]]] = {}
-    finish: str = "stop"
-
-
-def _collected(events: list[Event]) -> tuple[list[ServerAnswer], Usage]:
-    """Return the choices of an answer, and its token counts."""
-    choices: dict[int, _Parts] = {0: _Parts()}
-    usage = Usage(0)
-    for event in events:
-        match event:
-            case Token(kind="tool", tool=None):
-                pass
-            case Token(tool=part) if part is not None:
-                calls = choices.setdefault(event.index, _Parts()).calls
-                if part.number not in calls:
-                    calls[part.number] = (part.id or f"call_{part.number}", part.name, [])
-                calls[part.number][2].append(event.arguments)
-            case Token():
-                choices.setdefault(event.index, _Parts()).texts.setdefault(event.kind, []).append(event.text)
-            case Finish():
-                choices.setdefault(event.index, _Parts()).finish = event.reason
-            case Usage():
-                usage = event
-    return [_answer(parts) for _, parts in sorted(choices.items())], usage
-
-
-def _answer(parts: _Parts) -> ServerAnswer:
-    texts = {kind: "".join(parts.texts.get(kind, ())) for kind in ("text", "reasoning", "refusal")}
-    calls = tuple(
-        CalledTool(identity, name, "".join(pieces) or "{}") for identity, name, pieces in parts.calls.values()
-    )
-    return ServerAnswer(**texts, calls=calls, finish=openai_reason(parts.finish, called=bool(calls)))

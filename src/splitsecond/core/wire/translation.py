@@ -85,17 +85,16 @@ def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call
     """Return `call` without the tools whose type begins with one of `kinds`, and without items of the conversation that
     show such a tool's run at its provider. The call's notes name the types of the tools."""
     body = plain_fields(call)
-    tools, items = body.get("tools"), body.get(messages_field)
-    if isinstance(tools, list):
-        body["tools"] = []
-        for tool in tools:
-            if _type(tool).startswith(tuple(kinds)):
-                left_out(call, _type(tool))
-            else:
-                body["tools"].append(tool)
+    items = body.get(messages_field)
     if isinstance(items, list):
         runs = tuple(f"{kind}_call" for kind in kinds)
-        body[messages_field] = [item for item in items if _type(item) not in runs]
+        items = body[messages_field] = [item for item in items if _type(item) not in runs]
+    for holder in (body, *(items if isinstance(items, list) else ())):  # items of Responses can hold tools, too
+        tools = holder.get("tools") if isinstance(holder, dict) else None
+        if isinstance(tools, list):
+            for kind in filter(lambda kind: kind.startswith(tuple(kinds)), map(_type, tools)):
+                left_out(call, kind)
+            holder["tools"] = [tool for tool in tools if not _type(tool).startswith(tuple(kinds))]
     return structs.replace(call, body=body)
 
 

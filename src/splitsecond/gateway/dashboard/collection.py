@@ -137,8 +137,8 @@ class DashboardData:
         return SpeedQuestion(url=self._settings.log.url, prices=prices)
 
     async def _overview(self, now_ns: int) -> Overview:
-        counts, found = self._metrics.collected()
-        processes = [each for each in found if not each.fleet_connected]  # the fleet process is no worker
+        counts, found = self._metrics.collected(await self._metrics.others())
+        processes = [each for each in found if not each.fleet_connected]  # the hub is no worker
         usd = sum(counts.cost_usd.values())
         usd_today = await self._today_usd(usd, processes, now_ns)
         policies, keys = self._settings.routes, self._settings.keys

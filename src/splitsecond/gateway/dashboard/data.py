@@ -199,7 +199,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     `rejected`: requests without a call (wrong key, path or body, or over a limit). `direct`: calls whose client named a
     target. `usd_today`: None if unknown, as the gateway started on another day and has no log. `logged`: it has a log.
     `escalated`: by cascade, the share of answers that were not accepted. `fleet`: None if the gateway is in none, or
-    its fleet process does not answer.
+    its hub does not answer.
     """
 
     version: str
@@ -383,9 +383,9 @@ def _target(
         lost_usd=counts.lost_usd.get(name, 0.0),
         lost_low_usd=counts.lost_low_usd.get(name, 0.0),
         lost_high_usd=counts.lost_high_usd.get(name, 0.0),
-        priced=info.cost_usd(1, 1) is not None,
-        free=info.cost_usd(1, 1) == 0 and info.per_hour_usd is None,
-        per_hour_usd=info.per_hour_usd,
+        priced=info.price is not None,
+        free=info.price is not None and info.price.free,
+        per_hour_usd=info.price.per_hour_usd if info.price else None,
     )
 
 

@@ -1,7 +1,6 @@
-"""The fleet process's part of what workers learn from each other: it collects, exchanges and hands out reports."""
+"""The hub's part of what workers learn from each other: it collects, exchanges and hands out reports."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from splitsecond.core import clock
 from splitsecond.gateway.fleet.database import FleetDatabase, Neighbour
@@ -13,15 +12,7 @@ from splitsecond.gateway.fleet.learned import (
     merged_targets,
 )
 from splitsecond.gateway.fleet.turns import Turns
-from splitsecond.gateway.fleet.view import (
-    STALE_S,
-    FleetView,
-    GatewayStatus,
-    WorkerReport,
-    report_path,
-    view_path,
-)
-from splitsecond.gateway.records import exchanged_file
+from splitsecond.gateway.fleet.view import STALE_S, FleetView, GatewayStatus, WorkerReport
 
 ALONE_S = 10.0
 """Time without an answer of the database after which the workers of this gateway take turns among themselves."""
@@ -32,10 +23,13 @@ MAX_SHOWN = 20
 
 
 class Learning:
-    def __init__(self, folder: Path, workers: int, say: Callable[[str], None]) -> None:
-        self._folder = folder
+    """`reports`: the latest of each worker. `publish` gets their views."""
+
+    def __init__(self, workers: int, say: Callable[[str], None], publish: Callable[[int, FleetView], None]) -> None:
+        self.reports: dict[int, WorkerReport] = {}
         self._workers = workers
         self._say = say
+        self._publish = publish
         self._turns = Turns()
         self._own: dict[int, dict[str, TargetReport]] = {}
         self._others: dict[str, tuple[int, dict[str, TargetReport]]] = {}
@@ -54,7 +48,7 @@ class Learning:
     def collect(self, now_ns: int) -> None:
         self._own, made_ns = {}, {}
         for number in range(self._workers):
-            found = exchanged_file.read(report_path(self._folder, number), WorkerReport)
+            found = self.reports.get(number)
             if found is not None and now_ns - found.at_ns < STALE_S * clock.NS_PER_S:
                 since_s = max(now_ns - found.at_ns, 0) / clock.NS_PER_S
                 self._own[number] = merged_targets([(since_s, found.targets)])
@@ -78,7 +72,7 @@ class Learning:
                     self._invalid.add(gateway)
                     self._say(f"the report of gateway {gateway} in the database of the fleet is not used: {why}")
 
-    def write(self, name: str, fleet: tuple[Neighbour, ...], answered_ns: int) -> None:
+    def publish(self, name: str, fleet: tuple[Neighbour, ...], answered_ns: int) -> None:
         now_ns = clock.now_ns()
         used = {
             gateway: ((now_ns - at_ns) / clock.NS_PER_S, targets)
@@ -112,7 +106,7 @@ class Learning:
                 targets=merged_targets([(0.0, others), *siblings]) if siblings else others,
                 turns={target: until_ns for target, (worker, until_ns) in self._granted.items() if worker == number},
             )
-            exchanged_file.write(view_path(self._folder, number), view)
+            self._publish(number, view)
 
 
 def _down(targets: dict[str, TargetReport]) -> tuple[str, ...]:

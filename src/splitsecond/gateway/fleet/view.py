@@ -1,19 +1,17 @@
-"""Files between the workers of a gateway and its fleet process, in their shared folder.
+"""Messages between the workers of a gateway and its hub about the fleet.
 
 Times in them are those of the monotonic clock, which all processes of a machine share.
 """
-
-from pathlib import Path
 
 from msgspec import Struct
 
 from splitsecond.gateway.fleet.learned import TargetReport
 
 STALE_S = 10.0
-"""A file that was not replaced for this long is not used: its process has died, or has been stopped."""
+"""A report or view that was not replaced for this long is not used: its process has died, or has been stopped."""
 
 
-class WorkerReport(Struct, frozen=True):
+class WorkerReport(Struct, frozen=True, tag=True):
     at_ns: int
     targets: dict[str, TargetReport]
 
@@ -30,7 +28,7 @@ class GatewayStatus(Struct, frozen=True, kw_only=True):
     down: tuple[str, ...] = ()
 
 
-class FleetView(Struct, frozen=True, kw_only=True):
+class FleetView(Struct, frozen=True, kw_only=True, tag=True):
     """The fleet and its reports, for one worker. All ages are as of `at_ns`.
 
     `name`: that of its gateway. `answered_s`: time since the database answered; None: it has not yet. `targets`: what
@@ -44,11 +42,3 @@ class FleetView(Struct, frozen=True, kw_only=True):
     gateways: tuple[GatewayStatus, ...] = ()
     targets: dict[str, TargetReport] = {}
     turns: dict[str, int] = {}
-
-
-def report_path(folder: Path, number: int) -> Path:
-    return folder / f"fleet-report-{number}"
-
-
-def view_path(folder: Path, number: int) -> Path:
-    return folder / f"fleet-view-{number}"

@@ -6,7 +6,6 @@ Without a fresh view it works on alone: it uses nothing of others and needs no t
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -25,14 +24,13 @@ from splitsecond.gateway.fleet.learned import (
     histogram,
     samples_of,
 )
-from splitsecond.gateway.fleet.view import STALE_S, FleetView, WorkerReport, report_path, view_path
-from splitsecond.gateway.records import exchanged_file
+from splitsecond.gateway.fleet.view import STALE_S, FleetView, WorkerReport
 from splitsecond.routing.targets.headroom import RateLimitHeadroom
 from splitsecond.routing.targets.target_state import TargetState
 from splitsecond.routing.targets.target_states import TargetStates
 
 EVERY_S = 0.5
-"""Time between two exchanges with the fleet process."""
+"""Time between two reports."""
 SPEED_NS = 5 * clock.NS_PER_S
 """Time between two histograms of a target."""
 MAX_SPEEDS = 16
@@ -56,9 +54,10 @@ class _Known(Struct):
 
 
 class WorkerExchange:
-    def __init__(self, folder: Path, number: int, states: TargetStates) -> None:
-        self._folder = folder
-        self._number = number
+    def __init__(self, states: TargetStates, send: Callable[[WorkerReport], object]) -> None:
+        """`send` gets reports for the hub. Its views go to `received`."""
+        self._send = send
+        self._latest: FleetView | None = None
         self._states = states
         self._known: dict[str, _Known] = {}
         self._routed: tuple[str, ...] = ()
@@ -80,11 +79,15 @@ class WorkerExchange:
         finally:
             self._receive(None, clock.now_ns())
 
+    def received(self, view: FleetView) -> None:
+        """Use a view from the next step on."""
+        self._latest = view
+
     def step(self) -> None:
         now_ns = clock.now_ns()
         report = WorkerReport(now_ns, self._report(now_ns))
-        exchanged_file.write(report_path(self._folder, self._number), report)
-        view = exchanged_file.read(view_path(self._folder, self._number), FleetView)
+        self._send(report)
+        view = self._latest
         if view is not None and now_ns - view.at_ns >= STALE_S * clock.NS_PER_S:
             view = None
         self._receive(view, now_ns)

@@ -47,7 +47,7 @@ class Advice:
 
     def of_key(self, target: str, fault: FaultRecord, says: AttemptVerdict) -> str:
         owner, spec = split_target(target)[0], self._settings.spec(target)
-        held = next((name for name in spec.api_key_env if self._settings.environment.get(name)), "")
+        held = spec.key_variable(self._settings.environment)
         key = f"the key in {held}" if held else "requests without a key"
         if is_reference(held):
             key = f"its key, {held} at providers.{owner}.api_key of {self._settings.source or 'the configuration'}"

@@ -62,7 +62,7 @@ class OperatorPages:
 
     async def _expose(self, cycle: RequestCycle) -> None:
         self._check(cycle)
-        await cycle.answer(200, exposed(self._metrics), kind=CONTENT_TYPE)
+        await cycle.answer(200, exposed(self._metrics, await self._metrics.others()), kind=CONTENT_TYPE)
 
     async def _explain(self, cycle: RequestCycle) -> None:
         self._check(cycle)

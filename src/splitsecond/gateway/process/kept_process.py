@@ -1,4 +1,4 @@
-"""Child processes that are replaced when they die, and end after the workers: that of the log, and of the fleet."""
+"""The hub, a child process that is replaced when it dies, and ends after the workers."""
 
 import asyncio
 import contextlib
@@ -11,22 +11,21 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.core import clock
+from splitsecond.core import clock, internal_errors
 from splitsecond.core.child_process import ChildProcess, how_it_ended
 from splitsecond.core.errors import CallerFault, file_faults, say
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.scratch import Scratch, scratch_folder
-from splitsecond.gateway.fleet.settings import MODULE, FleetProcessSettings, LimitedKey
+from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
+from splitsecond.gateway.hub.settings import MODULE, HubSettings
 from splitsecond.gateway.process.worker import WorkerSlot
-from splitsecond.log.store.log_process import LogProcessSettings
 from splitsecond.log.store.record_counts import settle_all
 from splitsecond.routing.configuration.settings import GatewaySettings
-from splitsecond.routing.router.settings import LogSettings
 
-LOG_STOP_S = 10.0
-"""Time that the log process has to write the last records before it is killed."""
+STOP_S = 10.0
+"""Time that the hub has to write the last records before it is killed."""
 FLEET_STOP_S = 40.0
-"""Time that the fleet process has to leave the fleet before it is killed."""
+"""The same, if it also has to leave a fleet."""
 FLEET_START_S = 8.0
 """How long the workers wait for the first answer of the fleet's database."""
 STEADY_S = 30.0
@@ -52,12 +51,12 @@ def gateway_folder(stack: contextlib.ExitStack) -> Scratch:
         return stack.enter_context(scratch_folder())
 
 
-def log_socket(folder: Path) -> Path:
-    """Return the path of the log process's socket in the gateway's temporary folder.
+def hub_socket(folder: Path) -> Path:
+    """Return the path of the hub's socket in the gateway's temporary folder.
 
     Raises `CallerFault` if a socket cannot have that path.
     """
-    path = folder / "log"
+    path = folder / "hub"
     if len(bytes(path)) > LONGEST_PATH:
         raise CallerFault(
             f"the temporary folder {folder.parent} has a path that is too long for a socket",
@@ -70,7 +69,7 @@ def log_socket(folder: Path) -> Path:
 class KeptProcess:
     """A child process that is replaced when it dies. Its settings are a line on its standard input.
 
-    `name` and `consequence` are for messages: "log process", and what its absence means. With `announces`, it writes a
+    `name` and `consequence` are for messages: "hub", and what its absence means. With `announces`, it writes a
     line when it is `ready`. `inherited`: file descriptors that it gets.
     """
 
@@ -162,72 +161,59 @@ class KeptProcess:
 
 
 @contextlib.asynccontextmanager
-async def log_process(settings: LogSettings | None, socket_path: Path) -> AsyncIterator[None]:
-    """Run the log process, if there is a log, while the context is open. Leave it after the workers have ended."""
-    if settings is None:
-        yield
-        return
-    wanted = LogProcessSettings(url=settings.url, keep_days=settings.keep_days, socket=str(socket_path))
-    kept = KeptProcess(
-        "splitsecond.log.store.log_process",
-        msgspec.json.encode(wanted),
-        name="log process",
-        consequence="records wait for it",
-        stop_s=LOG_STOP_S,
-    )
-    async with kept.running():
-        yield
-    settle_all(socket_path)
-
-
-@contextlib.asynccontextmanager
-async def fleet_process(
-    settings: GatewaySettings, slot: WorkerSlot, port: int
+async def hub(
+    settings: GatewaySettings, socket_path: Path, slot: WorkerSlot | None = None, port: int = 0
 ) -> AsyncIterator[Callable[[GatewaySettings], Awaitable[None]]]:
-    """Run the fleet process while the context is open, if the gateway is in a fleet.
+    """Run the hub while the context is open. Leave it after the workers have ended.
 
-    `slot`: that of any worker, for what the workers share. `port`: that of the gateway, a part of its name.
+    `slot`: that of any worker, for what the workers share; None: there is only one worker, which needs a hub only for
+    the log. `port`: that of the gateway, a part of its name. Yields what sends new settings to the hub.
     """
-    tables, folder = slot.shared, slot.folder
-    if settings.shared is None or tables is None or folder is None:
-        yield _nothing
+    tables = None if slot is None else slot.shared
+    if settings.log is None and tables is None:
+        yield nothing
         return
     gateway, instance = f"{socket.gethostname()}:{port}", secrets.token_hex(8)
-    workers, url = settings.listen.workers, settings.shared.url
 
     def line(wanted: GatewaySettings) -> bytes:
-        keys = tuple(
-            LimitedKey(each.name, each.requests_per_minute, each.usd_per_day)
-            for each in wanted.keys
-            if each.requests_per_minute is not None or each.usd_per_day is not None
-        )
-        return msgspec.json.encode(
-            FleetProcessSettings(
-                url=url,
+        fleet = None
+        if settings.shared is not None and tables is not None:
+            keys = tuple(
+                LimitedKey(each.name, each.requests_per_minute, each.usd_per_day)
+                for each in wanted.keys
+                if each.requests_per_minute is not None or each.usd_per_day is not None
+            )
+            fleet = FleetSettings(
+                url=settings.shared.url,
                 gateway=gateway,
                 instance=instance,
-                folder=folder,
                 counters=tables.counters,
                 ceilings=tables.ceilings,
-                workers=workers,
+                workers=settings.listen.workers,
                 keys=keys,
             )
+        errors = dict(internal_errors.counts)
+        return msgspec.json.encode(
+            HubSettings(socket=str(socket_path), log=settings.log, fleet=fleet, internal_errors=errors)
         )
 
+    in_fleet = settings.shared is not None and tables is not None
     kept = KeptProcess(
         MODULE,
         line(settings),
-        name="fleet process",
-        consequence="the gateway keeps its part of each limit",
-        stop_s=FLEET_STOP_S,
-        announces=True,
-        inherited=(tables.counters, tables.ceilings),
+        name="hub",
+        consequence="records wait for it" if settings.log is not None else "each worker knows its own metrics only",
+        stop_s=FLEET_STOP_S if in_fleet else STOP_S,
+        announces=in_fleet,
+        inherited=() if tables is None or not in_fleet else (tables.counters, tables.ceilings),
     )
     async with kept.running():
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(kept.ready.wait(), FLEET_START_S)
+        if in_fleet:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(kept.ready.wait(), FLEET_START_S)
         yield lambda wanted: kept.send(line(wanted))
+    settle_all(socket_path)
 
 
-async def _nothing(settings: GatewaySettings) -> None:
+async def nothing(settings: GatewaySettings) -> None:
     pass

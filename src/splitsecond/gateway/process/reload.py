@@ -20,7 +20,7 @@ from splitsecond.core.errors import CallerFault, say
 from splitsecond.core.internal_errors import contained, report_internal_error
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.routing.configuration.defaults import unconfigured
-from splitsecond.routing.configuration.reading import Check, load
+from splitsecond.routing.configuration.reading import Check, Overrides, load
 from splitsecond.routing.configuration.settings import GatewaySettings, check_reach, summary
 from splitsecond.routing.router.settings import NO_SIMULATOR
 
@@ -64,14 +64,8 @@ class ConfigSource(Struct, frozen=True):
             settings = structs.replace(settings, listen=structs.replace(settings.listen, **self.listen))
             check_reach(settings)
             return settings
-        return load(
-            self.path,
-            environment,
-            policies=self.policies,
-            simulator=self.simulator,
-            listen=self.listen,
-            checks=checks,
-        )
+        overrides = Overrides(self.policies, self.listen, self.simulator)
+        return load(self.path, environment, overrides=overrides, checks=checks)
 
     def stamp(self, settings: GatewaySettings) -> Stamp:
         return {file: _stamp(file) for file in (self.path, *settings.files) if file is not None}

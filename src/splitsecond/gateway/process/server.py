@@ -19,7 +19,7 @@ from splitsecond.core.serving.accepting import MAX_FILES, Accepting
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.core.serving.server import HttpServer, Listener
 from splitsecond.core.transport.kernel import raise_file_limit
-from splitsecond.gateway.process.kept_process import gateway_folder, log_process, log_socket
+from splitsecond.gateway.process.kept_process import gateway_folder, hub, hub_socket
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
@@ -44,13 +44,14 @@ def worker_server(
 
 async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[[], None]) -> None:
     learning: list[asyncio.Task[None]] = []
-    with handling(worker.internal_error_reported):
+    with handling(worker.metrics_changed):
         try:
             async with asyncio.TaskGroup() as group:
 
                 def begin() -> None:
                     gc.set_threshold(GARBAGE_OBJECTS)
                     ready()
+                    worker.metrics_changed()  # so that the hub knows this process
                     learning.append(group.create_task(worker.learn()))  # after `ready`: it uses the CPU for a while
                     learning.append(group.create_task(worker.exchange()))
 
@@ -69,23 +70,23 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
     """
     (listening,) = bind(settings.listen.host, settings.listen.port)
     with listening, contextlib.ExitStack() as stack:
-        log_at = log_socket(gateway_folder(stack).path)
+        hub_at = hub_socket(gateway_folder(stack).path)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(source, settings, listening, log_at, simulated))
+            runner.run(_serve(source, settings, listening, hub_at, simulated))
 
 
 async def _serve(
     source: ConfigSource,
     settings: GatewaySettings,
     listening: socket.socket,
-    log_at: Path,
+    hub_at: Path,
     simulated: socket.socket | None,
 ) -> None:
     recover(settings.log, say)
     stem = journal_stem(settings.log)
-    slot = WorkerSlot(journal=None if stem is None else open_journal(stem, 0, say), log=str(log_at))
+    slot = WorkerSlot(journal=None if stem is None else open_journal(stem, 0, say), hub=str(hub_at))
     address = base_url(listening)
-    async with log_process(settings.log, log_at), simulator(simulated, settings):
+    async with hub(settings, hub_at), simulator(simulated, settings):
         worker = GatewayWorker(settings, slot)
 
         async def apply(wanted: GatewaySettings) -> None:

@@ -18,16 +18,16 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.core import clock, internal_errors
+from splitsecond.core import clock
 from splitsecond.core.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.core.errors import CallerFault, Fault, say
 from splitsecond.core.internal_errors import causes, contained, handling, report_internal_error
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.gateway.process.kept_process import (
-    fleet_process,
     gateway_folder,
-    log_process,
-    log_socket,
+    hub,
+    hub_socket,
+    nothing,
     pause_after_death_s,
 )
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
@@ -35,7 +35,6 @@ from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import Journal
-from splitsecond.gateway.records.metrics import MetricCounts, write_counts
 from splitsecond.gateway.records.orphans import (
     journal_stem,
     log_orphans,
@@ -77,7 +76,7 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
             stack.enter_context(each)
         scratch = gateway_folder(stack)
         recover(settings.log, say)
-        journals, log_at = journal_stem(settings.log), log_socket(scratch.path)
+        journals, hub_at = journal_stem(settings.log), hub_socket(scratch.path)
         shared = SharedTables.create(len(sockets))
         slots = [
             WorkerSlot(
@@ -86,13 +85,13 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
                 folder=str(scratch.path),
                 shared=shared,
                 journal=open_journal(journals, number, say),
-                log=str(log_at),
+                hub=str(hub_at),
             )
             for number in range(len(sockets))
         ]
         supervisor = Supervisor(source, settings, sockets, slots, (scratch.lock,))
         try:
-            asyncio.run(supervisor.run(log_at, simulated))
+            asyncio.run(supervisor.run(hub_at, simulated))
             if supervisor.settle():
                 remove_journals(journals)
         except BaseExceptionGroup as failures:
@@ -121,9 +120,10 @@ class Supervisor:
         self._failure: WorkersFailed | None = None
         self._address = base_url(sockets[0])
         self._manager = ServiceManager(say)
-        self._apply_to_fleet: Callable[[GatewaySettings], Awaitable[None]] | None = None
+        self._telling: asyncio.Future[None] | None = None
+        self._tell_hub: Callable[[GatewaySettings], Awaitable[None]] = nothing
 
-    async def run(self, log_at: Path, simulated: socket.socket | None = None) -> None:
+    async def run(self, hub_at: Path, simulated: socket.socket | None = None) -> None:
         """Run the workers until a signal has ended them.
 
         Raises `WorkersFailed`.
@@ -133,12 +133,9 @@ class Supervisor:
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self._on_signal)
         on_hangup(watcher.now, self._on_signal)
-        counts = MetricCounts(internal_errors=internal_errors.counts)
-        folder, port = Path(self._slots[0].folder or ""), self._sockets[0].getsockname()[1]
-        with handling(lambda: write_counts(folder, None, counts)):
+        with handling(self._on_error):
             async with (
-                log_process(self._settings.log, log_at),
-                fleet_process(self._settings, self._slots[0], port) as self._apply_to_fleet,
+                hub(self._settings, hub_at, self._slots[0], self._sockets[0].getsockname()[1]) as self._tell_hub,
                 simulator(simulated, self._settings),
                 asyncio.TaskGroup() as group,
             ):
@@ -188,10 +185,13 @@ class Supervisor:
         for worker in self._workers.values():
             worker.terminate()
 
+    def _on_error(self) -> None:
+        """Tell the hub how many internal errors there were: it counts them in the metrics."""
+        self._telling = asyncio.ensure_future(self._tell_hub(self._settings))
+
     async def _apply(self, settings: GatewaySettings) -> None:
         check_settings(decode(encode(settings)))  # as a worker will read them
-        if self._apply_to_fleet is not None:
-            await self._apply_to_fleet(settings)
+        await self._tell_hub(settings)
         self._settings = settings
         async with asyncio.TaskGroup() as group:
             for number, worker in self._workers.items():

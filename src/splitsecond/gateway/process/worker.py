@@ -17,8 +17,10 @@ from splitsecond.core.errors import CallerFault, say
 from splitsecond.core.internal_errors import contained
 from splitsecond.core.observation import Observation
 from splitsecond.gateway.dashboard.collection import DashboardData
+from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.http.advice import Advice, OperatorNotices
 from splitsecond.gateway.http.app import Gateway
+from splitsecond.gateway.hub.messages import ToWorker
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.extra_attempts import hedge_targets
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
@@ -31,9 +33,10 @@ from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
 from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.unwritten import left_before
 from splitsecond.routing.configuration.settings import GatewaySettings
-from splitsecond.routing.router.router import Router
+from splitsecond.routing.router.router import Listeners, Router
 from splitsecond.routing.router.warm_start import spent_usd
 from splitsecond.routing.targets.target_states import TargetStates
 
@@ -70,8 +73,8 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
     """The number of a worker among the workers of a gateway.
 
     `folder`: a temporary folder that all of them may write to, and `shared`: tables of all of them; None: there is only
-    one worker. `journal`: the descriptor of the slot's journal; None: there is none. `log`: the socket of the log
-    process; None: there is none. `began`: when the gateway started.
+    one worker. `journal`: the descriptor of the slot's journal; None: there is none. `hub`: the socket of the hub;
+    None: there is none. `began`: when the gateway started.
     """
 
     number: int = 0
@@ -79,7 +82,7 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
     folder: str | None = None
     shared: SharedTables | None = None
     journal: int | None = None
-    log: str | None = None
+    hub: str | None = None
     began: datetime = field(default_factory=clock.wall_time)
 
     @property
@@ -103,13 +106,15 @@ class GatewayWorker:
         folder = None if self._slot.folder is None else Path(self._slot.folder)
         shared = self._slot.shared
         self._settings = settings
+        self._hub = None
+        if self._slot.hub is not None:
+            self._hub = HubConnection(Path(self._slot.hub), self._slot.number, ToWorker)
         self._metrics = Metrics(
-            folder=folder,
+            hub=None if shared is None else self._hub,
             available=self._available,
             cascades=self._cascades,
             log=self._log_state,
             missing=lambda: 0 if self._journal is None else self._journal.missing,
-            say=say,
             cost=lambda attempt: self.router.directory.cost_usd(attempt),
             stops_billing=lambda target: self.router.directory.closing_stops_billing(target),
             hedged=self._hedged,
@@ -122,16 +127,17 @@ class GatewayWorker:
         self.router = Router(
             settings,
             say=say,
-            observe=self._observe,
-            sinks=[
-                self._metrics.took,
-                self._recent.took,
-                *(each.took for each in (self._telemetry, self._access_log) if each),
-            ],
-            charge=self._charge,
+            listeners=Listeners(
+                self._observe,
+                [
+                    self._metrics.took,
+                    self._recent.took,
+                    *(each.took for each in (self._telemetry, self._access_log) if each),
+                ],
+                self._charge,
+            ),
             chance=chance,
-            log_process=None if self._slot.log is None else Path(self._slot.log),
-            worker=self._slot.number,
+            hub=self._hub,
         )
         self._counters = SharedCounters(
             None if shared is None else shared.counters, workers=self._slot.workers, number=self._slot.number
@@ -139,7 +145,7 @@ class GatewayWorker:
         self._ceilings: FleetCeilings | None = None
         self._exchange: WorkerExchange | None = None
         if settings.shared is not None:
-            self._join_fleet(folder, shared)
+            self._join_fleet(shared)
         self._journal = None if self._slot.journal is None else Journal(self._slot.journal, say)
         self._limits = self._key_limits()
         if self._journal is not None:
@@ -175,10 +181,10 @@ class GatewayWorker:
     def __repr__(self) -> str:
         return repr(self.router)
 
-    def _join_fleet(self, folder: Path | None, shared: SharedTables | None) -> None:
-        if folder is not None and shared is not None:
+    def _join_fleet(self, shared: SharedTables | None) -> None:
+        if self._hub is not None and shared is not None:
             self._ceilings = FleetCeilings(shared.ceilings, workers=self._slot.workers, number=self._slot.number)
-            self._exchange = worker_exchange(folder, self._slot.number, self.router.states)
+            self._exchange = worker_exchange(self.router.states, self._hub)
 
     def renew(self, settings: GatewaySettings) -> None:
         """Serve by other settings from the next request on: see `Router.renew`. Raises `CallerFault`, and then nothing
@@ -230,12 +236,14 @@ class GatewayWorker:
         if self._exchange is not None:
             await self._exchange.run()
 
-    def internal_error_reported(self) -> None:
+    def metrics_changed(self) -> None:
         self._metrics.changed()
 
     def close(self) -> None:
-        self.router.close()
         self._metrics.close()
+        self.router.close()
+        if self._hub is not None:
+            self._hub.close()
         if self._telemetry is not None:
             self._telemetry.close()
         if self._access_log is not None:
@@ -346,7 +354,7 @@ class GatewayWorker:
             for each in found:
                 self._metrics.took(each)
             log = self.router.log
-            if log is not None and (self._slot.log is None or not save_orphans(log, found)):
+            if log is not None and (self._hub is None or not save_orphans(log, found)):
                 for each in found:
                     log.put(each)
             return True
@@ -382,7 +390,9 @@ class GatewayWorker:
         return LogState() if log is None else LogState(log.dropped, log.waiting, log.failing)
 
 
-def worker_exchange(folder: Path, number: int, states: TargetStates) -> "WorkerExchange":
+def worker_exchange(states: TargetStates, hub: HubConnection) -> "WorkerExchange":
     from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
 
-    return WorkerExchange(folder, number, states)
+    exchange = WorkerExchange(states, hub.post)
+    hub.handlers[FleetView] = exchange.received
+    return exchange

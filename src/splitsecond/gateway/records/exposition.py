@@ -9,28 +9,29 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from splitsecond.gateway.records.metrics import BUCKETS_S, Family, MetricCounts, Metrics, ProcessMetrics
+from splitsecond.gateway.records.metrics import BUCKETS_S, Family, MetricCounts, Metrics, ProcessMetrics, WorkerMetrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
 
 
-def exposed(metrics: Metrics) -> bytes:
+def exposed(metrics: Metrics, others: Iterable[WorkerMetrics] = ()) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(metrics))
+    registry.register(_Collected(metrics, others))
     return generate_latest(registry)
 
 
 class _Collected(Collector):
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, others: Iterable[WorkerMetrics]) -> None:
         self._metrics = metrics
+        self._others = others
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the metrics are known only when they are read."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        counts, processes = self._metrics.collected()
+        counts, processes = self._metrics.collected(self._others)
         for name, family in families(MetricCounts):
             yield _shown(family, getattr(counts, name))
         for name, family in families(ProcessMetrics):

@@ -6,9 +6,9 @@
 Clients cannot make up labels: a route is counted by its name, and a call whose client named a target as "direct".
 Targets of routes have their own counts, and so have the first `MAX_TARGETS` others; the rest are counted as `OTHER`.
 
-Workers share a port, and one of them answers `/metrics`. Each worker writes its counters to a file in a shared folder,
-one second after the first change since the last write, so the answer covers all workers and is at most a second old for
-the others. The counts of a process that has ended remain; its gauges (requests in flight, memory) do not.
+Workers share a port, and one of them answers `/metrics`. Each worker sends its counters to the hub, one second after
+the first change since the last time, so the answer covers all workers and is at most a second old for the others. A
+worker that replaces another inherits its counts, so they remain; its gauges (requests in flight, memory) do not.
 """
 
 import asyncio
@@ -17,8 +17,7 @@ import resource
 import sys
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from glob import escape, glob
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -29,9 +28,9 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import printable
 from splitsecond.core.money.closed_early import BillingRule, attempt_cost
 from splitsecond.core.observation import Observation
-from splitsecond.gateway.records import exchanged_file
 from splitsecond.gateway.records.extra_attempts import extra_attempts
 from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 MAX_TARGETS = 1000
@@ -39,8 +38,9 @@ OTHER = "other"
 """The label of all targets without counts of their own. It is no target's name, because those contain a slash."""
 BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 """Bounds of the histograms: dense where times to first token are compared, up to a timeout."""
-WRITE_S = 1.0
-_SUFFIX = ".counts"
+SEND_S = 1.0
+ASK_S = 1.0
+"""How long `/metrics` waits for the metrics of other workers. Without them it has those of one worker."""
 
 
 class LogState(Struct, frozen=True):
@@ -131,12 +131,6 @@ class ProcessMetrics(Struct, frozen=True, kw_only=True):
         _counter(
             "journal_missing",
             "Calls of keys with a spending limit that the journal of calls in flight could not take.",
-        ),
-    ] = 0
-    write_failures: Annotated[
-        int,
-        _counter(
-            "metrics_write_failures", "Times that a worker could not write its metrics for the one that answers here."
         ),
     ] = 0
     cpu_s: Annotated[float, _counter("process_cpu_seconds", "CPU time used.", "pid")]
@@ -268,8 +262,24 @@ class MetricCounts(Struct):
                 mine[label] += value
 
 
-class _File(Struct):
+class WorkerMetrics(Struct, frozen=True, tag=True):
+    """Metrics of one process. `process`: None: it has ended, or its gauges are of no interest."""
+
     process: ProcessMetrics | None
+    counts: MetricCounts
+
+
+class AskMetrics(Struct, frozen=True, tag=True):
+    """Question of a worker to the hub: the metrics of all other processes."""
+
+
+class AllMetrics(Struct, frozen=True, tag=True):
+    others: list[WorkerMetrics]
+
+
+class Inherited(Struct, frozen=True, tag=True):
+    """Counts of the dead worker that a new one replaces."""
+
     counts: MetricCounts
 
 
@@ -278,40 +288,42 @@ class Metrics:
 
     `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
     large model is used, by policy; `log` gives the state of the log; `missing` counts the calls that are not in the
-    journal. `cost` returns the cost of an attempt in US dollars, None if it is not known; `stops_billing` the rule for
-    attempts that are closed early. `hedged` returns the targets that a route may send hedges to, None if they are not
-    known.
+    journal. `hub` connects it to the other workers; None: there are none. `cost` returns the cost of an attempt in US
+    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedged` returns the
+    targets that a route may send hedges to, None if they are not known.
     """
 
     def __init__(
         self,
         *,
-        folder: Path | None = None,
+        hub: HubConnection | None = None,
         available: Callable[[], Mapping[str, bool]] | None = None,
         cascades: Callable[[], Mapping[str, tuple[float, bool]]] | None = None,
         log: Callable[[], LogState] = lambda: LogState(),
         missing: Callable[[], int] = lambda: 0,
-        say: Callable[[str], None] = lambda message: None,
         cost: Callable[[Observation], float | None] | None = None,
         stops_billing: BillingRule = lambda target: None,
         hedged: Callable[[str], Collection[str] | None] = lambda route: None,
     ) -> None:
         self.counts = MetricCounts(internal_errors=internal_errors.counts)
         self.in_flight = 0
-        self._folder = folder
+        self._hub = hub
+        self._asking: asyncio.Future[list[WorkerMetrics]] | None = None
         self._available = available
         self._cascades = cascades
         self._log = log
         self._missing = missing
-        self._say = say
-        self._failures = 0
-        self._failing = False
         self._cost = cost
         self._stops_billing = stops_billing
         self._hedged = hedged
         self._timer: asyncio.TimerHandle | None = None
         self._targets: dict[str, str] = {}
         self._began_ns = clock.now_ns()
+        if hub is not None:
+            hub.handlers[AllMetrics] = self._answered
+            hub.handlers[Inherited] = self._inherit
+            hub.on_open.append(self.changed)
+            hub.on_lost.append(self.changed)
 
     def took(self, record: CallRecord) -> None:
         counts = self.counts
@@ -328,7 +340,7 @@ class Metrics:
             self._count_attempt(attempt, route, record)
         if streamed and record.first_token_ns is not None:
             counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
-        if self._folder is not None:
+        if self._hub is not None:
             self.changed()
 
     def refused(self, status: int, client: str = "") -> None:
@@ -336,24 +348,36 @@ class Metrics:
         self.changed()
 
     def changed(self) -> None:
-        if self._timer is None and self._folder is not None:
-            self._timer = asyncio.get_running_loop().call_later(WRITE_S, self._write)
+        if self._timer is None and self._hub is not None:
+            self._timer = asyncio.get_running_loop().call_later(SEND_S, self._send)
 
-    def collected(self) -> tuple[MetricCounts, list[ProcessMetrics]]:
+    async def others(self) -> list[WorkerMetrics]:
+        """Return the metrics of the other processes of this gateway; none if the hub does not answer."""
+        if self._hub is None:
+            return []
+        if self._asking is None:
+            if not self._hub.post(AskMetrics()):
+                return []
+            self._asking = asyncio.get_running_loop().create_future()
+        asking = self._asking
+        await asyncio.wait([asking], timeout=ASK_S)
+        if self._asking is asking:
+            self._asking = None
+        return asking.result() if asking.done() else []
+
+    def collected(self, others: Iterable[WorkerMetrics] = ()) -> tuple[MetricCounts, list[ProcessMetrics]]:
         merged, processes = MetricCounts(), [self._process()]
         merged.merge(self.counts)
-        for path in map(Path, glob(f"{escape(str(self._folder))}/*{_SUFFIX}") if self._folder is not None else ()):
-            if path.stem != str(os.getpid()) and (file := exchanged_file.read(path, _File)) is not None:
-                merged.merge(file.counts)
-                if file.process is not None and _lives(file.process.pid):
-                    processes.append(file.process)
+        for each in others:
+            merged.merge(each.counts)
+            if each.process is not None:
+                processes.append(each.process)
         return merged, processes
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        self._write()
+        self._timer = self._hub = None
 
     def _count_attempt(self, attempt: Observation, route: str, record: CallRecord) -> None:
         counts = self.counts
@@ -401,23 +425,21 @@ class Metrics:
         label = self._targets[target] = printable(target)
         return label
 
-    def _write(self) -> None:
+    def _send(self) -> None:
         self._timer = None
-        if self._folder is None:
+        if self._hub is None:
             return
         process = self._process()
-        why = write_counts(self._folder, process, self.counts)
-        self._failures += bool(why)
-        if bool(why) != self._failing:
-            self._failing = not self._failing
-            self._say(
-                f"Metrics of worker processes cannot be written to {self._folder}: {why}. Until they can, /metrics "
-                "shows the current values of one worker only."
-                if why
-                else f"Metrics of worker processes are written to {self._folder} again."
-            )
-        if why or process.waiting or process.failing:  # it changes without further requests
+        sent = self._hub.post(WorkerMetrics(process, self.counts))
+        if not sent or process.waiting or process.failing:  # these change without further requests
             self.changed()
+
+    def _answered(self, answer: AllMetrics) -> None:
+        if self._asking is not None and not self._asking.done():
+            self._asking.set_result(answer.others)
+
+    def _inherit(self, inherited: Inherited) -> None:
+        self.counts.merge(inherited.counts)
 
     def _process(self) -> ProcessMetrics:
         log = self._log()
@@ -428,7 +450,6 @@ class Metrics:
             waiting=log.waiting,
             failing=int(log.failing),
             journal_missing=self._missing(),
-            write_failures=self._failures,
             available=dict(self._available()) if self._available is not None else {},
             escalated={policy: share for policy, (share, _) in cascades.items()},
             dearer={policy: dearer for policy, (_, dearer) in cascades.items()},
@@ -444,20 +465,6 @@ def process_metrics(**gauges: Any) -> ProcessMetrics:
         resident_bytes=_resident_bytes(usage.ru_maxrss),
         **gauges,
     )
-
-
-def write_counts(folder: Path, process: ProcessMetrics | None, counts: MetricCounts) -> str:
-    return exchanged_file.write(folder / f"{os.getpid()}{_SUFFIX}", _File(process, counts))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _resident_bytes(most: int) -> int:

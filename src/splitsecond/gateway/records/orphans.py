@@ -3,7 +3,7 @@
 The use of an orphaned call is unknown, so its reservation is charged: otherwise a client that can make a worker crash
 would not pay for its calls.
 
-The records of orphaned calls are in the log, or in a file for the log process, before the journal is cleared. A worker
+The records of orphaned calls are in the log, or in a file for the hub, before the journal is cleared. A worker
 that is killed before it has done that leaves the journal to the next. If it is killed in between, the records are found
 twice, but written once, because the log is checked first.
 """
@@ -25,15 +25,13 @@ from splitsecond.gateway.records.journal import Journal, Reservation
 from splitsecond.gateway.records.key_limits import today
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.shared_memory import create_memory
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
 from splitsecond.log.store.database import sqlite_file, unwritten_stem
 from splitsecond.log.store.log import Log
 from splitsecond.log.store.remote_writer import encode
 from splitsecond.log.store.unwritten import save
 from splitsecond.routing.router.settings import LogSettings
 
-WORKER_DIED = "worker_died"
-"""The fault of a call whose worker died."""
 _SERVER_ERROR = 500
 _SUFFIX = ".in-flight-"
 

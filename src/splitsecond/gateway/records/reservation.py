@@ -7,10 +7,11 @@ Where no limit is named, an answer is as long as the model's maximum output if t
 `USUAL_OUTPUT_TOKENS`.
 """
 
+import re
 from collections.abc import Callable
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from splitsecond.core.service import WHOLE_OPERATIONS, Call
 from splitsecond.core.wire.output_limit import MAX_TOKENS, answer_count, output_limit
@@ -34,7 +35,7 @@ Cost = Callable[[ReservedTokens], float]
 """Returns what these tokens cost, in US dollars; 0 if that is not known."""
 
 
-_ONE_HOUR = b'"1h"'
+_ONE_HOUR = re.compile(rb'"1h"')
 """The ``ttl`` of Anthropic's ``cache_control``."""
 
 
@@ -51,9 +52,9 @@ class CallEstimate(Struct, frozen=True):
 def estimated(call: Call) -> CallEstimate:
     """Return the estimate of `call`. Takes up to a second for a body of 30 MB."""
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
-    return CallEstimate(
-        prompt_size(call), answers, output_limit(call.body), _ONE_HOUR in msgspec.json.encode(call.body)
-    )
+    fields = (each if isinstance(each, Raw) else msgspec.json.encode(each) for each in call.body.values())
+    hour = any(_ONE_HOUR.search(each) for each in fields)
+    return CallEstimate(prompt_size(call), answers, output_limit(call.body), hour)
 
 
 def reserved(

@@ -27,6 +27,7 @@ requests does not look fast. Where a percentile itself lies among the failed req
 
 import math
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -59,6 +60,8 @@ MAX_REGROUPED = 100
 STILL_ALIKE = 1.3
 """Factor on the share of regroupings: a correlation of 0.05 between neighbours makes it about this much more likely
 that all five rounds of either side are in one state than after a regrouping, which separates them."""
+MIN_LOG_RATIO = math.log(1.005)
+"""Differences below half a percent are named by nobody: the ratio prints as 1.00, and they can be the instrument's."""
 TIE = 1e-9
 """Relative difference of p-values that is rounding: regroupings that exchange equal rounds."""
 
@@ -70,7 +73,8 @@ class SampleComparison(Struct, frozen=True, kw_only=True):
     """One percentile of two samples. `ratio` is second / first, with its interval; either may be None (unknown).
 
     `p_value` is None without enough rounds or values for a test; after `holm` it is the adjusted one, and `ci95` the
-    interval at the level of that adjustment, so it covers at least 95%. `real`: chance does not explain the difference.
+    interval at the level of that adjustment, so it covers at least 95%. `real`: chance does not explain the difference,
+    which is at least `MIN_LOG_RATIO`.
     `detectable`: the ratio, above 1, of a difference that a test like this one finds four times in five.
     `log_ratio`, `error` (its standard error) and `freedom` are what the test computes with; `rounds` the number of
     rounds of the smaller side, `level` the probability that the interval misses. `needs`: the values that each sample
@@ -137,7 +141,8 @@ def compare_samples(
         if not (first.spread and second.spread):
             found[name] = untested(*percentiles)
             continue
-        blocks = log_percentiles(a, first.rounds, q), log_percentiles(b, second.rounds, q)
+        size = min(_round_size(first), _round_size(second))
+        blocks = log_percentiles(a, first.rounds, q, size), log_percentiles(b, second.rounds, q, size)
         found[name] = compare_blocks(*blocks, paired=paired, percentiles=percentiles)
     return found
 
@@ -174,7 +179,7 @@ def judged(found: SampleComparison, p_value: float, doubt: float) -> SampleCompa
         found,
         p_value=p_value,
         level=doubt,
-        real=p_value < DOUBT,
+        real=p_value < DOUBT and abs(found.log_ratio) >= MIN_LOG_RATIO,
         ratio=None if ratio is None else min(max(ratio, low), high),
         ci95=None if ratio is None else (low, high),
         detectable=_exp((t_quantile(doubt, found.freedom) + t_quantile(POWER_T, found.freedom)) * found.error),
@@ -252,12 +257,60 @@ def holm_levels(p_values: Mapping[Key, float]) -> dict[Key, tuple[float, float]]
     return levels
 
 
-def log_percentiles(values: Floats, rounds: npt.NDArray[np.int64], q: float) -> Blocks:
+def log_percentiles(values: Floats, rounds: npt.NDArray[np.int64], q: float, size: int) -> Blocks:
+    """Return the logarithm of the `q` quantile of each round, as a round of `size` values would show it.
+
+    The p95 of 10 values is lower than that of 100 from the same server. So a larger round counts with the mean over all
+    its subsamples of `size` values, if the rounds differ in size.
+    """
     order = np.lexsort((values, rounds))
     numbers, starts = np.unique(rounds[order], return_index=True)
     parts = np.split(values[order], starts[1:])
-    percentiles = [percentile(part, q) for part in parts]
-    return {int(n): math.log(p) if p > 0 else -math.inf for n, p in zip(numbers, percentiles, strict=True)}
+    if all(len(part) <= size for part in parts):
+        logs = [_log(percentile(part, q)) for part in parts]
+    else:
+        logs = [_mean_log_percentile(part, q, size) for part in parts]
+    return dict(zip(map(int, numbers), logs, strict=True))
+
+
+def _round_size(sample: FigureSample) -> int:
+    """Return the number of values in a typical round: the median, so that one broken round does not set it."""
+    return int(np.median(np.unique(sample.rounds, return_counts=True)[1])) if len(sample.rounds) else 0
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
+
+def _mean_log_percentile(ordered: Floats, q: float, size: int) -> float:
+    if ordered[0] <= 0 or not np.isfinite(ordered[-1]):  # a weight of 0 times infinity is no number
+        return _log(percentile(ordered, q))
+    return float(subsample_weights(len(ordered), min(size, len(ordered)), q) @ np.log(ordered))
+
+
+@lru_cache(16)
+def subsample_weights(n: int, size: int, q: float) -> Floats:
+    """Return the weight of each of `n` ordered values in the mean `q` quantile of all subsamples of `size` values.
+
+    The k-th of `size` is the i-th of `n` with the hypergeometric probability C(i−1, k−1) C(n−i, size−k) / C(n, size).
+    """
+    place = (size - 1) * q
+    low, part = math.floor(place), place - math.floor(place)
+    return (1 - part) * _rank_shares(n, size, low + 1) + (part * _rank_shares(n, size, low + 2) if part else 0.0)
+
+
+def _rank_shares(n: int, size: int, k: int) -> Floats:
+    """Return the probability of each of `n` ranks that it is rank `k` of a subsample of `size` values."""
+    log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, n + 1)))))
+
+    def log_choose(of: npt.NDArray[np.int64], k: int) -> Floats:
+        return np.asarray(log_factorial[of] - log_factorial[k] - log_factorial[of - k])
+
+    below = np.arange(k - 1, n - size + k)  # how many values are lower
+    shares = np.zeros(n)
+    ways = log_choose(below, k - 1) + log_choose(n - 1 - below, size - k) - log_choose(np.array(n), size)
+    shares[below] = np.exp(ways)
+    return shares
 
 
 def _capped(first: FigureSample, second: FigureSample) -> tuple[Floats, Floats]:

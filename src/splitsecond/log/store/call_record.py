@@ -9,6 +9,8 @@ from splitsecond.core.observation import Observation, Outcome
 
 DIRECT = "direct"
 """The label of calls whose client named a target in place of a route."""
+WORKER_DIED = "worker_died"
+"""The fault of an orphaned call, whose worker died."""
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):

@@ -155,9 +155,12 @@ def numbers_of(row: Row[Any], label: int, attempts: int) -> tuple[int, ...]:
     call = call_hash(row.call) if attempts > 1 else 0
     times, tokens = (tuple(getattr(row, name) for name in names) for names in (_TIMES, _TOKENS))
     return attempt_numbers(
-        lambda *numbers: numbers, row.came_us, label, call, attempts,
-        row.outcome, row.role, row.streamed, row.fault_type, row.status, row.unstreamed_tokens, times, tokens,
-    )  # fmt: skip
+        lambda *numbers: numbers,
+        (row.came_us, label, call, attempts),
+        (row.outcome, row.role, row.streamed, row.fault_type, row.status, row.unstreamed_tokens),
+        times,
+        tokens,
+    )
 
 
 def _by_row(connection: Connection, rows: ColumnElement[bool]) -> AttemptColumns:

@@ -17,7 +17,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime
 from functools import lru_cache
 from io import TextIOWrapper
@@ -188,16 +188,22 @@ def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
     there = f"the file's columns are {', '.join(columns)}"
     if missing := [column for column in mapped.values() if not _heads(column) & {*columns}]:
         raise _bad(f"--map: no column {missing[0]!r}; {there}", nearest(missing[0], columns))
-    needs = {
-        "model": bool({"model"} & found.keys()),
-        "time": bool({"time", "end_time"} & found.keys()),
-        "duration_s, duration_ms or both time and end_time": bool({"duration_s", "duration_ms"} & found.keys())
-        or {"time", "end_time"} <= found.keys(),
-    }
-    if lacking := [field for field, there_is in needs.items() if not there_is]:
-        raise _bad(f"no column is known to be {lacking[0]}; {there}", "Name it with --map field=column,field=column.")
+    if lacking := _lacking(found.keys()):
+        raise _bad(f"no column is known to be {lacking}; {there}", "Name it with --map field=column,field=column.")
     used = set().union(*map(_heads, found.values()))
     return ForeignFormat(title, found, [column for column in columns if column not in used], PROVIDERS | names)
+
+
+_NEEDED: Mapping[str, tuple[set[str], ...]] = {
+    "model": ({"model"},),
+    "time": ({"time"}, {"end_time"}),
+    "duration_s, duration_ms or both time and end_time": ({"duration_s"}, {"duration_ms"}, {"time", "end_time"}),
+}
+"""The sets of fields of which a file needs one."""
+
+
+def _lacking(fields: Set[str]) -> str:
+    return next((name for name, sets in _NEEDED.items() if not any(each <= fields for each in sets)), "")
 
 
 def _heads(column: str) -> set[str]:
@@ -331,14 +337,12 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
         return None  # it was refused before a provider was asked
     if outcome == "ok" and not took_ns:
         raise ValueError("its duration is 0")
-    unknown = read.get("streamed") in (None, "")
-    streamed = first_ns is not None and (first_ns < took_ns if unknown else _flag(read, "streamed"))
+    streamed = _was_streamed(read, first_ns, took_ns)
     reasoning_tokens = _count(read, "reasoning_tokens")
-    content = str(read.get("id") or "") or json.dumps(values, sort_keys=True, default=str)
-    call = f"import-{hashlib.blake2b(content.encode(errors='replace'), digest_size=16).hexdigest()}"
+    call = _call_id(read, values)
     target, client = _target(read, provider, form.providers), _text(read, "client")
     ended = took_ns if outcome == "ok" else None
-    if first_ns is None or first_ns == took_ns:
+    if first_ns in (None, took_ns):
         first_ns = ended  # LiteLLM dates the first token of a failure to its end
     attempt = Observation(
         id=f"{call}.1", call=call, target=target, role="winner", outcome=outcome, fault=fault, streamed=streamed,
@@ -355,6 +359,17 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
         client=client, stream=streamed, status=status, target=target, outcome=outcome,
         fault=fault.kind if fault else "", attempts=(attempt,),
     )  # fmt: skip
+
+
+def _call_id(read: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    content = str(read.get("id") or "") or json.dumps(values, sort_keys=True, default=str)
+    return f"import-{hashlib.blake2b(content.encode(errors='replace'), digest_size=16).hexdigest()}"
+
+
+def _was_streamed(read: Mapping[str, Any], first_ns: int | None, took_ns: int) -> bool:
+    if first_ns is None:
+        return False
+    return first_ns < took_ns if read.get("streamed") in (None, "") else _flag(read, "streamed")
 
 
 def _first_tokens(output_tokens: int | None, reasoning_tokens: int | None) -> int:

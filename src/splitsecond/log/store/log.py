@@ -23,8 +23,9 @@ from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
 from splitsecond.core.observation import Observation
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
 from splitsecond.log.store.database import Database, check_url
+from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.remote_writer import RemoteLogWriter
 from splitsecond.log.store.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Rows, call_record, observation
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
@@ -44,8 +45,11 @@ PROMPT_STEP = 1000
 """Tokens. Prices that depend on the length of the prompt change at multiples of it."""
 TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 _PAGE = 500
-_CLOCK_SHIFT_US = 10_000_000
-"""How far the wall clock may be set while a record waits, without the record being written twice."""
+_SHIFT_US = 100_000
+_ORPHAN_SHIFT_US = 10_000_000
+"""How far apart two records of one call may be dated, without both being written. Only that of an orphaned call is
+dated anew; the wall clock may have been set since. A short time keeps the search quick: at 40,000 calls/s ten seconds
+have 400,000 rows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 
@@ -203,14 +207,15 @@ class Past:
     def contained(self, records: Sequence[CallRecord]) -> set[str]:
         """Return the ids of those calls that are in the log, perhaps written by a process that died since."""
         c = CALLS.c
-        around: dict[int, list[CallRecord]] = {}  # a step of the wall clock shifts the times of later calls by hours
-        for record in records:
-            around.setdefault(record.wall_us // _CLOCK_SHIFT_US, []).append(record)
+        around: dict[tuple[int, int], list[CallRecord]] = {}
+        for record in records:  # a step of the wall clock shifts the times of later calls by hours
+            shift_us = _ORPHAN_SHIFT_US if record.fault == WORKER_DIED else _SHIFT_US
+            around.setdefault((shift_us, record.wall_us // _ORPHAN_SHIFT_US), []).append(record)
         calls: set[str] = set()
         with self._connection() as connection:
-            for alike in around.values():
+            for (shift_us, _), alike in around.items():
                 came_us = [record.came_us for record in alike]
-                about = c.came_us.between(min(came_us) - _CLOCK_SHIFT_US, max(came_us) + _CLOCK_SHIFT_US)
+                about = c.came_us.between(min(came_us) - shift_us, max(came_us) + shift_us)
                 query = select(c.call).where(about, c.call.in_([record.call for record in alike]))
                 calls.update(connection.execute(query).scalars())
         return calls
@@ -263,21 +268,20 @@ class Log(Past):
         *,
         keep_days: float = KEEP_DAYS,
         say: Callable[[str], None] = say,
-        process: Path | None = None,
-        worker: int = 0,
+        hub: HubConnection | None = None,
         away: Callable[[str], None] | None = None,
     ) -> "Log":
         """Open the log at `url`, create its tables if there are none, and start its thread.
 
         Calls older than `keep_days` are deleted. `say` receives later problems, from the thread, at most once a minute.
-        With `process`, the Unix socket of a log process (`log/store/log_process`), that process writes instead of a
-        thread. With `away`, a server that does not answer is no failure: `away` gets the reason, and records wait.
+        With `hub`, a connection to the hub of a gateway, that process writes instead of a thread
+        (`log/store/log_receiver`). With `away`, a server that does not answer is no failure: `away` gets the reason,
+        and records wait.
         Raises `CallerFault` if the log cannot be opened.
         """
         database = Database.open(url, away=away)
-        if process is not None:
-            where, unwritten = database.where, database.unwritten
-            return cls(database, RemoteLogWriter(process, where, unwritten=unwritten, say=say, worker=worker))
+        if hub is not None:
+            return cls(database, RemoteLogWriter(hub, database.where, unwritten=database.unwritten, say=say))
         writer = LogWriter(database, keep_days=keep_days, say=say)
         writer.start()
         return cls(database, writer)

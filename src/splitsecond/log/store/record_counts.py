@@ -1,7 +1,9 @@
-"""How many records a worker has put, sent and settled, in a small file that outlives the worker.
+"""How many records for the log wait in a worker, or at the hub, in a small file that outlives both.
 
 A worker that is killed cannot say which records it had in its memory. The next worker in its slot reads from the file
-how many they were, and counts them as lost.
+how many they were, and counts them as lost. What a dead worker had sent stays in the file until the hub has
+settled it: written, in a file, or counted as lost. If the hub dies before that, these records are lost too, and
+the next worker counts them.
 """
 
 import errno
@@ -13,15 +15,21 @@ from pathlib import Path
 
 from splitsecond.core.errors import say
 
-PUT, SENT, SETTLED, DROPPED, PROCESS = range(5)
-"""Places in `RecordCounts.cells`. `PUT`: records of the slot's workers. `SENT`: those of them that are in the socket of
-the log process, or settled. `SETTLED`: written, in a file, or counted in `DROPPED`, which counts the records that are
-lost. `PROCESS`: when the socket was created that they were sent to, as a number for the log process."""
-_SIZE = struct.calcsize("5q")
+DROPPED, WAITING, _CONNECTIONS = range(3)
+"""Places in `RecordCounts.cells`. `DROPPED`: records of the slot that are lost. `WAITING`: records in the memory of the
+slot's worker that are not in the socket of the hub. The third: connections of the slot's workers so far."""
+SENT, SETTLED, _HUB = range(3)
+"""Places in the row of a connection: records that the worker has sent; those of them that the hub has settled,
+which the hub writes; and the number of that hub."""
+ROWS = 64
+"""Connections with a row. Of an earlier one, what is not settled is counted as lost."""
+_HEAD, _ROW = 3, 3
+_FORMAT = f"{_HEAD + ROWS * _ROW}q"
+_SIZE = struct.calcsize(_FORMAT)
 
 
 class RecordCounts:
-    """The counts of the worker slot number `worker` of the gateway whose log process has the socket `socket`."""
+    """The counts of the worker slot number `worker` of the gateway whose hub has the socket `socket`."""
 
     def __init__(self, socket: Path, worker: int, say: Callable[[str], None] = say) -> None:
         self._worker = worker
@@ -33,22 +41,54 @@ class RecordCounts:
             say(f"{path} cannot be written: {error.strerror}. What is lost if worker {worker} dies is not counted.")
             self.cells = memoryview(bytearray(_SIZE)).cast("q")
 
-    def settle(self, *, process_lives: bool = True) -> None:
-        """Count and report the records that were lost with the last worker of the slot, if it died.
+    def connect(self, hub: int) -> int:
+        """Return the number of a new row, for a connection to the hub number `hub`."""
+        self.cells[_CONNECTIONS] += 1
+        row = self.cells[_CONNECTIONS] % ROWS
+        self._count(self._take(row))
+        self.cells[_place(row) + _HUB] = hub
+        return row
 
-        `process_lives`: the log process that it sent records to reads what is in its socket.
+    def row(self, row: int) -> memoryview:
+        begin = _place(row)
+        return self.cells[begin : begin + _ROW]
+
+    def settle(self, hub: int = 0) -> None:
+        """Count and report the records that were lost with the last worker of the slot, and with a hub.
+
+        `hub`: the number of the hub that lives; 0: none does.
         """
-        cells = self.cells
-        if lost := cells[PUT] - cells[SENT if process_lives else SETTLED]:
+        waiting, self.cells[WAITING] = self.cells[WAITING], 0
+        self._count(waiting + self._sent_to_others(hub))
+
+    def hub_died(self) -> None:
+        """Count and report what the hub had of dead workers. Call it when the hub has died."""
+        self._count(self._sent_to_others(0))
+
+    def _sent_to_others(self, hub: int) -> int:
+        return sum(self._take(row) for row in range(ROWS) if self.cells[_place(row) + _HUB] != hub)
+
+    def _take(self, row: int) -> int:
+        """Clear a row. Return how many of its records are not settled."""
+        cells = self.row(row)
+        left = max(cells[SENT] - cells[SETTLED], 0)
+        cells[SENT] = cells[SETTLED] = 0
+        return left
+
+    def _count(self, lost: int) -> None:
+        if lost:
             self._say(f"worker {self._worker} died: its last records for the log are lost: {lost:,} at most.")
-        cells[DROPPED] += lost
-        cells[SENT] = cells[SETTLED] = cells[PUT]
+        self.cells[DROPPED] += lost
 
 
 def settle_all(socket: Path) -> None:
     begin = f"{socket.name}-"
     for path in sorted(socket.parent.glob(f"{begin}*")):
         RecordCounts(socket, int(path.name.removeprefix(begin))).settle()
+
+
+def _place(row: int) -> int:
+    return _HEAD + row * _ROW
 
 
 def _mapped(path: Path) -> mmap.mmap:

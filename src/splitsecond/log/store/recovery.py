@@ -47,6 +47,11 @@ class Recovery:
         """Whether the log is being asked, or `next_block` would look for files."""
         return self._asking is not None or clock.now_ns() >= self._look_ns
 
+    @property
+    def reading(self) -> bool:
+        """Whether there are files that are being written to the log."""
+        return bool(self._files)
+
     def take(self, file: FoundFile) -> None:
         """Read this file too, from now on."""
         self._files.append(file)
@@ -69,17 +74,9 @@ class Recovery:
             if self._contained is None:  # the database is away
                 self._look_later()
                 return []
-            written = self._contained | (self._waiting - waiting)
-            missing = {each.call: each for each in self._block if each.call not in written}
-            self._block = []
-            if missing:
-                return [(rows(each), call) for call, each in missing.items()]
-        if not self._files:
-            self._files, unreadable = claim(self._log.unwritten, self._ignored)
-            for path, why in unreadable.items():
-                self._ignore(path, f"cannot be read: {why}")
-        if not self._files:
-            self._look_later()
+            if missing := self._missing(self._contained | (self._waiting - waiting)):
+                return missing
+        self._find_files()
         while self._files:  # then look again: others may have been left meanwhile
             file = self._files[0]
             try:
@@ -97,6 +94,20 @@ class Recovery:
             except OSError as error:
                 self._ignore(file.path, f"are written, but it cannot be removed: {error.strerror}")
         return []
+
+    def _missing(self, written: Set[str]) -> list[tuple[Rows, str]]:
+        """End the block. Return the rows of its records that are not `written`."""
+        missing = {each.call: each for each in self._block if each.call not in written}
+        self._block = []
+        return [(rows(each), call) for call, each in missing.items()]
+
+    def _find_files(self) -> None:
+        if not self._files:
+            self._files, unreadable = claim(self._log.unwritten, self._ignored)
+            for path, why in unreadable.items():
+                self._ignore(path, f"cannot be read: {why}")
+        if not self._files:
+            self._look_later()
 
     def close(self) -> None:
         """Leave the files to others."""

@@ -1,8 +1,9 @@
-"""The worker's side of the log process: records go to a Unix socket, and are kept until they are settled.
+"""The worker's side of the log: records go to the hub (`log/store/hub_connection`), and are kept until it has settled
+them.
 
-The event loop encodes each record, a few microseconds, and sends what has gathered every 20 ms. What the process does
-not take is saved in a file (`log/store/unwritten`), which the next process reads: at once if there is no process, and
-after `LATE_S` if it is slow. Records that a process had taken and not settled before it died are saved too. A thread
+The event loop encodes each record, a few microseconds, and sends what has gathered every 20 ms. What the hub does
+not take is saved in a file (`log/store/unwritten`), which the next hub reads: at once if there is no hub, and
+after `LATE_S` if it is slow. Records that a hub had taken and not settled before it died are saved too. A thread
 writes the file, because the disk may be slow. If the disk refuses, records wait in memory. What waits is bounded;
 beyond the limits, new records are dropped and counted.
 """
@@ -11,12 +12,9 @@ import asyncio
 import contextlib
 import os
 import select
-import socket
-import struct
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from itertools import accumulate, chain, repeat, starmap
+from itertools import repeat, starmap
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -28,22 +26,16 @@ from msgspec.structs import replace
 from splitsecond.core import clock
 from splitsecond.core.observation import Observation
 from splitsecond.log.store.call_record import CallRecord
-from splitsecond.log.store.record_counts import DROPPED, PROCESS, PUT, SENT, SETTLED, RecordCounts
+from splitsecond.log.store.hub_connection import AGAIN, RECONNECT_S, RECORD, HubConnection, Settled
+from splitsecond.log.store.record_counts import DROPPED, SENT, WAITING, RecordCounts
 from splitsecond.log.store.unwritten import LENGTH, UnwrittenFile
 
-AGAIN = 1 << 31
-"""Bit in the length of a record that was sent before."""
-REPLY = struct.Struct(">QQQQ?")
-"""Reply: the records of the connection that the process has taken, those of them that are settled (written, in a file,
-or lost), how many records are lost, how many of all workers wait in files, and whether the log is failing. The process
-tells one worker about files, and about records that were lost after they had been settled."""
 MAX_RECORDS = 65_536
 MAX_BYTES = 64 << 20
-"""Limits on what waits for the process and for a file, for each worker."""
+"""Limits on what waits for the hub and for a file, for each worker."""
 GATHER_S = 0.02
-RECONNECT_S = 0.2
 LATE_S = 0.1
-"""How long records wait for a process that reads nothing until they are saved in a file."""
+"""How long records wait for a hub that reads nothing until they are saved in a file."""
 SAVE_AGAIN_S = 1.0
 """Time between two attempts to save records if the disk refuses them."""
 CLOSE_S = 5.0
@@ -52,40 +44,36 @@ LAST_SAVE_S = 2.0
 SAY_NS = 60 * clock.NS_PER_S
 _AT_ONCE = 256
 """Records that are sent with one call of the system."""
-_CHUNK = 4096
+NOTHING = Settled(0, 0, 0, 0, failing=False)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 class RemoteLogWriter:
-    """Writes records through the log process. Create it, `put` and `close` it in the event loop's thread.
+    """Writes records through the hub. Create it, `put` and `close` it in the event loop's thread.
 
-    `written` counts records; those in files count as written. `failing`: the log process could not write when it last
-    reported. `errors` is always 0: the log process reports the database's errors.
+    `written` counts records; those in files count as written. `failing`: the hub could not write when it last
+    reported. `errors` is always 0: the hub reports the database's errors.
     """
 
     errors = 0
 
-    def __init__(self, path: Path, where: str, *, unwritten: Path, say: Callable[[str], None], worker: int = 0) -> None:
+    def __init__(self, hub: HubConnection, where: str, *, unwritten: Path, say: Callable[[str], None]) -> None:
         """`unwritten`: how the paths of files for records begin that are not written. `say` gets problems, each at most
-        once a minute. `worker`: the number of the worker's slot, in which no other worker runs.
+        once a minute.
         """
         self.written = 0
         self.failing = False
-        self._path = path
+        self._hub = hub
         self._where = where
         self._say = say
         self._say_ns: dict[str, int] = {}  # by problem: not before then
         self._loop = asyncio.get_running_loop()
-        self._connection: socket.socket | None = None
-        self._connect_ns = 0  # not before then
         self._records: deque[bytes] = deque()  # sent or not, until they are settled or being saved
         self._bytes = 0  # of these and of those that are being saved
         self._unsent: list[bytes] = []  # the last records: no part of them is sent
         self._again = 0  # how many of the first of these were sent on an earlier connection
-        self._begun = b""  # the rest of a record that the socket has taken in part
-        self._late_ns: int | None = None  # since when the socket does not take all
-        self._taken = self._settled = self._lost = self._saved = 0  # as last reported on this connection
-        self._replies = bytearray()
+        self._late_ns: int | None = None  # since when the hub does not take all
+        self._reported = NOTHING  # on this connection
         self._timer: asyncio.TimerHandle | None = None
         self._file = UnwrittenFile(unwritten, only_writes=True)
         self._file_open = False
@@ -99,18 +87,26 @@ class RemoteLogWriter:
         self._safe = asyncio.Event()
         self._end_ns: int | None = None
         self._closed = False
-        counts = RecordCounts(path, worker, say)
-        self._counts = counts.cells
-        process = self._counts[PROCESS]
-        counts.settle(process_lives=self._connected() and self._counts[PROCESS] == process)
+        self._counts = RecordCounts(hub.path, hub.worker, say)
+        self._cells = self._counts.cells
+        self._row = self._counts.row(0)  # of the connection
+        hub.new_row = self._new_row
+        hub.handlers[Settled] = self._receive
+        hub.on_lost.append(self._hub_died)
+        self._counts.settle(hub.hub if hub.open() else 0)
+
+    def _new_row(self, hub: int) -> int:
+        row = self._counts.connect(hub)
+        self._row = self._counts.row(row)
+        return row
 
     @property
     def dropped(self) -> int:
-        return self._counts[DROPPED]
+        return self._cells[DROPPED]
 
     @property
     def waiting(self) -> int:
-        return len(self._records) + len(self._saving) + self._saved + self._in_files()
+        return len(self._records) + len(self._saving) + self._reported.saved + self._in_files()
 
     def put(self, record: CallRecord) -> None:
         waiting = len(self._records) + len(self._saving)
@@ -122,7 +118,7 @@ class RemoteLogWriter:
         except OverflowError as error:
             self._drop(f"a record cannot be written: {error}")
             return
-        self._counts[PUT] += 1
+        self._cells[WAITING] += 1
         self._records.append(data)
         self._bytes += len(data)
         self._unsent.append(data)
@@ -139,19 +135,21 @@ class RemoteLogWriter:
         if self._closed:
             return
         self._closed = True
-        self._connect_ns = 0
+        self._hub.closing = True
         if self._timer is not None:
             self._timer.cancel()
         if self._saving:
             self._take_saved(LAST_SAVE_S)
-        while self._left_to_do() and self._connected() and (left_s := self._patience_s()) > 0:
+        while self._left_to_do() and self._hub.open() and (left_s := self._patience_s()) > 0:
             self._send()
-            waiting = [] if self._connection is None else [self._connection]
+            waiting = [] if self._hub.socket is None else [self._hub.socket]
             readable, _, _ = select.select(waiting, [], [], min(left_s, RECONNECT_S))
             if readable:
-                self._receive()
-        taken, process_lives = self._taken - self._settled, self._connection is not None
-        self._disconnect()
+                self._hub.receive()
+        taken, hub_lives = self._reported.taken - self._reported.settled, self._hub.socket is not None
+        self._row[SENT] = self._reported.taken  # the hub settles them; the rest of what was sent is saved
+        self._hub.close()
+        self._begin_again()
         del self._unsent[:taken]
         left = len(self._unsent) + len(self._saving)
         if self._unsent and not self._saving:
@@ -161,7 +159,7 @@ class RemoteLogWriter:
         if self._saver is not None and not self._saving:
             self._to_save.put(None)
             self._saver.join(LAST_SAVE_S)
-        self._report_end(in_files=bool(left) or not process_lives)
+        self._report_end(in_files=bool(left) or not hub_lives)
         self._count()
 
     def _report_end(self, *, in_files: bool) -> None:
@@ -170,21 +168,21 @@ class RemoteLogWriter:
             self._say(
                 f"{words}: {lost:,}. They are lost: {'the disk does not answer' if self._saving else self._save_error}."
             )
-            self._counts[DROPPED] += lost
+            self._cells[DROPPED] += lost
             for _ in self._unsent:
                 self._records.pop()
             self._unsent, self._saving = [], []
         if in_files and (kept := self._in_files()):
             files = ", ".join(map(str, self._files))
-            self._say(f"{words}: {kept:,}. They are kept in {files}; the log process or the next start writes them.")
+            self._say(f"{words}: {kept:,}. They are kept in {files}; the hub or the next start writes them.")
 
     def _left_to_do(self) -> bool:
-        taken = self.failing and self._taken - self._settled == len(self._records)
-        return bool(self._saving or (self._records and not taken) or self._misses_process)
+        taken = self.failing and self._reported.taken - self._reported.settled == len(self._records)
+        return bool(self._saving or (self._records and not taken) or self._misses_hub)
 
     @property
-    def _misses_process(self) -> bool:
-        return self._connection is None and self._in_files() > 0
+    def _misses_hub(self) -> bool:
+        return self._hub.socket is None and self._in_files() > 0
 
     def _in_files(self) -> int:
         for path in [path for path in self._files if not os.path.exists(path)]:
@@ -199,77 +197,48 @@ class RemoteLogWriter:
 
     def _gathered(self) -> None:
         self._timer = None
-        if self._connected():
+        if self._hub.open():
             self._send()
         self._save_late_ones()
         self._count()
         self._gather_more()
 
     def _gather_more(self) -> None:
-        more = self._unsent or self._begun or self._file_open or self._misses_process
+        more = self._unsent or self._hub.rest or self._file_open or self._misses_hub
         if more and self._timer is None and not self._closed:
             self._timer = self._loop.call_later(GATHER_S, self._gathered)
 
     def _count(self) -> None:
-        counts, saving = self._counts, len(self._saving)
-        counts[SENT] = counts[PUT] - len(self._unsent) - bool(self._begun) - saving
-        counts[SETTLED] = counts[PUT] - len(self._records) - saving
+        unsent = len(self._unsent) + bool(self._hub.rest)
+        self._cells[WAITING] = unsent + len(self._saving)
+        if self._hub.socket is not None:
+            self._row[SENT] = self._reported.settled + len(self._records) - unsent
         if not self._left_to_do():
             self._safe.set()
 
-    def _connected(self) -> bool:
-        if self._connection is None and clock.now_ns() >= self._connect_ns:
-            with contextlib.ExitStack() as stack:
-                try:
-                    connection = stack.enter_context(socket.socket(socket.AF_UNIX))
-                    connection.setblocking(False)
-                    connection.connect(str(self._path))
-                    self._counts[PROCESS] = self._path.stat().st_mtime_ns
-                except OSError:  # the process is starting, or dead and about to be replaced
-                    return False
-                stack.pop_all()
-            self._connection = connection
-            if not self._closed:
-                self._loop.add_reader(connection, self._receive)
-        return self._connection is not None
-
     def _send(self) -> None:
-        while self._connection is not None and (self._unsent or self._begun):
+        while self._unsent or self._hub.rest:
             records = self._unsent[:_AT_ONCE]
-            lengths = list(map(len, records))
-            headers = list(map(LENGTH.pack, lengths))
-            if again := min(self._again, len(records)):
-                headers[:again] = [LENGTH.pack(length | AGAIN) for length in lengths[:again]]
-            data = b"".join((self._begun, *chain.from_iterable(zip(headers, records, strict=True))))
-            try:
-                sent = self._connection.send(data)
-            except BlockingIOError:
-                return
-            except OSError:
-                self._disconnect()
-                return
-            begun, end = len(records), len(data)
-            if sent < end:
-                begins = list(accumulate((LENGTH.size + length for length in lengths), initial=len(self._begun)))
-                begun = bisect_left(begins, sent)
-                end = begins[begun]
-            self._begun = data[sent:end]
+            headers = [*repeat(RECORD | AGAIN, min(self._again, len(records)))]
+            headers += repeat(RECORD, len(records) - len(headers))
+            frames = [LENGTH.pack(bits | len(data)) + data for bits, data in zip(headers, records, strict=True)]
+            begun = self._hub.send(frames)
             del self._unsent[:begun]
             self._again = max(0, self._again - begun)
-            if sent < len(data):
+            if begun < len(frames) or self._hub.rest:
                 return
 
     def _save_late_ones(self) -> None:
-        if not (self._unsent or self._begun):
+        if not (self._unsent or self._hub.rest):
             self._late_ns = None
-            if self._file_open and self._connection is not None:  # so that the process can read it
+            if self._file_open and self._hub.socket is not None:  # so that the hub can read it
                 self._file_open = False
                 self._to_save.put([])
             return
         now_ns = clock.now_ns()
         if self._late_ns is None:
             self._late_ns = now_ns
-        late = self._connection is None or now_ns - self._late_ns >= LATE_S * clock.NS_PER_S
+        late = self._hub.socket is None or now_ns - self._late_ns >= LATE_S * clock.NS_PER_S
         if late and self._unsent and not self._saving and now_ns >= self._save_ns:
             self._save_unsent()
 
@@ -316,7 +285,7 @@ class RemoteLogWriter:
             self.written += len(records)
             path = self._file.path
             self._files[path] = self._files.get(path, 0) + len(records)
-            if self._connection is not None:
+            if self._hub.socket is not None:
                 self._report(f"log {self._where}: more records come than can be written; they wait in files.")
         else:
             for _ in self._unsent:
@@ -330,52 +299,31 @@ class RemoteLogWriter:
         self._count()
         self._gather_more()
 
-    def _receive(self) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        try:
-            data = connection.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._disconnect()
-            return
-        self._replies += data
-        if (complete := len(self._replies) // REPLY.size * REPLY.size) == 0:
-            return
-        last = complete - REPLY.size  # the last one has the totals
-        self._taken, settled, lost, self._saved, self.failing = REPLY.unpack_from(self._replies, last)
-        del self._replies[:complete]
-        number = settled - self._settled
+    def _receive(self, reported: Settled) -> None:
+        before, self._reported = self._reported, reported
+        number, lost = reported.settled - before.settled, reported.lost - before.lost
+        self.failing = reported.failing
         # as a loop of pops, without a step of the interpreter for each record
         self._bytes -= sum(map(len, starmap(self._records.popleft, repeat((), number))))
-        self._counts[DROPPED] += lost - self._lost
-        self.written += number - (lost - self._lost)
-        self._settled, self._lost = settled, lost
+        self._cells[DROPPED] += lost
+        self.written += number - lost
         self._count()
 
-    def _disconnect(self) -> None:
-        """Forget the connection. All records that are not settled are saved, or sent again."""
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        self._loop.remove_reader(connection)
-        connection.close()
-        self._connect_ns = clock.now_ns() + round(RECONNECT_S * clock.NS_PER_S)
-        self.failing = False
-        self._taken = self._settled = self._lost = self._saved = 0
-        self._replies.clear()
-        self._unsent = list(self._records)
-        self._again = len(self._unsent)
-        self._begun = b""
+    def _hub_died(self) -> None:
+        self._row[SENT] = 0  # they are saved, or sent again
+        self._counts.hub_died()
+        self._begin_again()
         self._count()
         self._gather_more()
 
+    def _begin_again(self) -> None:
+        self.failing = False
+        self._reported = NOTHING
+        self._unsent = list(self._records)
+        self._again = len(self._unsent)
+
     def _drop(self, why: str) -> None:
-        self._counts[DROPPED] += 1
+        self._cells[DROPPED] += 1
         self._report(why)
 
     def _report(self, words: str) -> None:

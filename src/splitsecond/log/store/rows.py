@@ -111,9 +111,12 @@ def _attempt(
     label = label_hash(target, key[3], route, tier, kind)
     try:
         packed = attempt_numbers(
-            PACKED.pack, key[0], label, same[0], same[1], o.outcome, o.role, o.streamed, fault_type, o.status,
-            o.unstreamed_tokens, times, tokens,
-        )  # fmt: skip
+            PACKED.pack,
+            (key[0], label, *same),
+            (o.outcome, o.role, o.streamed, fault_type, o.status, o.unstreamed_tokens),
+            times,
+            tokens,
+        )
     except StructError:
         packed = None
     return (

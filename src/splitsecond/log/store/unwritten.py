@@ -1,12 +1,12 @@
 """Files with records of calls that wait to be written to the log.
 
-The log process saves what it cannot write within a second, and at its end what it has not written. A worker saves what
-the log process does not take, and the records of a worker that died before it in its slot. A log process writes the
-records when the database answers, and removes the file. A record can be in two files, or in the log as well, so the
-reader asks the log first (`Log.contained`).
+The hub saves what it cannot write within a second, and at its end what it has not written. A worker saves what
+the hub does not take, and what a hub had of it that died. A hub writes the records when the database answers, and
+removes the file. A record can be in two files, or in the log as well, so the reader asks the log first
+(`Log.contained`).
 
 The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with
-`MAGIC`. Then come frames as on the socket of the log process: a length, and a `CallRecord` in MessagePack. A process
+`MAGIC`. Then come frames as on the socket of the hub: a length, and a `CallRecord` in MessagePack. A process
 holds a lock (flock) on a file while it writes or reads it. A file that was cut off is read up to its last whole record.
 """
 
@@ -30,8 +30,9 @@ from splitsecond.log.store.call_record import CallRecord
 
 MAGIC = b"splitsecond unwritten 1\n"
 LENGTH = struct.Struct(">I")
-MAX_BYTES = 256 << 20
-"""Limit on all files of a log together. Beyond it, records wait in memory as long as there is room."""
+MAX_BYTES = 16 << 30
+"""Limit on all files of a log together. They also leave as much space free as they take. Beyond either limit, records
+wait in memory as long as there is room."""
 LONGEST_RECORD = 64 << 20
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
@@ -47,6 +48,7 @@ class UnwrittenFile:
         self._lock = fcntl.LOCK_SH if only_writes else fcntl.LOCK_EX
         self._descriptor: int | None = None
         self._all_bytes = 0  # of all files of the log, when last looked, and those of this one since
+        self._max_bytes = 0
         self._look_ns = 0
         self._begin()
 
@@ -102,13 +104,15 @@ class UnwrittenFile:
         now_ns = clock.now_ns()
         if now_ns >= self._look_ns:
             self._all_bytes = sum(map(_size, _paths(self._stem)))
+            disk = os.statvfs(self._stem.parent)
+            self._max_bytes = min(MAX_BYTES, (self._all_bytes + disk.f_bavail * disk.f_frsize) // 2)
             self._look_ns = now_ns + clock.NS_PER_S
-        if self._all_bytes + size > MAX_BYTES:
-            raise OSError(f"the files {self._stem}* would have more than {MAX_BYTES >> 20:,} MiB")
+        if self._all_bytes + size > self._max_bytes:
+            raise OSError(f"the files {self._stem}* would have more than {self._max_bytes >> 20:,} MiB")
 
     def _opened(self) -> int:
         if self.records:
-            with contextlib.suppress(OSError):  # a log process reads it, or has read it
+            with contextlib.suppress(OSError):  # a hub reads it, or has read it
                 if (descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND, self._lock)) is not None:
                     return descriptor
         self._begin()

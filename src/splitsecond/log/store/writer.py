@@ -111,7 +111,7 @@ class LogWriter:
             self._refused += 1
             return
         self._queue.append(record)
-        if self._asleep or waiting == BATCH:
+        if self._asleep or waiting + 1 == BATCH:
             self._wake.set()
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ def remove_partial_line(path: Path) -> None:
 
 
 def encoded(result: BatchResult) -> bytes:
-    return _encoder.encode(result) + b"\n"
+    return _encoder.encode(result).replace(b"\n", b" ") + b"\n"  # some providers indent their JSON
 
 
 def _items(lines: Iterable[bytes], path: Path, model: str) -> Iterator[BatchItem]:

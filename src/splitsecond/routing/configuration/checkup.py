@@ -98,7 +98,7 @@ def _usable(target: str, settings: GatewaySettings) -> bool:
 
 
 def _target(spec: TargetSpec, settings: GatewaySettings) -> str:
-    held = next((name for name in spec.api_key_env if settings.environment.get(name)), "no key")
+    held = spec.key_variable(settings.environment) or "no key"
     about = settings.about(spec.name)
     where = "simulated" if spec.base_url.startswith(NO_SIMULATOR) else redacted(spec.base_url)
     price = _price(about.price) if about.price else _listed(about.like, spec.name.partition("/")[2])

@@ -18,8 +18,7 @@ _FOR_INFERENCE = ("_API_KEY", "_API_TOKEN")
 def unconfigured(environment: Mapping[str, str], simulator: str = NO_SIMULATOR) -> GatewaySettings:
     names = [f"{each.name}/{each.default_model}" for each in present(environment)]
     routes = {ROUTE: _policy(names)} if names else {}
-    providers, known = simulated(simulator)
-    return GatewaySettings(environment=dict(environment), routes=routes, providers=providers, known=known)
+    return GatewaySettings(environment=dict(environment), routes=routes, providers=simulated(simulator))
 
 
 def present(environment: Mapping[str, str]) -> list[Provider]:

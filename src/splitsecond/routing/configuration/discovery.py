@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 from msgspec import Struct
 
+from splitsecond.core.catalog.model import CatalogModel
+from splitsecond.core.catalog.provider import Provider
 from splitsecond.core.errors import PARSER_ERRORS
 
 PORTS = {8000: "vllm", 8080: "llamacpp", 11434: "ollama", 30000: "sglang"}
@@ -22,18 +24,6 @@ MAX_NAME = 300
 """Characters of a model's name."""
 LIST_ERRORS = (OSError, http.client.HTTPException, *PARSER_ERRORS)
 """Errors of a server that does not list its models."""
-
-
-class FoundServer(Struct, frozen=True):
-    """A server on this machine that listed its `models`. `provider`: its name in the catalogue; "" if it has none."""
-
-    base_url: str
-    provider: str
-    models: list[str]
-
-    @property
-    def name(self) -> str:
-        return self.provider or f"local-{self.base_url.rpartition(':')[2].partition('/')[0]}"
 
 
 class ListedModel(Struct):
@@ -75,12 +65,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Follow nothing, so that the response is an error."""
 
 
-def find_servers(ports: Iterable[int] = tuple(PORTS)) -> list[FoundServer]:
+def find_servers(ports: Iterable[int] = tuple(PORTS)) -> list[Provider]:
+    """Return the servers of this machine that list models, with these. A server that is not at the port of its entry
+    in the catalogue is ``local-PORT``."""
     with ThreadPoolExecutor() as pool:
         return [found for found in pool.map(_server, ports) if found is not None]
 
 
-def _server(port: int) -> FoundServer | None:
+def _server(port: int) -> Provider | None:
     base_url = f"http://127.0.0.1:{port}/v1"
     try:
         data = listed_models(base_url, timeout_s=PROBE_S)
@@ -89,4 +81,5 @@ def _server(port: int) -> FoundServer | None:
     if not data:
         return None
     owner = OWNERS.get(data[0].owned_by, "")
-    return FoundServer(base_url, owner if PORTS.get(port) == owner else "", [each.id for each in data])
+    name = owner if owner and PORTS.get(port) == owner else f"local-{port}"
+    return Provider(name=name, title=name, base_url=base_url, models={each.id: CatalogModel() for each in data})

@@ -8,14 +8,12 @@ import importlib.util
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from splitsecond.core.errors import CallerFault, file_faults, read_file
-from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.validation import nearest
 from splitsecond.routing.configuration import target_specs
 from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
@@ -56,9 +54,17 @@ MAX_LIMITED = 2048
 the gateway runs."""
 _ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
 _SQLITE = "sqlite:///"
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 Check = Callable[[GatewaySettings], None]
 """Raises `CallerFault` for one mistake, or several."""
+
+
+class Overrides(Struct, frozen=True):
+    """What comes before the file: `policies`, a file of policies; `listen`, fields of that entry; and the address of
+    the `simulator`."""
+
+    policies: Path | None = None
+    listen: Mapping[str, Any] = {}
+    simulator: str = NO_SIMULATOR
 
 
 def load(
@@ -66,9 +72,7 @@ def load(
     environment: Mapping[str, str],
     *,
     serving: bool = True,
-    policies: Path | None = None,
-    simulator: str = NO_SIMULATOR,
-    listen: Mapping[str, Any] = NOTHING,
+    overrides: Overrides | None = None,
     checks: Sequence[Check] = (),
 ) -> GatewaySettings:
     """Return the settings in the file at `path`. Raises `CallerFault` with the place of what is wrong; for several
@@ -80,16 +84,7 @@ def load(
     with file_faults(f"cannot read {path}", kind="bad_config"):
         text = read_file(path)
     try:
-        settings = read(
-            text,
-            environment,
-            folder=path.parent,
-            serving=serving,
-            policies=policies,
-            simulator=simulator,
-            listen=listen,
-            checks=checks,
-        )
+        settings = read(text, environment, folder=path.parent, serving=serving, overrides=overrides, checks=checks)
         return structs.replace(settings, source=path)
     except CallerFault as fault:
         for mistake in (fault, *(fault.mistakes if isinstance(fault, SeveralMistakes) else ())):
@@ -103,11 +98,10 @@ def read(
     *,
     folder: Path = Path(),
     serving: bool = True,
-    policies: Path | None = None,
-    simulator: str = NO_SIMULATOR,
-    listen: Mapping[str, Any] = NOTHING,
+    overrides: Overrides | None = None,
     checks: Sequence[Check] = (),
 ) -> GatewaySettings:
+    first = overrides or Overrides()
     mistakes = Mistakes()
     file = _entries(parsed(text), mistakes)
     secrets = Secrets(environment, folder, keys=serving)
@@ -115,17 +109,14 @@ def read(
     shared: FleetSettings | None = None
     with mistakes:
         address = _listen(file["listen"])
-    providers: dict[str, TargetSpec] = {}
-    known: dict[str, ProviderSettings] = {}
+    providers: dict[str, ProviderSettings] = {}
     for name, entry in file["providers"].items():
         with mistakes:
-            given = _provider(name, entry)
-            known[name] = target_specs.provider_settings(name, given)
-            providers[name] = target_specs.spec(name, given, secrets)
+            providers[name] = target_specs.provider_settings(name, _provider(name, entry), secrets)
     routes: dict[str, Expression] = {}
     resumes: dict[str, ResumeSettings] = {}
     with mistakes:
-        user_policies = _policies(policies, file["policies"], folder)
+        user_policies = _policies(first.policies, file["policies"], folder)
         own = user_policies.policies() if user_policies else {}
         for name, entry in file["routes"].items():
             with mistakes:
@@ -144,11 +135,9 @@ def read(
         shared = _shared(file["shared"], secrets)
     with mistakes:
         seeds = shaped("seeds", file["seeds"], list[str])
-    simulated_providers, simulated_known = simulated(simulator)
     settings = GatewaySettings(
-        listen=structs.replace(address, **listen),
-        providers={**simulated_providers, **providers},  # a configured provider of that name comes first
-        known={**simulated_known, **known},
+        listen=structs.replace(address, **first.listen),
+        providers={**simulated(first.simulator), **providers},  # a configured provider of that name comes first
         routes=routes,
         resumes=resumes,
         log=log,

@@ -1,4 +1,4 @@
-"""Target specs from a provider's entry in the configuration and its entry in the catalogue."""
+"""Settings of a provider, from its entry in the configuration and its entry in the catalogue."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 from splitsecond.core.catalog.provider import Auth, Provider, fill_base_url, names, provider
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.exchange import Origin
-from splitsecond.core.upstream.spec import TargetSpec, Timeouts
+from splitsecond.core.upstream.spec import Timeouts
 from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.validation import nearest
 from splitsecond.core.wire.api_format import Quirks
@@ -25,20 +25,15 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 
 
-def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
-    """Return the spec for all targets of the provider `name`. Raises `CallerFault` with the places of all errors."""
+def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> ProviderSettings:
+    """Return the provider `name`. Raises `CallerFault` with the places of all errors."""
     place = f"providers.{name}"
     if not NAME.fullmatch(name):
         raise bad(place, "a provider's name has letters, digits, dots and dashes only")
     entry = catalogue_entry(name, given)
+    api_format = given.api_format or entry.api_format
+    base_url, headers, quirks, timeouts = "", dict(entry.headers), dict[str, Any](), TIMEOUTS
     mistakes = Mistakes()
-    api_format, base_url, headers, quirks, timeouts = (
-        given.api_format or entry.api_format,
-        "",
-        dict(entry.headers),
-        {},
-        TIMEOUTS,
-    )
     with mistakes:
         if api_format not in API_FORMATS:
             known = ", ".join(API_FORMATS)
@@ -61,30 +56,21 @@ def spec(name: str, given: ProviderConfig, secrets: Secrets) -> TargetSpec:
     with mistakes:
         timeouts = _timeouts(f"{place}.timeouts", given.timeouts)
     mistakes.check()
-    return TargetSpec(
-        name=name,
-        model="",
+    return ProviderSettings(
+        like=entry.name,
         base_url=base_url,
         api_format=api_format,
         api_key_env=(given.api_key,) if given.api_key else entry.api_key_env,
         auth=given.auth or _auth(api_format, entry),
         headers=headers,
         quirks=quirks,
-        timeouts=timeouts,
-        trusted=given.trusted,
-    )
-
-
-def provider_settings(name: str, given: ProviderConfig) -> ProviderSettings:
-    entry = catalogue_entry(name, given)
-    region = given.region or entry.region
-    return ProviderSettings(
-        like=entry.name,
-        region=region,
+        region=given.region or entry.region,
+        prefill=given.prefill,
         account=given.account,
         price=given.price,
-        prefill=given.prefill,
         models=given.models,
+        timeouts=timeouts,
+        trusted=given.trusted,
     )
 
 

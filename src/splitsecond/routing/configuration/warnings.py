@@ -29,19 +29,18 @@ def problems(settings: GatewaySettings) -> Iterator[str]:
 
 
 def _unusable_providers(settings: GatewaySettings) -> Iterator[str]:
-    for name, spec in settings.providers.items():
+    for name, own in settings.providers.items():
         try:
             settings.spec(f"{name}/any")
         except CallerFault as fault:
             yield f"providers.{name}: {fault.message}; it cannot be used."
-        if spec.api_key_env and _in_clear(spec.base_url):
-            yield f"providers.{name}: our key is sent to {redacted(spec.base_url)} unencrypted. Use https."
+        if own.api_key_env and _in_clear(own.base_url):
+            yield f"providers.{name}: our key is sent to {redacted(own.base_url)} unencrypted. Use https."
 
 
 def _free_providers(settings: GatewaySettings) -> Iterator[str]:
-    for name, about in settings.known.items():
-        spec = settings.providers.get(name)
-        if not about.like and about.price is None and spec is not None and spec.api_key_env:
+    for name, own in settings.providers.items():
+        if not own.like and own.price is None and own.api_key_env:
             yield (
                 f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
                 "a price of their own. Set price, also if it is free."

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter
 from random import Random
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -52,6 +52,14 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
         ]
 
 
+class ExtraLoad(NamedTuple):
+    """`share`: the share of calls that extra requests follow; None: the setting `extra_load`. `reserve`: so many are
+    allowed from the start."""
+
+    share: Share | None = None
+    reserve: int = 0
+
+
 class PolicyService:
     """Base of the services that policies make. Its `repr` is the expression of the policy."""
 
@@ -78,13 +86,12 @@ class Policy:
     - A first parameter of the type `PolicyContext` gets the context.
 
     The rest cannot be seen from a signature. `example` begins with the name of the policy. Of `one_of`, settings or
-    named branches, at least one must be given. `alternatives`: every branch can answer every call, so a branch that is
-    down is left out. `takes_over`: only the first branch can, and the others take over where its answer breaks off.
-    `backed`: the second branch answers what the first does not, so the first is left out while it is down. `reachable`:
-    the targets that can get a call, of branches with the given names of targets (default: all). `extra_load`: the share
-    of calls that extra requests follow, where no setting of that name says it; `reserve`: so many extra requests are
-    allowed from the start. `needs_stream`: the settings with which it waits for first tokens or follows the stream;
-    `ALWAYS`: it does so without any.
+    named branches, at least one must be given. `branches`, by what they can do for each other: "alternatives", every
+    branch can answer every call, so a branch that is down is left out; "takes over", only the first branch can, and the
+    others take over where its answer breaks off; "backed", the second branch answers what the first does not, so the
+    first is left out while it is down. `reachable`: the targets that can get a call, of branches with the given names
+    of targets (default: all). `extra`: its extra requests. `needs_stream`: the settings with which it waits for first
+    tokens or follows the stream; `ALWAYS`: it does so without any.
     """
 
     def __init__(
@@ -93,24 +100,20 @@ class Policy:
         *,
         example: str,
         one_of: tuple[str, ...] = (),
-        alternatives: bool = False,
-        takes_over: bool = False,
-        backed: bool = False,
+        branches: Literal["", "alternatives", "takes over", "backed"] = "",
         reachable: Callable[..., list[str]] | None = None,
-        extra_load: Share | None = None,
-        reserve: int = 0,
+        extra: ExtraLoad | None = None,
         needs_stream: Collection[str] | None = ALWAYS,
     ) -> None:
         self.name = example.partition("(")[0]
         self.make = make
         self.example = example
         self.one_of = one_of
-        self.alternatives = alternatives
-        self.takes_over = takes_over
-        self.backed = backed
+        self.alternatives = branches == "alternatives"
+        self.takes_over = branches == "takes over"
+        self.backed = branches == "backed"
         self.reachable = reachable
-        self.reserve = reserve
-        self._extra_load = extra_load
+        self._extra = extra or ExtraLoad()
         self._needs_stream = needs_stream
         self._read_signature(make)
 
@@ -173,10 +176,10 @@ class Policy:
             raise self._fault(f"needs {' or '.join(self.one_of)}")
 
     def extra_requests(self, settings: Mapping[str, SettingLiteral]) -> tuple[float, int] | None:
-        share = self._extra_load or self._defaults.get("extra_load")
+        share = self._extra.share or self._defaults.get("extra_load")
         if "extra_load" in settings:
             share = self.setting("extra_load", settings["extra_load"])
-        return (share.value, self.reserve) if isinstance(share, Share) else None
+        return (share.value, self._extra.reserve) if isinstance(share, Share) else None
 
     def waits_for_token(self, settings: Mapping[str, SettingLiteral]) -> bool:
         return self._needs_stream is ALWAYS or any(name in settings for name in self._needs_stream)

@@ -179,4 +179,4 @@ class Cascade(PolicyService):
         return f"{self._escalations.share:.0%} of the small model's recent answers were not accepted"
 
 
-cascade = Policy(Cascade, example='cascade("a/small", "a/large", accept="json", hold="5s")', backed=True)
+cascade = Policy(Cascade, example='cascade("a/small", "a/large", accept="json", hold="5s")', branches="backed")

@@ -108,4 +108,4 @@ class Cheapest(PolicyService):
         return PricedBranch(branch, inf if cost is None else cost, ttft_ns, age_ns)
 
 
-cheapest = Policy(Cheapest, example='cheapest("a/x", "b/x", within="voice")', alternatives=True)
+cheapest = Policy(Cheapest, example='cheapest("a/x", "b/x", within="voice")', branches="alternatives")

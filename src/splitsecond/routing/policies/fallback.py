@@ -8,7 +8,7 @@ from splitsecond.core.errors import CONTEXT_EXCEEDED, Fault
 from splitsecond.core.service import Call, RateFloor, Reply, Service
 from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
 from splitsecond.routing.machinery.choosing.branch import Branch
-from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
+from splitsecond.routing.machinery.definition import ExtraLoad, Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import (
     TOO_LONG_ANSWER,
     all_failed,
@@ -156,8 +156,7 @@ class _Twice:
 fallback = Policy(
     make_fallback,
     example='fallback("a/x", "b/x", ttft="2s")',
-    alternatives=True,
-    extra_load=SECOND_TRIES,
-    reserve=MAX_SAVED,
+    branches="alternatives",
+    extra=ExtraLoad(SECOND_TRIES, MAX_SAVED),
     needs_stream=("ttft", "stall", "floor"),
 )

@@ -49,4 +49,4 @@ class Fastest(PolicyService):
         return await ask_in_turn(call, self._choice.choices(call, self._branches))
 
 
-fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at=0.5)', alternatives=True)
+fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at=0.5)', branches="alternatives")

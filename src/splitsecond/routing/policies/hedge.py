@@ -136,4 +136,4 @@ def _provider(states: TargetStates, names: Sequence[str]) -> str:
     return providers.pop() if len(providers) == 1 else ""
 
 
-hedge = Policy(Hedge, example='hedge("a/x", "b/x", extra_load=0.05)', alternatives=True)
+hedge = Policy(Hedge, example='hedge("a/x", "b/x", extra_load=0.05)', branches="alternatives")

@@ -53,4 +53,6 @@ def _no_branch(region: str, among: Sequence[Branch], states: TargetStates, kind:
     )
 
 
-near = Policy(Near, example='near("a/x", "b/x", region="eu")', alternatives=True, reachable=_reachable, needs_stream=())
+near = Policy(
+    Near, example='near("a/x", "b/x", region="eu")', branches="alternatives", reachable=_reachable, needs_stream=()
+)

@@ -159,4 +159,4 @@ def _unsure(*, began: bool = False) -> Fault:
     return ProviderFault(f"the fast model is not sure{where}", kind="unsure", phase=phase, status=200)
 
 
-pipeline = Policy(Pipeline, example='pipeline("a/fast", "a/slow", early="300ms")', backed=True)
+pipeline = Policy(Pipeline, example='pipeline("a/fast", "a/slow", early="300ms")', branches="backed")

@@ -118,4 +118,4 @@ class Race(PolicyService):
         return sum(known) if isinstance(branch.service, Race) else max(known)
 
 
-race = Policy(Race, example='race("a/x", "b/x")', alternatives=True)
+race = Policy(Race, example='race("a/x", "b/x")', branches="alternatives")

@@ -77,4 +77,4 @@ def with_stall(call: Call, stall_ns: int) -> Call:
     return msgspec.structs.replace(call, stall_ns=stall_ns)
 
 
-resume = Policy(Resume, example='resume("a/x", "b/x", stall="10s")', takes_over=True)
+resume = Policy(Resume, example='resume("a/x", "b/x", stall="10s")', branches="takes over")

@@ -7,7 +7,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
-from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
+from splitsecond.routing.machinery.definition import ExtraLoad, Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import all_failed, remedy, retry_after_ns
 from splitsecond.routing.machinery.settings import Count, Duration, Share
 
@@ -71,4 +71,9 @@ class Retry(PolicyService):
         return wait_ns
 
 
-retry = Policy(Retry, example='retry("a/x", times=2, wait="10s", extra_load=0.1)', reserve=MAX_SAVED, needs_stream=())
+retry = Policy(
+    Retry,
+    example='retry("a/x", times=2, wait="10s", extra_load=0.1)',
+    extra=ExtraLoad(reserve=MAX_SAVED),
+    needs_stream=(),
+)

@@ -118,4 +118,4 @@ def _noted(choices: Iterator[Choice], asked: list[Branch]) -> Iterator[Choice]:
         yield choice
 
 
-sticky = Policy(Sticky, example='sticky("a/x", "b/x", ttl="10m")', alternatives=True, needs_stream=())
+sticky = Policy(Sticky, example='sticky("a/x", "b/x", ttl="10m")', branches="alternatives", needs_stream=())

@@ -53,4 +53,4 @@ class Weighted(PolicyService):
         return best
 
 
-weighted = Policy(Weighted, example='weighted("a/x", "b/x", weights="3,1")', alternatives=True, needs_stream=())
+weighted = Policy(Weighted, example='weighted("a/x", "b/x", weights="3,1")', branches="alternatives", needs_stream=())

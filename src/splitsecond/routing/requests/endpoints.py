@@ -33,6 +33,8 @@ ENDPOINTS |= {
     for form in FORMATS
     if form.models and form.models.details_path
 }
+# Clients of Groq and Azure put "openai" before the path.
+ENDPOINTS |= {f"/openai{path}": endpoint for path, endpoint in ENDPOINTS.items() if endpoint.format is OPENAI_CHAT}
 
 
 def endpoint_at(path: str) -> Endpoint | None:

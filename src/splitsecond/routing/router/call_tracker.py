@@ -134,9 +134,12 @@ class CallTracker:
             with contained("observer"):
                 self._record(open_call)
             if self._all_recorded is not None and not self._waiting:
-                if not self._all_recorded.done():
-                    self._all_recorded.set_result(None)
-                self._all_recorded = None
+                self._end_wait(self._all_recorded)
+
+    def _end_wait(self, waiting: asyncio.Future[None]) -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+        self._all_recorded = None
 
     def _record(self, open_call: OpenCall) -> None:
         open_call.recorded = True

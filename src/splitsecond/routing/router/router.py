@@ -4,9 +4,11 @@ Requests go through `service(model)`, or through `call`, which also tracks the c
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
@@ -26,10 +28,22 @@ from splitsecond.routing.router.target_directory import TargetDirectory
 from splitsecond.routing.router.warm_start import history, open_log
 from splitsecond.routing.targets.target_states import TargetStates
 
+if TYPE_CHECKING:
+    from splitsecond.log.store.hub_connection import HubConnection
+
 ROUTE = "route"
 """Name of the only route of a router made from an expression."""
 
 Say = Callable[[str], None]
+
+
+class Listeners(Struct, frozen=True):
+    """`observe` gets each attempt, after the target states did, and `sinks` the record of each call. `charge`: see
+    `CallTracker`."""
+
+    observe: Observer | None = None
+    sinks: Sequence[RecordSink] = ()
+    charge: Callable[[str, Observation], None] | None = None
 
 
 class Router:
@@ -44,30 +58,28 @@ class Router:
         settings: RouterSettings,
         *,
         say: Say = lambda message: None,
-        observe: Observer | None = None,
-        sinks: Iterable[RecordSink] = (),
-        charge: Callable[[str, Observation], None] | None = None,
+        listeners: Listeners | None = None,
         chance: Random | None = None,
-        log_process: Path | None = None,
-        worker: int = 0,
+        hub: "HubConnection | None" = None,
     ) -> None:
         """Open the log and build all routes.
 
-        `say` reports problems that do not stop the router. `observe` gets each attempt after the target states did.
-        Raises `CallerFault` for settings that cannot be built, or a log that cannot be opened.
+        `say` reports problems that do not stop the router. Raises `CallerFault` for settings that cannot be built, or a
+        log that cannot be opened.
         """
         self.settings = settings
         self.directory = TargetDirectory(settings)
         self.states = TargetStates(self.directory.facts, chance=chance)
         self._say = say
-        self._observer = observe
+        listeners = listeners or Listeners()
+        self._observe_attempt = listeners.observe
         self._client = Client()
         self.routes = Routes(settings, self._observe, self._client, self.states)  # may raise: before the log's thread
-        self.log = open_log(settings.log, say, process=log_process, worker=worker)
+        self.log = open_log(settings.log, say, hub=hub)
         self.tracker = CallTracker(
-            *sinks,
+            *listeners.sinks,
             *([self.log.put] if self.log is not None else []),
-            charge=charge,
+            charge=listeners.charge,
             context=lambda target: self.directory.context_tokens(target),
         )
 
@@ -135,8 +147,8 @@ class Router:
 
     def _observe(self, attempt: Observation) -> None:
         self.states.observe(attempt)
-        if self._observer is not None:
-            self._observer(attempt)
+        if self._observe_attempt is not None:
+            self._observe_attempt(attempt)
 
 
 def check_settings(settings: RouterSettings) -> None:

@@ -137,9 +137,12 @@ def _may_serve(name: str, preferences: RoutingPreferences, info: Callable[[str],
         return False
     if _is_named(name, preferences.ignore, info):
         return False
-    known = info(name)
-    prices = ((preferences.most_input_usd, known.input_usd), (preferences.most_output_usd, known.output_usd))
-    return all(most is None or (usd is not None and usd <= most) for most, usd in prices)
+    price = info(name).price
+    limits = (
+        (preferences.most_input_usd, price.input_usd if price else None),
+        (preferences.most_output_usd, price.output_usd if price else None),
+    )
+    return all(most is None or (usd is not None and usd <= most) for most, usd in limits)
 
 
 def _is_named(name: str, names: Iterable[str], info: Callable[[str], TargetInfo]) -> bool:

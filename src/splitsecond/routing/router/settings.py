@@ -6,16 +6,16 @@ Secrets are resolved: a client's key is its hash; a provider's key is in `enviro
 from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, structs
 
-from splitsecond.core.catalog.model import Prefill
-from splitsecond.core.catalog.provider import Provider, fill_base_url, split_target
+from splitsecond.core.catalog.price import Price
+from splitsecond.core.catalog.provider import Access, Provider, fill_base_url, split_target
 from splitsecond.core.catalog.provider import provider as read_provider
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.upstream.spec import TargetSpec, Timeouts, keys_like
+from splitsecond.core.upstream.spec import TargetSpec, Timeouts, keys_like, spec_at
 from splitsecond.routing.construction.expression import Expression, targets
 
 OWN_SERVER = "A server of your own needs an entry in the configuration: providers: {NAME: {base_url: URL}}."
@@ -46,6 +46,14 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
     per_hour_usd: Annotated[Usd | None, Meta(description="Per hour of a machine of your own.")] = None
 
+    def over(self, listed: Price | None) -> Price | None:
+        """Return the price with these rates, and all others of the price list; None if a rate is missing in both."""
+        given = {name: usd for name, usd in structs.asdict(self).items() if usd is not None}
+        if listed is None and "per_hour_usd" not in given and not {"input_usd", "output_usd"} <= given.keys():
+            return None
+        tiers = () if listed is None or "input_usd" in given or "output_usd" in given else listed.tiers
+        return structs.replace(listed or Price(), **given, tiers=tiers, source="configuration")
+
     def scaled(self, factor: float) -> "PriceConfig":
         tokens = {name: getattr(self, name) for name in self.__struct_fields__ if name != "per_hour_usd"}
         return structs.replace(self, **{name: usd * factor for name, usd in tokens.items() if usd is not None})
@@ -61,19 +69,20 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     price: PriceConfig | None = None
 
 
-class ProviderSettings(Struct, frozen=True, kw_only=True):
-    """Facts about a provider from the configuration, other than how to send it a request (`TargetSpec`).
+class ProviderSettings(Access, frozen=True, kw_only=True):
+    """A provider as a router uses it: the catalogue's entry, changed by the configuration.
 
-    `like`: its entry in the catalogue, "" for none. `account`: the account that owns its key, "" if no other provider
-    shares it. `prefill`: as in the catalogue; None: the catalogue decides.
+    `like`: its entry in the catalogue, "" for none; it has the tiers, and what `models` and `prefill` leave open.
+    `account`: the account that owns its key, "" if no other provider shares it. `trusted`: its requests carry
+    ``traceparent``.
     """
 
     like: str = ""
-    region: str = ""
     account: str = ""
     price: PriceConfig | None = None
-    prefill: Prefill | None = None
     models: Mapping[str, ModelConfig] = {}
+    timeouts: Timeouts = TIMEOUTS
+    trusted: bool = False
 
     def context_tokens(self, model: str) -> int | None:
         own = self.models.get(model)
@@ -141,12 +150,11 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
     """Providers, routes, log and warm start.
 
     `environment` holds the providers' keys; those of a configuration file are there under their reference. `providers`
-    and `known` hold the configured providers; all others come from the catalogue. `resumes`: routes that continue
-    broken answers. `seeds`: glob patterns of run folders for the warm start. `source`: the configuration file, or None.
+    are the configured ones; all others come from the catalogue. `resumes`: routes that continue broken answers.
+    `seeds`: glob patterns of run folders for the warm start. `source`: the configuration file, or None.
     """
 
-    providers: Mapping[str, TargetSpec] = {}
-    known: Mapping[str, ProviderSettings] = {}
+    providers: Mapping[str, ProviderSettings] = {}
     routes: Mapping[str, Expression] = {}
     resumes: Mapping[str, ResumeSettings] = {}
     log: LogSettings | None = None
@@ -156,96 +164,82 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 
     def spec(self, target: str) -> TargetSpec:
         """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider or a missing key."""
-        spec = self._without_prefill(target)
-        known = self._known(target)
-        prefill = known.prefill
-        output_tokens = known.output_tokens(spec.model)
-        if known.like:
-            entry = provider(known.like)
-            prefill = entry.continues(spec.model) if prefill is None else prefill
-            output_tokens = output_tokens or entry.model(spec.model).output_tokens
-        return structs.replace(spec, prefill=prefill, output_tokens=output_tokens)
+        name, model = split_target(target, OWN_SERVER)
+        own = self._usable(name)
+        settings: dict[str, Any] = {"timeouts": own.timeouts, "trusted": own.trusted}
+        if own.prefill is not None:
+            settings["prefill"] = own.prefill
+        if tokens := own.output_tokens(self.split_tier(target)[0]):
+            settings["output_tokens"] = tokens
+        return spec_at(own, target, model, provider(own.like) if own.like else None, **settings)
 
     def split_tier(self, target: str) -> tuple[str, str]:
         """Return the model of a target, and its speed tier or "". Raises `CallerFault` for an unknown tier."""
-        model, like = split_target(target, OWN_SERVER)[1], self._known(target).like
+        name, model = split_target(target, OWN_SERVER)
+        own = self.providers.get(name)
+        like = own.like if own else name
         return provider(like).split_tier(model) if like else (model, "")
 
-    def _known(self, target: str) -> ProviderSettings:
-        name = split_target(target, OWN_SERVER)[0]
-        return self.known.get(name) or ProviderSettings(like=name)
-
-    def _without_prefill(self, target: str) -> TargetSpec:
-        name, _ = split_target(target, OWN_SERVER)
-        spec = self.providers.get(name) or catalogued(provider(name), self.environment)
-        if spec.api_key_env and not any(self.environment.get(variable) for variable in spec.api_key_env):
+    def _usable(self, name: str) -> ProviderSettings:
+        own = self.providers.get(name) or catalogued(provider(name), self.environment)
+        if own.api_key_env and not own.key_variable(self.environment):
             raise CallerFault(
-                f"no key for {name}: {' or '.join(spec.api_key_env)} is not set",
+                f"no key for {name}: {' or '.join(own.api_key_env)} is not set",
                 kind="missing_key",
-                hint=f"{keys_like(spec.api_key_env, self.environment)}export {spec.api_key_env[0]}=...",
+                hint=f"{keys_like(own.api_key_env, self.environment)}export {own.api_key_env[0]}=...",
             )
-        model, tier = self.split_tier(target)
-        if tier:
-            spec = structs.replace(spec, quirks=spec.quirks | provider(self._known(target).like).tiers[tier].quirks)
-        return structs.replace(spec, name=target, model=model)
+        return own
 
     def about(self, target: str) -> ProviderSettings:
-        name, model = split_target(target)
-        known = self.known.get(name) or ProviderSettings(like=name)
-        own = known.models.get(model)
-        price = (own and own.price) or self._tier_price(target, known)
-        return structs.replace(known, account=known.account or self._account(name, target), price=price)
+        """Return the provider of a target, with the account and the price of this target. Raises as `spec` does."""
+        name, model = split_target(target, OWN_SERVER)
+        own = self._usable(name)
+        exact = own.models.get(model)
+        price = (exact and exact.price) or self._tier_price(target, own)
+        return structs.replace(own, account=own.account or self._account(name, own), price=price)
 
-    def _tier_price(self, target: str, known: ProviderSettings) -> PriceConfig | None:
+    def _tier_price(self, target: str, own: ProviderSettings) -> PriceConfig | None:
         model, tier = self.split_tier(target)
-        own = known.models.get(model)
-        price = (own and own.price) or known.price
+        known = own.models.get(model)
+        price = (known and known.price) or own.price
         if not tier or price is None:
             return price
-        factor = provider(known.like).tiers[tier].factor(model)
+        factor = provider(own.like).tiers[tier].factor(model)
         return None if factor is None else price.scaled(factor)
 
     def credential(self, target: str) -> str:
-        return next(filter(None, map(self.environment.get, self._without_prefill(target).api_key_env)), "")
+        own = self._usable(split_target(target, OWN_SERVER)[0])
+        return self.environment.get(own.key_variable(self.environment), "")
 
     def identity(self, target: str) -> tuple[TargetSpec, str, ProviderSettings]:
         return self.spec(target), self.credential(target), self.about(target)
 
-    def _account(self, name: str, target: str) -> str:
+    def _account(self, name: str, own: ProviderSettings) -> str:
         """Return the name of the key in use and its host. A key that one host refuses may be valid at another: one
         misconfigured server must not stop the others."""
-        spec = self._without_prefill(target)
-        held = next((variable for variable in spec.api_key_env if self.environment.get(variable)), "")
-        return f"{held.removeprefix('env:')} at {urlsplit(spec.base_url).netloc}" if held else name
+        variable = own.key_variable(self.environment)
+        return f"{variable.removeprefix('env:')} at {urlsplit(own.base_url).netloc}" if variable else name
 
 
-_SIMULATOR = ProviderSettings(account="simulator", price=PriceConfig(input_usd=0, output_usd=0))
+_SIMULATOR = ProviderSettings(base_url="", account="simulator", price=PriceConfig(input_usd=0, output_usd=0))
 
 
-def simulated(url: str) -> tuple[Mapping[str, TargetSpec], Mapping[str, ProviderSettings]]:
-    spec = TargetSpec(name=SIMULATED, model="", base_url=f"{url}/{{model}}/v1", timeouts=TIMEOUTS)
-    return {SIMULATED: spec}, {SIMULATED: _SIMULATOR}
+def simulated(url: str) -> dict[str, ProviderSettings]:
+    return {SIMULATED: structs.replace(_SIMULATOR, base_url=f"{url}/{{model}}/v1")}
 
 
 def simulated_profiles(settings: RouterSettings) -> dict[str, str]:
     found: dict[str, str] = {}
-    if settings.known.get(SIMULATED) == _SIMULATOR:
+    own = settings.providers.get(SIMULATED)
+    if own is not None and structs.replace(own, base_url="") == _SIMULATOR:
         for route, policy in settings.routes.items():
-            for provider, profile in map(split_target, targets(policy)):
-                if provider == SIMULATED:
+            for name, profile in map(split_target, targets(policy)):
+                if name == SIMULATED:
                     found.setdefault(profile, route)
     return found
 
 
-def catalogued(found: Provider, environment: Mapping[str, str]) -> TargetSpec:
-    return TargetSpec(
-        name=found.name,
-        model="",
-        base_url=fill_base_url(found, environment),
-        api_format=found.api_format,
-        api_key_env=found.api_key_env,
-        auth=found.auth,
-        headers=found.headers,
-        quirks=found.quirks,
-        timeouts=TIMEOUTS,
-    )
+def catalogued(entry: Provider, environment: Mapping[str, str]) -> ProviderSettings:
+    """Return a provider that no configuration changes. Raises `CallerFault` if its address is not complete."""
+    fields = entry.access | {"base_url": fill_base_url(entry, environment), "prefill": None}
+    return ProviderSettings(**fields, like=entry.name)

@@ -32,6 +32,9 @@ MAX_PRICES = 4096
 """Prices kept in memory. Clients can name any number of targets."""
 
 
+_UNKNOWN = ProviderSettings(base_url="")
+
+
 class TargetDirectory:
     def __init__(self, settings: RouterSettings, listed: "TargetDirectory | None" = None) -> None:
         self._settings = settings
@@ -88,7 +91,7 @@ class TargetDirectory:
         return (target for policy in self._settings.routes.values() for target in targets_of(policy))
 
     def _askable(self) -> list[str]:
-        given = [known.like for known in self._settings.known.values()]
+        given = [own.like for own in self._settings.providers.values()]
         keyed = [name for name in names() if provider(name).key_variable(self._settings.environment)]
         return sorted({*filter(None, given), *keyed})
 
@@ -117,7 +120,7 @@ class TargetDirectory:
         return found
 
     def _configured(self, target: str, given: PriceConfig, listed: Price | None) -> Price | None:
-        found, like = _price(given, listed), self._about(target).like
+        found, like = given.over(listed), self._about(target).like
         if found is None or not like:
             return found
         entry, (model, tier) = provider(like), self._split_tier(target)
@@ -157,13 +160,9 @@ class TargetDirectory:
             provider=about.like or target.partition("/")[0],
             tier=tier,
             account=about.account,
-            region=about.region or (entry.region if entry else ""),
+            region=about.region,
             context_tokens=about.context_tokens(model) or (entry.model(model).context_tokens if entry else None),
-            input_usd=price.input_usd if price else None,
-            cached_usd=price.cached_usd if price else None,
-            output_usd=price.output_usd if price else None,
-            per_hour_usd=price.per_hour_usd if price else None,
-            priced=price.as_of if price else "",
+            price=price,
             closing_stops_billing=self.closing_stops_billing(target),
             reasons_silently=entry is not None and _always_reasons(entry, model),
         )
@@ -172,7 +171,7 @@ class TargetDirectory:
         try:
             return self._settings.about(target)
         except CallerFault:
-            return ProviderSettings()
+            return _UNKNOWN
 
     def _split_tier(self, target: str) -> tuple[str, str]:
         try:
@@ -196,11 +195,3 @@ class TargetDirectory:
 def _always_reasons(entry: Provider, model: str) -> bool:
     style = style_for(msgspec.convert(entry.quirks.get("thinking", ()), tuple[ReasoningStyle, ...]), model)
     return style is not None and bool(style.efforts) and "none" not in style.efforts
-
-
-def _price(given: PriceConfig, listed: Price | None) -> Price | None:
-    given_usd = {name: usd for name, usd in structs.asdict(given).items() if usd is not None}
-    if listed is None and "per_hour_usd" not in given_usd and not {"input_usd", "output_usd"} <= given_usd.keys():
-        return None
-    tiers = () if "input_usd" in given_usd or "output_usd" in given_usd else (listed.tiers if listed else ())
-    return structs.replace(listed or Price(), **given_usd, tiers=tiers, source="configuration")

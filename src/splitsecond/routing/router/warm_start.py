@@ -14,6 +14,7 @@ from splitsecond.log.store.folder import seeds
 from splitsecond.routing.router.settings import LogSettings
 
 if TYPE_CHECKING:
+    from splitsecond.log.store.hub_connection import HubConnection
     from splitsecond.log.store.log import Log, SpentTokens
 
 Aged = tuple[Observation, int]
@@ -24,15 +25,15 @@ REMEMBERED = timedelta(days=1)
 
 
 def open_log(
-    given: LogSettings | None, say: Callable[[str], None], *, process: Path | None = None, worker: int = 0
+    given: LogSettings | None, say: Callable[[str], None], *, hub: "HubConnection | None" = None
 ) -> "Log | None":
     """Open the log; None if none is configured. Raises `CallerFault` if that fails."""
     if given is None:
         return None
     from splitsecond.log.store.log import Log  # imports SQLAlchemy, which a gateway without a log does not need
 
-    away = None if process is None else lambda why: None
-    return Log.open(given.url, keep_days=given.keep_days, say=say, process=process, worker=worker, away=away)
+    away = None if hub is None else lambda why: None
+    return Log.open(given.url, keep_days=given.keep_days, say=say, hub=hub, away=away)
 
 
 def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:

@@ -214,10 +214,7 @@ class GuardedTarget:
         attempt = f"{call.id}.{call.notes.attempts + 1}" if again else call.id  # the target will number it so
         on_trial = False
         if state.needs_check() or call.notes.excluded:
-            self._check(call, attempt, state, now_ns)
-            on_trial = state.on_trial(call)
-            if on_trial:
-                call.notes.probed = self._name
+            on_trial = self._check(call, attempt, state, now_ns)
         call.notes.attempted.append(self._name)
         whole = call.allow_whole and not (self._needs_stream or call.stream or call.watched or on_trial)
         whole_ns = state.whole_ns(call, self._random, now_ns) if whole else None
@@ -256,7 +253,8 @@ class GuardedTarget:
         words = f"no token in {timeout_ns / clock.NS_PER_S:,.0f} s from a target that was down"
         raise TimedOut(words, phase="first token", target=self._name, after_ns=timeout_ns)
 
-    def _check(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> None:
+    def _check(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> bool:
+        """Return whether the call is a probe of a target that was down. Raises `Overloaded` if it is not asked."""
         why = self._rejection(call, state, now_ns)
         if why:
             call.notes.rejected.append(self._name)
@@ -272,6 +270,10 @@ class GuardedTarget:
                 hint="Change the key in the configuration." if until_ns == NEVER_NS else "",
             )
         state.admit(attempt, now_ns, call)
+        if state.on_trial(call):
+            call.notes.probed = self._name
+            return True
+        return False
 
     def _rejection(self, call: Call, state: TargetState, now_ns: int) -> str:
         if self._name in call.notes.excluded:

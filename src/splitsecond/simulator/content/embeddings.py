@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.api_format import ServerRequest
+from splitsecond.simulator.parsing import ServerRequest
 
 if TYPE_CHECKING:
     import numpy as np

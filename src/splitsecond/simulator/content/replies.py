@@ -15,9 +15,9 @@ from msgspec import Meta, Struct
 
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
 from splitsecond.core.validation import converted
-from splitsecond.core.wire.api_format import ServerRequest
 from splitsecond.simulator.content import faults
 from splitsecond.simulator.content.wants import ConversationEnd, Wants
+from splitsecond.simulator.parsing import ServerRequest
 
 MATCH_S = 0.2
 """How long a pattern may search one prompt."""

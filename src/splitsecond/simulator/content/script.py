@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import TokenKind
-from splitsecond.core.wire.api_format import CalledTool, ServerAnswer, ServerRequest
+from splitsecond.core.wire.api_format import CalledTool, ServerAnswer
 from splitsecond.simulator.content.replies import ReplyRule, RuleCall
 from splitsecond.simulator.content.schema import fill, is_open_object
 from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.content.wants import ConversationEnd, OfferedTool, Wants
+from splitsecond.simulator.parsing import ServerRequest
 
 _WORDS = re.compile(r"\s*\S{1,16}|\s+$")
 _JSON_PIECES = re.compile(r".{1,4}", re.DOTALL)

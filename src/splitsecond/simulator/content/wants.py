@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.validation import plain_value
-from splitsecond.core.wire.api_format import ServerRequest
 from splitsecond.core.wire.responses.tools import function_name, functions
+from splitsecond.simulator.parsing import ServerRequest
 
 _SPECIAL = frozenset(
     (

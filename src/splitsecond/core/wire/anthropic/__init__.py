@@ -16,5 +16,3 @@ from splitsecond.core.wire.anthropic.decode import AnthropicDecoder as decoder
 from splitsecond.core.wire.anthropic.encode import count, encode, pass_on
 from splitsecond.core.wire.anthropic.to_chat import sources, to_chat
 from splitsecond.core.wire.provider_errors import fault_from_response
-from splitsecond.core.wire.server_request import parse_anthropic as parse_request
-from splitsecond.core.wire.server_request import parse_anthropic_count as parse_count

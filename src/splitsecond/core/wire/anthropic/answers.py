@@ -47,7 +47,6 @@ _ERROR_TYPES = {
 
 
 def _stop_reason(finish: str, *, refused: bool) -> str:
-    """Return the stop reason of an answer with this finish reason. `refused`: it has a refusal."""
     return "refusal" if refused and finish == "stop" else _REASONS.get(finish, finish)
 
 
@@ -80,19 +79,13 @@ class StreamWriter(AnswerWriter):
 
     @property
     def kind(self) -> TokenKind | None:
-        """The kind of tokens that the open block takes; None: no block is open, or it takes none."""
         return self._kind
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
-        """Return the start of the message. Of `usage` only the input is written."""
         counts = _usage_fields(replace(usage or Usage(0), output_tokens=0, reasoning_tokens=None))
         return typed_event("message_start", message={**self._message, "content": [], "usage": counts})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one content event, after the start of its block if it is the first.
-
-        Raises `KeyError` for "audio", which Anthropic does not have.
-        """
         begun = b"" if kind == self._kind else self._begin(kind, _BLOCKS[kind][0])
         before, after = self._around
         return begun + before + to_json(text) + after
@@ -117,7 +110,6 @@ class StreamWriter(AnswerWriter):
         return (self.usage(Usage(0)) if self._reason is not None else b"") + typed_event("message_stop")
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        """Return an error inside the stream; nothing should follow. Anthropic's error type follows from the status."""
         return encode_event(error_body(code if isinstance(code, int) else 500, message), "error")
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
@@ -144,7 +136,6 @@ class StreamWriter(AnswerWriter):
         return ended + typed_event("content_block_start", index=self._block, content_block=block)
 
     def _frame(self, kind: TokenKind) -> tuple[bytes, bytes]:
-        """Return the bytes before and after the text of a delta of the block."""
         return around_slot(typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1]))
 
     def _end_block(self) -> bytes:
@@ -163,13 +154,11 @@ def error_body(status: int, message: str, type: str = "", code: str | None = Non
 
 
 def model_list(names: Sequence[str]) -> bytes:
-    """Return the list of the models with these `names`, on one page."""
     ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
     return to_json({"data": [_model(name) for name in names], "has_more": False, **ends})
 
 
 def model_entry(name: str) -> bytes:
-    """Return the description of one model."""
     return to_json(_model(name))
 
 
@@ -179,12 +168,10 @@ def _model(name: str) -> dict[str, Any]:
 
 
 def token_count(tokens: int) -> bytes:
-    """Return the answer to a request that counts tokens."""
     return to_json({"input_tokens": tokens})
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    """Return the fields of a whole answer that hold its token counts."""
     return {"usage": _usage_fields(usage)}
 
 

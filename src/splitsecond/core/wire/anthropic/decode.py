@@ -1,22 +1,19 @@
 """Client role: the body of an answer from Anthropic to events, and an error response to a fault.
 
-Each event is decoded once, to the one structure `MessageEvent`; its ``type`` decides, or the name in its ``event:``
-line if the type is missing. msgspec skips fields that are not named here at C speed. Every field may be absent or null,
-and no field has two meanings, so one structure serves stream events, whole answers and errors.
+One structure, `MessageEvent`, serves stream events, whole answers and errors; every field may be absent or null. The
+``type`` of an event decides, or the name in its ``event:`` line if that is missing.
 
 Content: deltas of text, thinking and tool arguments, and the name at the start of a tool call. Not content: signatures
-and encrypted thinking, which become data of `Quiet`, citations, results of the provider's own tools, and unknown types,
-which Anthropic announces for the future. A refusal has no text: it is the stop reason "refusal".
+and encrypted thinking (data of `Quiet`), citations, results of the provider's own tools, and unknown types, which
+Anthropic announces for the future. A refusal has no text: it is a stop reason.
 
-An answer is complete if it has a ``stop_reason``. ``message_stop`` after it is the end mark, and proves nothing alone.
-Blocks are parts of the one answer, so all tokens have index 0.
+An answer is complete if it has a ``stop_reason``; ``message_stop`` alone proves nothing. Blocks are parts of the one
+answer, so all tokens have index 0.
 
-Usage. Anthropic counts input in three parts, which add up: ``input_tokens`` (neither read from the cache nor written to
-it), ``cache_creation_input_tokens`` and ``cache_read_input_tokens``. ``output_tokens`` includes thinking; newer models
-report its share (``output_tokens_details.thinking_tokens``). A stream reports usage at least twice, each time for the
-message so far. A count that a later event omits, or reports as 0, keeps its value: counts never decrease. The first
-event, ``message_start``, has all of the input, but its ``output_tokens`` is a placeholder of a few tokens and is
-ignored.
+Input is counted in three parts, which add up: ``input_tokens`` (neither read from the cache nor written to it),
+``cache_creation_input_tokens`` and ``cache_read_input_tokens``. ``output_tokens`` includes thinking. A stream reports
+usage at least twice, each time for the message so far; a count that a later event omits, or reports as 0, keeps its
+value. The ``output_tokens`` of ``message_start`` are a placeholder and are ignored.
 """
 
 from typing import Any
@@ -26,21 +23,14 @@ from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
+from splitsecond.core.wire.openai.shapes import CacheCreation
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
 from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
 
 
 class OutputDetails(Struct, gc=False):
-    """``output_tokens_details``."""
-
     thinking_tokens: Count | None = None
-
-
-class CacheCreation(Struct, gc=False):
-    """``cache_creation``: the tokens of `cache_creation_input_tokens` by how long they are kept."""
-
-    ephemeral_1h_input_tokens: Count | None = None
 
 
 class UsageShape(Struct, gc=False):
@@ -69,8 +59,6 @@ class Block(Struct, gc=False):
 
 
 class Delta(Struct, gc=False):
-    """The addition of an event to a block, or (`stop_reason`) to the message."""
-
     text: str | None = None
     thinking: str | None = None
     partial_json: str | None = None
@@ -101,12 +89,10 @@ class MessageEvent(Struct, gc=False):
     stop_reason: str | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
 class AnthropicDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Anthropic sends no timings."""
-
     event_form = whole_form = msgspec.json.Decoder(MessageEvent)
     done_ends = False
     end_name = "a stop_reason"
@@ -157,7 +143,6 @@ class AnthropicDecoder(StreamDecoder):
             out.insert(before, Quiet(at, kind or "empty"))
 
     def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
-        """Take block `number`, at its start or whole."""
         if block.thinking:
             self._add_token(at, out, block.thinking, "reasoning")
         if block.signature:
@@ -204,8 +189,6 @@ class AnthropicDecoder(StreamDecoder):
 
 
 class Counts:
-    """Sum of the usage reports of one answer."""
-
     def __init__(self) -> None:
         self._counts: tuple[int | None, ...] = (None,) * 6
 

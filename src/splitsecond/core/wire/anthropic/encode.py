@@ -1,13 +1,10 @@
 """Client role: a call in the common chat form as a request for ``/messages``.
 
 Anthropic requires a limit on output tokens: a call without one gets the maximum of the model (`default_max_tokens` of
-the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the call's notes say so. Fields of Anthropic's own
-pass unchanged (``thinking``, ``top_k``, ``system``, ``output_config``, …) and win over a field of OpenAI's with the
-same meaning; unknown fields are left out, and the call's notes name them. Tools that are not OpenAI's functions are
-Anthropic's own, too.
-
-The version of the format is in a header: the client's own, or the one set here. On Vertex it is in the body, and the
-model is in the path.
+the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the call's notes say so. Fields and tools of
+Anthropic's own pass unchanged and win over a field of OpenAI's with the same meaning; unknown fields are left out, and
+the call's notes name them. The version of the format is in a header: the client's own, or the one set here. On Vertex
+it is in the body, and the model is in the path.
 """
 
 import re
@@ -70,10 +67,6 @@ _NEWEST = (99, 0)
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Anthropic does not have.
-    """
     fields = chat_form.chat_fields(call, "Anthropic", known=_KNOWN)
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
@@ -82,8 +75,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     system, body["messages"] = messages.translate(turns)
     if system:
         body["system"] = system
-    if call.hints.get("prompt_cache") == "mark":
-        messages.mark_end(system, body["messages"])
+    if mark := call.hints.get("prompt_cache"):
+        messages.mark_end([] if mark == "end" else system, body["messages"])
     leave_out(call, fields, "seed")
     _refuse_sampling(fields)
     if (stop := chat_form.stop_list(fields)) is not None:
@@ -139,7 +132,6 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def count(call: Call, model: str) -> Encoded:
-    """Encode the request that counts the tokens of `call`, whose body is in Anthropic's form, for `model`."""
     body = msgspec.json.encode({**messages.own_body(call), "model": model})
     version, fresh = _client_headers(call.hints)
     return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, *version), body, streamed=False, fresh=fresh)
@@ -189,7 +181,6 @@ def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
 
 
 def _tools(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return ``tools`` and ``tool_choice``; their fields are removed from `fields`."""
     tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     parallel = fields.pop("parallel_tool_calls", True)
     if not tools:
@@ -257,7 +248,6 @@ def _thinking(
 
 
 def _version(model: str) -> tuple[int, int] | None:
-    """Return the version of a Claude; None for other models."""
     found = _VERSION.search(model)
     if found is None:
         return _NEWEST if "claude" in model else None

@@ -1,16 +1,14 @@
 """Messages for Anthropic: translated from OpenAI's form, or the client's own without unsigned reasoning.
 
-Translation. Anthropic has turns of blocks by "user" and "assistant", and the system prompt beside them. Consecutive
-turns of one role become one, because Anthropic requires the results of parallel tool calls together. System messages go
-to the front, as at Anthropic's own compatibility endpoint. Block types that only Anthropic has pass unchanged, and so
-do the marks of its prompt cache (``cache_control``) on a part or a message.
+Consecutive turns of one role become one, because Anthropic requires the results of parallel tool calls together. System
+messages go to the front, as at Anthropic's own compatibility endpoint. Block types that only Anthropic has pass
+unchanged, and so do the marks of its prompt cache (``cache_control``).
 
-Reasoning. Anthropic accepts reasoning only in its own blocks, which have a signature. The plain text
-(``reasoning_content``) is left out of a translated request. In a conversation of Anthropic's own form, answers of other
-targets leave blocks without a signature (an empty one, null or none), and those are removed: of a conversation with
-reasoning only the types and signatures are decoded, and the rest only if a signature is missing. If a tool call that is
-being answered loses the reasoning before it, a model with a reasoning budget would reject the request, so reasoning is
-switched off.
+Anthropic accepts reasoning only in its own blocks, which have a signature. Plain text of reasoning is left out of a
+translated request. In a conversation of Anthropic's own form, answers of other targets leave blocks without a
+signature, and those are removed: only the types and signatures are decoded, and the rest only if one is missing. If a
+tool call that is being answered loses the reasoning before it, a model with a reasoning budget would reject the
+request, so reasoning is switched off.
 """
 
 import re
@@ -143,7 +141,6 @@ def _inline(url: str, place: str, kinds: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _identity(given: str) -> str:
-    """Return the id of a tool call without the dots and colons of other providers, which Anthropic rejects."""
     return NOT_IN_AN_ID.sub("_", given)
 
 
@@ -174,7 +171,6 @@ def own_body(call: Call) -> Mapping[str, Any]:
 
 
 def without_unsigned_reasoning(messages: Raw) -> Any:
-    """Return `messages` of a request without unsigned reasoning; otherwise unchanged."""
     turns: Any = read_json(messages)
     kept: list[Any] = []
     found = False

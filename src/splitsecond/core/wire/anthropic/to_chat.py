@@ -2,12 +2,8 @@
 
 Results of tools become messages of their own before the rest of their turn, where OpenAI requires them. They keep their
 images and their error flag for targets that support these (`tool_results`). Reasoning passes as text, for targets that
-take it back; signatures and hidden reasoning are readable for Anthropic only. The reasoning effort passes in a form of
-its own (`reasoning`).
-
-Fields that are left out do not change the answer, and the call's notes name them: marks for the prompt cache, for
-example, and fields that are unknown here. Requests for Anthropic's own services (its tools, its files, conversations
-that it has kept) are refused by name.
+take it back. Fields that are left out do not change the answer, and the call's notes name them. Requests for
+Anthropic's own services (its tools, its files, conversations that it has kept) are refused by name.
 """
 
 import hashlib
@@ -54,10 +50,6 @@ Fields = dict[str, Any]
 
 
 def to_chat(call: Call) -> Call:
-    """Return `call`, whose body is a request for ``/messages``, in the common chat form.
-
-    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that only Anthropic has.
-    """
     fields = plain_fields(call)
     if "thread" in fields:
         raise no_threads()
@@ -89,8 +81,6 @@ def no_threads() -> CallerFault:
 
 
 class _Notice:
-    """Report of what is left out inside messages and tools."""
-
     def __init__(self, call: Call) -> None:
         self._call = call
 
@@ -99,16 +89,11 @@ class _Notice:
 
 
 def sources(call: Call) -> list[int]:
-    """Return the number of the client's message that each message of `to_chat` comes from; -1 for ``system``.
-
-    Raises `CallerFault` as `to_chat` does for messages that are wrong.
-    """
     own = structs.replace(call, notes=Notes())
     return [number for number, _ in _messages(plain_fields(own), _Notice(own))]
 
 
 def _messages(fields: Fields, notice: _Notice) -> Iterator[tuple[int, Fields]]:
-    """Yield the messages, each with the number of the client's that it comes from; -1 for ``system``."""
     if system := _joined(fields.pop("system", None), "system", notice):
         yield -1, {"role": "system", "content": system}
     turns = fields.pop("messages", None)
@@ -133,7 +118,6 @@ def _blocks(content: Any, where: str) -> list[Fields]:
 
 
 def _joined(content: Any, where: str, notice: _Notice) -> str:
-    """Return the text of `content`, whose blocks must be text."""
     texts = []
     for number, block in enumerate([] if content is None else _blocks(content, where)):
         match block:
@@ -158,7 +142,6 @@ def _user(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
 
 
 def _result(block: Fields, place: str, notice: _Notice) -> Fields:
-    """Return the message with a tool's result."""
     identity = block.get("tool_use_id")
     if not isinstance(identity, str):
         raise CallerFault(f"{place}.tool_use_id must be a text, got {short(identity)}")
@@ -198,7 +181,6 @@ _TURNS: Mapping[str, Callable[[list[Fields], str, _Notice], list[Fields]]] = {
 
 
 def _parts(block: Fields, place: str, notice: _Notice) -> list[Fields]:
-    """Return a user's block as OpenAI's parts."""
     notice(block)
     match block:
         case {"type": "text", "text": str(text)}:
@@ -236,7 +218,6 @@ def _unknown(block: Fields, place: str, known: tuple[str, ...]) -> CallerFault:
 
 
 def _tools(fields: Fields, notice: _Notice) -> Fields:
-    """Return ``tools`` and the fields about their use, which are removed from `fields`."""
     tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     if not tools:
         return {}
@@ -268,7 +249,6 @@ def _tool(tool: Any, place: str, notice: _Notice) -> Fields:
 
 
 def _output(call: Call, fields: Fields) -> Fields:
-    """Return the answer's format and the reasoning effort, which are removed from `fields`."""
     config = dict(object_field("output_config", fields.pop("output_config", {})))
     older = fields.pop("output_format", None)
     made: Fields = {}
@@ -300,7 +280,6 @@ def _thinking(given: Any, effort: Any) -> reasoning.ReasoningRequest | None:
 
 
 def _user_id(fields: Fields, notice: _Notice) -> Fields:
-    """Return ``user``, from ``metadata``, which is removed from `fields`."""
     metadata = fields.pop("metadata", None)
     if not isinstance(metadata, dict):
         return {}

@@ -4,4 +4,3 @@ from splitsecond.core.wire.cohere.answers import StreamWriter, error_body
 from splitsecond.core.wire.cohere.decode import CohereDecoder as decoder
 from splitsecond.core.wire.cohere.decode import fault_from_response
 from splitsecond.core.wire.cohere.encode import encode
-from splitsecond.core.wire.server_request import parse_cohere as parse_request

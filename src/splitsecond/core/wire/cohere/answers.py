@@ -21,8 +21,6 @@ _FINISH = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL"
 
 
 class StreamWriter(AnswerWriter):
-    """Writer of one answer: see `AnswerWriter`. There is one choice."""
-
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._id = id
         self._block = ""  # the type of the open block
@@ -35,10 +33,6 @@ class StreamWriter(AnswerWriter):
         return typed_event("message-start", id=self._id, delta={"message": message})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one content event, after the start of its block if it is new.
-
-        Raises `KeyError` for "audio", which Cohere does not have.
-        """
         block = _TOOL if kind == "tool" else _FIELDS[kind]
         start = b"" if block == self._block else self._start_block(block)
         before, after = self._around
@@ -66,7 +60,6 @@ class StreamWriter(AnswerWriter):
         return typed_event("message-end", delta=self._last)
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        """Return an error inside the stream, which ends it. Cohere has only a message for it."""
         return typed_event("message-end", delta={"finish_reason": "ERROR", "error": message})
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
@@ -101,7 +94,6 @@ class StreamWriter(AnswerWriter):
 
 
 def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
-    """Return the body of an error response: Cohere has only a message for it."""
     return to_json({"message": message})
 
 

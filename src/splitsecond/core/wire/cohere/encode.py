@@ -26,10 +26,6 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Cohere does not have.
-    """
     fields = chat_form.chat_fields(call, "Cohere")
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
@@ -115,7 +111,6 @@ def _is_named(tool: Any, name: str) -> bool:
 
 
 def _tools(tools: Any) -> dict[str, Any]:
-    """Return ``tools``, with ``strict_tools`` if they are strict."""
     translated: list[dict[str, Any]] = []
     strict: set[bool] = set()
     for tool in tools if isinstance(tools, list) else [tools]:

@@ -15,5 +15,3 @@ from splitsecond.core.wire.gemini.decode import GeminiDecoder as decoder
 from splitsecond.core.wire.gemini.decode import fault_from_response
 from splitsecond.core.wire.gemini.encode import encode
 from splitsecond.core.wire.gemini.to_chat import to_chat
-from splitsecond.core.wire.server_request import parse_gemini as parse_request
-from splitsecond.core.wire.server_request import parse_gemini_count as parse_count

@@ -78,7 +78,6 @@ class StreamWriter(AnswerWriter):
         return super().end(reason, usage, choices=choices, counts=counts)
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        """Return an error inside the stream. Gemini has a word for each status, and no place for `type`."""
         return _event(_error(code if isinstance(code, int) else 500, message))
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
@@ -123,17 +122,14 @@ def error_body(
 
 
 def token_count(tokens: int) -> bytes:
-    """Return the response to a request for a token count."""
     return to_json({"totalTokens": tokens})
 
 
 def model_list(names: Sequence[str]) -> bytes:
-    """Return the list of the models with these `names`, on one page."""
     return to_json({"models": [_model(name) for name in names]})
 
 
 def model_entry(name: str) -> bytes:
-    """Return the description of one model."""
     return to_json(_model(name))
 
 
@@ -173,7 +169,6 @@ def _image_part(url: str) -> dict[str, Any]:
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    """Return the fields of a whole answer that hold its token counts."""
     return {"usageMetadata": _usage_fields(usage)}
 
 

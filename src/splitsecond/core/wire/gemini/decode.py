@@ -1,13 +1,11 @@
 """Client role: the body of an answer from Gemini to events, and an error response to a fault.
 
-A body that begins with ``[`` is the list of chunks from a server that ignores ``alt=sse``. Each event is a whole
-``GenerateContentResponse``, decoded once. One structure serves a chunk and a whole answer; every field may be absent or
-null.
+Each event is a whole ``GenerateContentResponse``; a body that begins with ``[`` is the list of them from a server that
+ignores ``alt=sse``. Every field may be absent or null.
 
 An answer is complete when every candidate has its ``finishReason``, or the prompt was blocked (``promptFeedback``),
-whose reason is then the `Finish`. There is no end mark, so `Done` comes with the end of the body. An error in the
-middle is an event with ``error``, or bare JSON in several lines that are no event; the latter is found at the body's
-end.
+whose reason is then the `Finish`. There is no end mark. An error in the middle is an event with ``error``, or bare JSON
+in several lines that are no event; the latter is found at the body's end.
 
 A function call comes in one piece, so it is one token: the name followed by the arguments' JSON. Vertex can stream
 arguments value by value: they are tokens too, but not JSON, so such a call cannot be transcoded. The signature of
@@ -44,8 +42,6 @@ class FunctionCall(Struct, gc=False, rename="camel"):
 
 
 class ExecutableCode(Struct, gc=False):
-    """Code that the model wrote for the provider's own interpreter."""
-
     code: str | None = None
 
 
@@ -70,14 +66,10 @@ class Part(Struct, gc=False, rename="camel"):
 
 
 class Content(Struct, gc=False):
-    """The content that a chunk adds to a candidate."""
-
     parts: list[Part] | None = None
 
 
 class Candidate(Struct, gc=False, rename="camel"):
-    """One choice of the answer."""
-
     index: Count | None = None
     content: Content | None = None
     finish_reason: str | None = None
@@ -112,14 +104,12 @@ class Chunk(Struct, gc=False, rename="camel"):
     error: Any = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageMetadata).decode
+_decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
 _JSON_BEGINS = (b"{", b"[")
 _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 
 
 class GeminiDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. Gemini sends no timings."""
-
     event_form = msgspec.json.Decoder(Chunk)
     whole_form = msgspec.json.Decoder(Chunk | list[Chunk])
     end_name = "a finishReason"
@@ -230,7 +220,6 @@ def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, To
 
 
 def _media(part: Part) -> tuple[TokenKind, str]:
-    """Return a part's audio, or its image as a URL."""
     blob, file = part.inline_data, part.file_data
     if blob is not None:
         mime_type, data = blob.mime_type or "", blob.data or ""

@@ -1,17 +1,13 @@
 """Client role: a call in the common chat form as a request for ``streamGenerateContent`` or ``generateContent``.
 
-A table maps OpenAI's fields to those of ``generationConfig`` with another name; `chat_form` handles fields that Gemini
-lacks. Gemini's own fields pass unchanged (``safetySettings``, ``cachedContent``, ``generationConfig``, ``contents``
-instead of messages) and override a translated field; unknown fields are left out, and the call's notes name them. Tools
-without a ``type`` are Gemini's own too (``{"googleSearch": {}}``).
-
-Messages become turns by "user" and "model", with the system text apart. Consecutive turns of one role become one,
-because Gemini expects the results of parallel calls together. A result names the function that it answers, so the call
-must be among the messages.
+Gemini's own fields pass unchanged (``safetySettings``, ``generationConfig``, ``contents`` instead of messages) and
+override a translated field; unknown fields are left out, and the call's notes name them. Tools without a ``type`` are
+Gemini's own too (``{"googleSearch": {}}``). Consecutive turns of one role become one, because Gemini expects the
+results of parallel calls together. A result names the function that it answers, so the call must be among the messages.
 
 Models from Gemini 3 on refuse a function call in the conversation without the signature of the reasoning before it.
 Clients return it in the form of Google's own compatibility endpoint (``extra_content.google.thought_signature``). For a
-call without it, from another provider or a client that drops it, Google documents a placeholder.
+call without it, Google documents a placeholder.
 """
 
 import re
@@ -64,10 +60,6 @@ _SERVICE_TIERS = {"auto": None, "default": "standard", "flex": "flex", "priority
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Gemini does not have.
-    """
     fields = chat_form.chat_fields(call, "Gemini", known=_KNOWN)
     body: dict[str, Any] = {}
     config = _config(fields)
@@ -101,7 +93,6 @@ def _path(model: str, streamed: bool) -> str:
 
 
 def _config(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return ``generationConfig`` from the fields that belong there, and remove those from `fields`."""
     config: dict[str, Any] = {}
     for name, native in _CONFIG.items():
         if (value := fields.pop(name, None)) is not None:
@@ -197,10 +188,6 @@ def _media(url: str, place: str) -> dict[str, Any]:
 
 
 def _turns(messages: Sequence[chat_form.Message], *, signed: bool) -> tuple[list[dict[str, Any]], Parts]:
-    """Return ``contents``, and the parts of ``systemInstruction``. `signed`: the model wants signatures of reasoning.
-
-    Raises `CallerFault` for content that Gemini rejects.
-    """
     system: Parts = []
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}

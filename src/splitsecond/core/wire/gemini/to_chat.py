@@ -54,10 +54,6 @@ _ROLES = (None, "user", "model", "function")
 
 
 def to_chat(call: Call) -> Call:
-    """Return `call`, whose body is a request for ``generateContent``, in the common chat form.
-
-    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
-    """
     fields = _camel(plain_fields(call))
     fields |= _camel(object_field("generateContentRequest", fields.pop("generateContentRequest", {})))
     for name in ("model", "stream"):
@@ -75,7 +71,6 @@ def to_chat(call: Call) -> Call:
 
 
 def _camel(fields: Fields) -> Fields:
-    """Return `fields` with their names in camel case."""
     return {_camel_name(name): value for name, value in fields.items()}
 
 
@@ -174,7 +169,6 @@ def _nested(value: Any) -> Any:
 
 
 def _content(part: Fields, place: str) -> Fields:
-    """Return a part of the user's turn in the common chat form."""
     match part:
         case {"text": str(text)}:
             return {"type": "text", "text": text}
@@ -199,7 +193,6 @@ def _unknown(part: Fields, place: str) -> CallerFault:
 
 
 def _tools(tools: Any, config: Any) -> Fields:
-    """Return ``tools`` and ``tool_choice``."""
     if not isinstance(tools or [], list):
         raise CallerFault(f"tools must be a list, got {short(tools)}")
     functions = [
@@ -274,7 +267,6 @@ def json_schema(schema: Any) -> Any:
 
 
 def _config(call: Call, config: Fields) -> Fields:
-    """Return the fields of a chat for ``generationConfig``."""
     body = {chat: value for name, chat in _CONFIG.items() if (value := config.pop(name, None)) is not None}
     kind = config.pop("responseMimeType", None)
     given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)

@@ -17,5 +17,3 @@ from splitsecond.core.wire.ollama.decode import OllamaDecoder as decoder
 from splitsecond.core.wire.ollama.decode import fault_from_response
 from splitsecond.core.wire.ollama.encode import encode
 from splitsecond.core.wire.ollama.to_chat import chat_to_chat, generate_to_chat
-from splitsecond.core.wire.server_request import parse_ollama as parse_request
-from splitsecond.core.wire.server_request import parse_ollama_generate as parse_generate

@@ -29,8 +29,6 @@ _FAMILY = "splitsecond"
 
 
 class StreamWriter(AnswerWriter):
-    """Writer of one answer: see `AnswerWriter`. There is one choice, and the events are lines."""
-
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         made = datetime.fromtimestamp(created, UTC).isoformat()
         self._head: dict[str, Any] = {"model": model, "created_at": made}
@@ -51,7 +49,6 @@ class StreamWriter(AnswerWriter):
         }
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one content line; no bytes for "tool" until the call ends. Raises `KeyError` for "audio"."""
         if kind == "tool":
             self._arguments.append(text)
             return b""
@@ -59,7 +56,6 @@ class StreamWriter(AnswerWriter):
         return self._end_call() + before + to_json(text) + after
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
-        """Begin a tool call; return the one before it."""
         ended = self._end_call()
         self._call, self._call_id = name, call_id
         return ended
@@ -77,7 +73,6 @@ class StreamWriter(AnswerWriter):
         return to_json({**self._head, **self._content({"content": ""}), **last}) + b"\n"
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        """Return an error inside the stream, which ends it. Ollama has only a message for it."""
         return to_json({"error": message}) + b"\n"
 
     def _end_call(self) -> bytes:
@@ -93,7 +88,6 @@ class StreamWriter(AnswerWriter):
         return to_json({**self._head, **self._content(message), "done": False}) + b"\n"
 
     def _content(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields with the content of a line."""
         return {"message": {"role": "assistant", **message}}
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
@@ -115,20 +109,16 @@ class StreamWriter(AnswerWriter):
 
 
 class GenerateWriter(StreamWriter):
-    """Writer of one answer to a request for ``/api/generate``, which has no tools."""
-
     def _content(self, message: dict[str, Any]) -> dict[str, Any]:
         thinking = {"thinking": message["thinking"]} if "thinking" in message else {}
         return {"response": message["content"], **thinking}
 
 
 def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
-    """Return the body of an error response: Ollama has only a message for it."""
     return to_json({"error": message})
 
 
 def model_list(names: Sequence[str]) -> bytes:
-    """Return the list of the models with these `names`."""
     return to_json(
         {"models": [{"name": name, "model": name, "size": 0, "digest": "", "details": {}} for name in names]}
     )
@@ -145,5 +135,4 @@ def model_details(name: str, context_tokens: int | None) -> bytes:
 
 
 def counts(usage: Usage) -> dict[str, int]:
-    """Return the fields of a whole answer that hold its token counts."""
     return known(prompt_eval_count=usage.input_tokens, eval_count=usage.output_tokens)

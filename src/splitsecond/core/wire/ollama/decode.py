@@ -1,12 +1,8 @@
 """Client role: the body of an answer from Ollama to events.
 
-Each line is one event, decoded once. A line that msgspec rejects and a lenient reader accepts is repaired and decoded
-again. An answer that was not streamed is one such line.
-
-An answer is complete when a line with ``done`` has come. An error after the first line is a line too (``{"error":
-…}``), as the status has been sent by then. `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or
-not; ``eval_count`` includes thinking. Ollama reports neither how much of it was thinking nor how much was cached. Every
-field may be absent or null.
+Each line is one event; an answer that was not streamed is one such line. Every field may be absent or null. An answer
+is complete when a line with ``done`` has come. An error after the first line is a line too (``{"error": …}``).
+`Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or not; ``eval_count`` includes thinking.
 """
 
 from typing import Any
@@ -24,8 +20,6 @@ from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
 class Function(Struct, gc=False):
-    """A function name with its arguments, an object that is kept as JSON."""
-
     name: str = ""
     arguments: Raw = Raw()
 
@@ -38,8 +32,6 @@ class ToolCall(Struct, gc=False):
 
 
 class Message(Struct, gc=False):
-    """The message of one line."""
-
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[ToolCall] | None = None
@@ -62,8 +54,6 @@ class Counts(Struct, gc=False):
 
 
 class Durations(Struct, gc=False):
-    """The durations of the last line, in nanoseconds."""
-
     total_duration: Count | None = None
     load_duration: Count | None = None
     prompt_eval_duration: Count | None = None
@@ -72,7 +62,7 @@ class Durations(Struct, gc=False):
 
 _LINE = msgspec.json.Decoder(ResponseLine)
 _decode_line = _LINE.decode
-_decode_counts = msgspec.json.Decoder(Counts).decode
+_decode_counts = msgspec.json.Decoder(Counts, strict=False).decode
 _decode_durations = msgspec.json.Decoder(Durations).decode
 
 _BLANK = b" \t\r\n"
@@ -95,7 +85,6 @@ class OllamaDecoder(AnswerDecoder):
         self._foreign_line = b""  # the first line that is JSON without a message
 
     def feed(self, data: bytes, at: int) -> list[Event]:
-        """Return the events of the lines that `data` completes. None after the end."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -109,7 +98,6 @@ class OllamaDecoder(AnswerDecoder):
         return out
 
     def close(self, at: int) -> list[Event]:
-        """End the body: return the last events, with `Done` or `Broken` unless one was returned before."""
         out: list[Event] = []
         if self._ended:
             return out

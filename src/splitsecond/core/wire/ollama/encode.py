@@ -1,14 +1,12 @@
 """Client role: a call in the common chat form as a request for ``/api/chat``.
 
-Some of OpenAI's fields are in ``options`` here, some under another name. Tools are the same in both. Ollama has no tool
-choice: for "none" the tools are left out, and "auto" is its default. A call that must be of one tool is requested as an
-answer in the form of the tool's arguments, which the decoder reads as the call (`as_tool`); others are refused.
-Ollama's own fields (``options``, ``think``, ``keep_alive``, ``format``) pass unchanged and override a translated one;
-unknown fields are left out, and the call's notes name them.
+Ollama has no tool choice: for "none" the tools are left out, and "auto" is its default. A call that must be of one tool
+is requested as an answer in the form of the tool's arguments, which the decoder reads as the call (`as_tool`); others
+are refused. Ollama's own fields (``options``, ``think``, ``keep_alive``, ``format``) pass unchanged and override a
+translated one; unknown fields are left out, and the call's notes name them.
 
-A message is one string of text, with images in base64 beside it; arguments of tool calls are objects. Several texts of
-one message are joined by line feeds. A tool's result names the function that it answers, so the call must be among the
-messages, unless the result has a name itself.
+A message is one string of text, with images in base64 beside it. A tool's result names the function that it answers, so
+the call must be among the messages, unless the result has a name itself.
 """
 
 from collections.abc import Sequence
@@ -43,10 +41,6 @@ _EFFORTS = ("none", "low", "medium", "high")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Ollama does not have.
-    """
     fields = chat_fields(call, "Ollama")
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
@@ -110,7 +104,6 @@ def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return ``options`` from the fields that belong there, and remove those from `fields`."""
     options = {name: fields.pop(name) for name in _OPTIONS if name in fields}
     if (limit := take_output_limit(fields)) is not None:
         options["num_predict"] = limit
@@ -120,7 +113,6 @@ def _options(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return ``messages`` of a request. Raises `CallerFault` for content that Ollama rejects."""
     names: dict[str, str] = {}
     translated = []
     for number, message in enumerate(messages):

@@ -37,10 +37,6 @@ _PNG, _JPEG, _GIF = "iVBOR", "/9j/", "R0lGOD"
 
 
 def chat_to_chat(call: Call) -> Call:
-    """Return `call`, whose body is a request for ``/api/chat``, in the common chat form.
-
-    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
-    """
     fields = plain_fields(call)
     messages = _messages(fields.pop("messages", None))
     tools = take_tools(fields)
@@ -48,10 +44,6 @@ def chat_to_chat(call: Call) -> Call:
 
 
 def generate_to_chat(call: Call) -> Call:
-    """Return `call`, whose body is a request for ``/api/generate``, in the common chat form.
-
-    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
-    """
     fields = plain_fields(call)
     refuse(fields, _REFUSED_IN_GENERATE, "a chat")
     prompt, system, images = (fields.pop(name, None) for name in ("prompt", "system", "images"))
@@ -62,7 +54,6 @@ def generate_to_chat(call: Call) -> Call:
 
 
 def _chat(call: Call, fields: Fields, body: Fields) -> Call:
-    """Return `call` with `body` and what both requests have in common, from `fields`."""
     for name in ("model", "stream"):
         fields.pop(name, None)
     match fields.pop("format", None):
@@ -112,7 +103,6 @@ def _messages(given: Any) -> list[Fields]:
 
 
 def _texts(message: Fields) -> tuple[list[str], list[str]]:
-    """Return the text and the reasoning of a message of the assistant."""
     found = (
         [value] if isinstance(value := message.get(name), str) and value else [] for name in ("content", "thinking")
     )

@@ -4,4 +4,3 @@ from splitsecond.core.wire.openai.answers import StreamWriter, counts, error_bod
 from splitsecond.core.wire.openai.decode import decoder
 from splitsecond.core.wire.openai.encode import encode
 from splitsecond.core.wire.provider_errors import fault_from_response
-from splitsecond.core.wire.server_request import parse_openai as parse_request

@@ -20,8 +20,6 @@ _DELTAS: dict[TokenKind, Any] = {
 
 
 class StreamWriter(AnswerWriter):
-    """Writer of one answer: see `AnswerWriter`."""
-
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._operation: Operation = operation
         name = "chat.completion" if operation == "chat" else "text_completion"
@@ -34,7 +32,6 @@ class StreamWriter(AnswerWriter):
         self._calls: dict[int, int] = {}  # the number of the latest tool call of each choice
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
-        """Return the event with the role; b"" for a completion, which has none."""
         if self._operation == "completions":
             return b""
         return self._choice(index, {"delta": {"role": "assistant", "content": ""}})
@@ -52,7 +49,6 @@ class StreamWriter(AnswerWriter):
         return self._choice(index, {"delta": {"tool_calls": [{"index": number, **call}]}})
 
     def event(self, event: Event) -> bytes:
-        """Return any event of an answer; b"" if chunks have nothing for it."""
         match event:
             case Token(tool=ToolPart() as part):
                 call: dict[str, Any] = {"index": part.number, "function": {"arguments": event.arguments}}
@@ -118,12 +114,10 @@ class StreamWriter(AnswerWriter):
 
 
 def model_list(names: Sequence[str]) -> bytes:
-    """Return the list of the models with these `names`."""
     return to_json({"object": "list", "data": [_model(name) for name in names]})
 
 
 def model_entry(name: str) -> bytes:
-    """Return the description of one model."""
     return to_json(_model(name))
 
 
@@ -141,7 +135,6 @@ def _error_fields(message: str, kind: str, code: str | int | None, param: str | 
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    """Return the fields of a whole answer that hold its token counts."""
     return {"usage": usage_fields(usage)}
 
 

@@ -3,11 +3,6 @@
 The relay looks into an event only if it may be the usage chunk that the client did not request: the one without
 choices.
 
-The assembly merges chunks by rules that need no list of fields, so that unknown fields survive: texts inside a delta
-are joined, except names and ids, which are set; objects are merged; lists whose items have an ``index`` (choices, tool
-calls) are merged by it, other lists are joined; of anything else the last value that is not null counts. Texts are
-joined once, at the end: appending to a growing text would take quadratic time.
-
 The chunks of a continuation keep the id, the model and the time of the first one.
 """
 
@@ -21,7 +16,7 @@ import msgspec
 from splitsecond.core.events import Event, Usage
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.assembly import MAX_INDEXES, Assembly, decoded, too_deep
+from splitsecond.core.wire.assembly import Added, Assembly, decoded, merge, plain, too_deep
 from splitsecond.core.wire.chat_form import REASONING_FIELD
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
@@ -40,7 +35,6 @@ _NULL_USAGE = b'"usage":null'
 _NO_USAGE = re.compile(rb'"usage"\s*:\s*null')
 _MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\r\n\r\n|\n\n|\r\r|$)")
-_NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
 _OBJECTS = {"chat.completion.chunk": "chat.completion"}
 _LOGPROBS_LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
 
@@ -58,10 +52,7 @@ _fitted_delta = partial(fitted, form=msgspec.json.Decoder(Delta))
 
 
 class ChunkRelay(StreamRelay):
-    """Relay of a stream of chunks."""
-
     def feed(self, data: bytes) -> bytes:
-        """Return the events that `data` completes, to the end mark, without a usage chunk that was not requested."""
         if self.done:
             return b""
         cutter = self._cutter
@@ -73,14 +64,12 @@ class ChunkRelay(StreamRelay):
         return events if self._usage or _USAGE not in events else _without_usage(events)
 
     def rest(self) -> bytes:
-        """Return the end of a complete answer, with the end mark if the provider sent none."""
         if self.done:
             return b""
         rest = super().rest()
         return rest if self.done else rest + b"data: [DONE]\n\n"
 
     def error(self, body: bytes) -> bytes:
-        """Return the event that ends a failed answer."""
         return encode_event(body)
 
     def _as_stream(self, body: bytes) -> bytes:
@@ -140,18 +129,6 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
         raise too_deep() from None
 
 
-class _Text(list[str]):
-    """Pieces of one text."""
-
-
-class _Items(list[Any]):
-    """A list whose items may have an index. `by_index` finds those in constant time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.by_index: dict[int | str, dict[str, Any]] = {}
-
-
 class ChunkAssembly(Assembly):
     """Assembly of a chat or a completion. What has several forms in a stream is read by the decoder's rules first."""
 
@@ -160,46 +137,25 @@ class ChunkAssembly(Assembly):
         self._calls = ToolCalls()
 
     def plain_answer(self, stream: bytes) -> bytes | None:
-        """Return the whole answer of a plain stream."""
         return plain_answer(stream)
 
-    def merge(self, chunk: dict[str, Any]) -> None:
-        """Merge one chunk into the answer."""
+    def merge(self, chunk: dict[str, Any], name: str) -> Added:
         for choice in _objects(chunk, "choices"):
             choice["index"], delta = _index(choice), choice.get("delta")
             if isinstance(delta, dict) and (delta.get("tool_calls") or isinstance(delta.get("content"), list)):
                 _read_delta(delta, choice["index"], self._calls)
-        _merge(self.merged, chunk)
-
-    def added_text(self, chunk: dict[str, Any]) -> str | None:
-        """Return the text of the only field of `chunk` that `_merge` joins, if nothing else of it is added."""
-        match chunk.get("choices"):
-            case [{"index": int(), "delta": dict(delta)} as choice]:
-                names = _joined_names(delta)
-            case _:
-                return None
-        if len(names) != 1:
-            return None
-        rest = {name: value for name, value in delta.items() if name != names[0]}
-        text: str = delta[names[0]]
-        return text if _repeats({**chunk, "choices": [{**choice, "delta": rest}]}) else None
-
-    def pieces(self, chunk: dict[str, Any]) -> list[str]:
-        """Return where `merge` has put the text that `chunk` adds."""
-        (choice,) = chunk["choices"]
-        (name,) = _joined_names(choice["delta"])
-        pieces: list[str] = self.merged["choices"].by_index[choice["index"]]["delta"][name]
-        return pieces
+        added: Added = []
+        merge(self.merged, chunk, added)
+        return added
 
     def fields(self) -> dict[str, Any]:
-        """Return the answer in OpenAI's order of fields."""
-        fields: dict[str, Any] = _plain(self.merged)
+        fields: dict[str, Any] = plain(self.merged)
         kind = fields.get("object")
         fields["object"] = _OBJECTS.get(kind, kind) if isinstance(kind, str) else kind
         fields.pop("obfuscation", None)  # padding that makes the events of a stream equally long
         fields["choices"] = [_whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)]
         if fields.get("usage") is None:
-            fields["usage"] = usage_fields(Usage(0))
+            fields["usage"] = _usage_elsewhere(fields)
         last = {name: fields.pop(name) for name in LAST_FIELDS if name in fields}
         return fields | last
 
@@ -215,9 +171,16 @@ class ChunkAssembly(Assembly):
             fields = msgspec.json.decode(body)
             if not isinstance(fields, dict) or "choices" not in fields or fields.get("usage") is not None:
                 return body
-            return msgspec.json.encode({**fields, "usage": usage_fields(Usage(0))})
+            return msgspec.json.encode({**fields, "usage": _usage_elsewhere(fields)})
         except (ValueError, RecursionError):
             return body
+
+
+def _usage_elsewhere(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the ``usage`` of an answer without it: what the decoder finds in another place, or zeros."""
+    reading = decoder("chat")
+    events = [*reading.feed(msgspec.json.encode(fields), 0), *reading.close(0)]
+    return usage_fields(next((event for event in reversed(events) if isinstance(event, Usage)), Usage(0)))
 
 
 def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
@@ -277,86 +240,11 @@ def _object(name: str, value: Any) -> dict[str, Any]:
 
 
 def _objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the list of objects in the field `name`, empty if absent. Raises `ProviderFault`."""
     value = fields.get(name) or []
+    if isinstance(value, dict):  # TGI sends no list
+        value = fields[name] = [value]
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise malformed(f"{name} is not a list of objects")
-    return value
-
-
-def _merge(into: dict[str, Any], new: dict[str, Any], *, joins: bool = False) -> None:
-    for name, value in new.items():
-        old = into.get(name)
-        match value:
-            case None:
-                into.setdefault(name, None)
-            case str() if name == "text" or (joins and name not in _NOT_JOINED):
-                if isinstance(old, _Text):
-                    old.append(value)
-                else:
-                    into[name] = _Text([value])
-            case dict():
-                if not isinstance(old, dict):
-                    old = into[name] = {}
-                if name == "usage":
-                    old.clear()
-                _merge(old, value, joins=joins or name == "delta")
-            case list():
-                if not isinstance(old, _Items):
-                    old = into[name] = _Items()
-                _merge_list(old, value, joins=joins)
-            case "" if old:
-                pass  # some providers repeat an id or a name as an empty text
-            case _:
-                into[name] = value
-
-
-def _merge_list(into: _Items, new: list[Any], *, joins: bool) -> None:
-    for item in new:
-        index = item.get("index") if isinstance(item, dict) else None
-        if not isinstance(index, int | str):
-            into.append(item)
-            continue
-        place = into.by_index.get(index)
-        if place is None:
-            if len(into.by_index) == MAX_INDEXES:
-                raise malformed(f"more than {MAX_INDEXES:,} items with an index in one list", "too_long")
-            place = into.by_index[index] = {}
-            into.append(place)
-        _merge(place, item, joins=joins)
-
-
-def _joined_names(delta: dict[str, Any]) -> list[str]:
-    """Return the names of the fields of `delta` that `_merge` joins and that are not empty."""
-    return [name for name, value in delta.items() if isinstance(value, str) and value and name not in _NOT_JOINED]
-
-
-def _repeats(fields: dict[str, Any], *, joins: bool = False) -> bool:
-    """Return whether merging `fields` a second time would change nothing."""
-    for name, value in fields.items():
-        if isinstance(value, str):
-            if value and (name == "text" or (joins and name not in _NOT_JOINED)):
-                return False
-        elif isinstance(value, dict):
-            if not _repeats(value, joins=joins or name == "delta"):
-                return False
-        elif isinstance(value, list):
-            for item in value:
-                if not isinstance(item, dict) or not isinstance(item.get("index"), int | str):
-                    return False
-                if not _repeats(item, joins=joins):
-                    return False
-    return True
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case _Text():
-            return "".join(value)
-        case dict():
-            return {name: _plain(each) for name, each in value.items()}
-        case list():
-            return [_plain(each) for each in value]
     return value
 
 
@@ -397,8 +285,6 @@ def continuation_encoder(call: Call) -> "ChunkEncoder | None":
 
 
 class AnswerHead(msgspec.Struct):
-    """The fields that all chunks of an answer share."""
-
     id: str | None = None
     model: str | None = None
     created: float | None = None
@@ -413,8 +299,6 @@ decode_head = msgspec.json.Decoder(AnswerHead).decode
 
 
 class ChunkEncoder(ContinuationEncoder):
-    """Encoder of one answer in chunks."""
-
     def __init__(self, operation: Operation) -> None:
         super().__init__(decoder(operation))
         self._operation: Operation = operation
@@ -422,7 +306,6 @@ class ChunkEncoder(ContinuationEncoder):
         self._writer: StreamWriter | None = None
 
     def cut(self, data: bytes) -> bytes:
-        """Return the whole events that have come so far; the rest waits for its end."""
         data = super().cut(data)
         if not self._first and b'"id"' in data:
             self._first = data
@@ -432,7 +315,6 @@ class ChunkEncoder(ContinuationEncoder):
         return bool(self._first) and super().whole(data)  # until then `cut` looks for the head
 
     def encode(self, event: Event) -> bytes:
-        """Encode `event` as the next of this answer; b"" if chunks have nothing for it."""
         if self._writer is None:
             head = self._read_head()
             self._writer = StreamWriter(self._operation, head.model or "", id=head.id or "", created=head.created_s)

@@ -9,7 +9,6 @@ are ignored.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,7 +19,6 @@ from splitsecond.core.events import (
     Quiet,
     Token,
     TokenKind,
-    TokenRun,
     ToolPart,
     Usage,
     WholeText,
@@ -36,15 +34,12 @@ from splitsecond.core.wire.openai.shapes import (
     Function,
     Part,
     PlainAnswer,
-    PlainChunk,
     ToolCall,
     UsageShape,
 )
 from splitsecond.core.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
-from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
-from splitsecond.core.wire.sse import SseEvent
-from splitsecond.core.wire.streaming import ABSENT, END_MARK, NOTHING, StreamDecoder, contradictory
-from splitsecond.core.wire.text_events import TextEvents
+from splitsecond.core.wire.provider_errors import ProviderError, error_of
+from splitsecond.core.wire.streaming import ABSENT, NOTHING, StreamDecoder, contradictory
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
@@ -59,15 +54,8 @@ class _Logprobs(Struct, gc=False):
 
 _decode_logprobs = msgspec.json.Decoder(_Logprobs).decode
 _CHUNK = msgspec.json.Decoder(Chunk)
-_decode_chunk = _CHUNK.decode
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 _decode_plain = msgspec.json.Decoder(PlainAnswer).decode
-_decode_piece = msgspec.json.Decoder(PlainChunk).decode
-
-_MANY_BYTES = 1500
-"""A read of that length holds several events."""
-_FIRST = 2
-"""Events of a stream after which the text events are usually known: the role, and the first token."""
 
 MAX_CHOICES = 4_096
 """The most choices of one answer. OpenAI returns 128, and 2,048 if it completes several prompts at once."""
@@ -76,7 +64,6 @@ MAX_CHOICES = 4_096
 _Piece = tuple[TokenKind, str, ToolPart | None]
 
 _PLAIN_REASONS = ("stop", "length")
-_HEARTBEATS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 
 
 def decoder(operation: Operation) -> Decoder:
@@ -85,8 +72,6 @@ def decoder(operation: Operation) -> Decoder:
 
 
 class OpenAIDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`."""
-
     event_form = whole_form = _CHUNK
     end_name = "a finish_reason"
 
@@ -100,8 +85,6 @@ class OpenAIDecoder(StreamDecoder):
 
     def _begin_events(self) -> None:
         super()._begin_events()
-        self._texts = TextEvents()
-        self._text_index = 0  # the choice that they belong to
         self._begin_choices()
 
     def _begin_choices(self) -> None:
@@ -111,97 +94,7 @@ class OpenAIDecoder(StreamDecoder):
         self._finished: dict[int, str] = {}
         self._usage = UsageTally()
         self._calls = ToolCalls()
-        self._closed_by_usage = False
-
-    def _learned_token(self, data: bytes, at: int) -> Token | None:
-        """Return the token if `data` is the JSON of a chunk that holds only a text, and learn from it; otherwise None.
-
-        The general way gives the same token.
-        """
-        try:
-            (choice,) = _decode_piece(data).choices
-        except (ValueError, RecursionError):
-            return None
-        text, index = choice.delta.content, choice.index
-        if index not in self._choices:
-            return None
-        self._texts.learn(data, "", text, _text_of_piece)
-        self._text_index = index
-        self._tokens += 1
-        self._closed_by_usage = False
-        return Token(at, text, "text", index)
-
-    def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return the lengths of the texts if `data` is whole events that hold only texts."""
-        if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
-            return ()
-        if text := self._texts.only(data):  # nearly every read
-            lengths = [len(text)]
-        else:
-            texts, end = self._texts.read(data, 0)
-            if end < len(data):
-                return ()
-            lengths = list(map(len, texts))
-        self._tokens += len(lengths)
-        self._closed_by_usage = False
-        return lengths
-
-    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
-        """Return the tokens of packets that each brought one event with only a text."""
-        if not (self._tokens and self.in_runs and self._sse.between_events) or self._ended:
-            return None
-        texts = self._texts.each(packets)
-        if texts is None:
-            return None
-        self._tokens += len(texts)
-        self._closed_by_usage = False
-        return TokenRun(times[-1], list(map(len, texts)), times)
-
-    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
-        """Take the events of a read; those at its beginning with only a text are taken all at once."""
-        if len(data) >= _MANY_BYTES and not self._texts.known:  # they are learned from the first few
-            begin = _end_of_event(data, _FIRST)
-            super()._feed_events(data[:begin], at, out)
-            data = data[begin:]
-        if self._sse.between_events and not self._ended:
-            texts, end = self._texts.read(data, 0)
-            if texts:
-                index = self._text_index
-                if self.in_runs:
-                    out.append(TokenRun(at, list(map(len, texts))))
-                else:
-                    out.extend([Token(at, text, "text", index) for text in texts])
-                self._tokens += len(texts)
-                self._closed_by_usage = False
-                data = data[end:]
-        if data and not self._ended:
-            super()._feed_events(data, at, out)
-
-    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
-        data = event.data
-        if data is None:
-            out.append(Quiet(at, "comment"))
-            return
-        if event.name:
-            if event.name == "error":
-                self._report_error(at, out, parse_error(data), data)
-                return
-            if event.name in _HEARTBEATS:
-                out.append(Quiet(at, "ping"))
-                return
-        if data == END_MARK:  # saves the attempt to decode it
-            self._end(at, out, marker=True)
-            return
-        texts = self._texts
-        if self._choices and texts.useful and not texts.known and (token := self._learned_token(data, at)) is not None:
-            out.append(token)
-            return
-        try:
-            chunk: Any = _decode_chunk(data)
-        except (ValueError, RecursionError) as error:
-            chunk = self._repaired("", data, error, at, out)
-        if chunk is not None:
-            self._take_event(chunk, "", data, at, out)
+        self._closed_at = -1  # the number of tokens when usage alone closed the stream
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
         self._begin_choices()
@@ -260,15 +153,12 @@ class OpenAIDecoder(StreamDecoder):
                 shape = self._read_counts(choice.usage, _decode_usage, at, out)
                 counted = counted if shape is None else self._usage.take(shape, at, index) or counted
             if pieces := _pieces(choice, fresh, self._calls):
-                so_far = None
-                if self._json is None:
-                    so_far = self._so_far(counted)
+                so_far = None if counted is None or self._json is not None else self._so_far(counted)
                 logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
                 for kind, text, tool in pieces:
                     out.append(Token(at, text, kind, index, so_far, tool, logprobs))
                     logprobs = None  # only the first token of a chunk has them
                 self._tokens += len(pieces)
-                self._closed_by_usage = False
             reason = choice.finish_reason
             if reason and self._finished.get(index) != reason:
                 self._finished[index] = reason
@@ -276,21 +166,27 @@ class OpenAIDecoder(StreamDecoder):
                 if self._ended:
                     return
         if counted is not None:
-            self._closed_by_usage = not choices and (counted.output_tokens or 0) >= max(self._tokens, 1)
+            if not choices and (counted.output_tokens or 0) >= max(self._tokens, 1):
+                self._closed_at = self._tokens
             self._add_usage(out, counted)
-        for timings in (chunk.time_info, chunk.timings):
-            if timings is not ABSENT:
-                self.server_timings.update(timings_of(timings))
+        if chunk.time_info is not ABSENT:
+            self.server_timings.update(timings_of(chunk.time_info))
+        if chunk.timings is not ABSENT:
+            self.server_timings.update(timings_of(chunk.timings))
         if len(out) == before:
             role = any(choice.delta is not None and choice.delta.role for choice in choices)
             out.append(Quiet(at, "role" if role else "empty" if choices else "no choices"))
 
-    def _so_far(self, counted: Usage | None) -> int | None:
+    def _so_far(self, counted: Usage) -> int | None:
         """Return the running count if `counted` came with a token and holds one."""
-        count = None if counted is None else counted.output_tokens
         if self._tokens == 0:
-            self._running_count = count is not None
-        return count if self._running_count else None
+            self._running_count = counted.output_tokens is not None
+        return counted.output_tokens if self._running_count else None
+
+    def _text_of(self, data: bytes) -> str | None:
+        chunk = read_json(data, _CHUNK.decode)
+        pieces = _pieces(chunk.choices[0], False, self._calls) if chunk is not None and chunk.choices else []
+        return pieces[0][1] if len(pieces) == 1 else None
 
     def _count(self, chunk: Chunk, at: int, out: list[Event]) -> Usage | None:
         shape = self._read_counts(chunk.usage, _decode_usage, at, out)
@@ -305,29 +201,13 @@ class OpenAIDecoder(StreamDecoder):
         return self._usage.take_alone(shape, at, several=len(self._choices) > 1)
 
     def _is_whole(self, marker: bool) -> bool:
-        if self._closed_by_usage:
+        if self._closed_at == self._tokens:
             return True
         if not self._choices or self._choices - self._finished.keys():
             return False
         # llama.cpp sends usage for each choice separately: a body cut between two has all texts and half the count
         counted = self._usage.alone_output
         return marker or len(self._choices) == 1 or counted is None or counted >= self._tokens
-
-
-def _end_of_event(data: bytes, number: int) -> int:
-    """Return where event `number`, counted from 1, ends in `data`; the length of `data` if it holds fewer."""
-    end = 0
-    for _ in range(number):
-        end = data.find(b"\n\n", end) + 2
-        if end == 1:
-            return len(data)
-    return end
-
-
-def _text_of_piece(data: bytes) -> str | None:
-    """Return the text of a chunk that holds only that; otherwise None."""
-    chunk = read_json(data, _decode_piece)
-    return None if chunk is None else chunk.choices[0].delta.content
 
 
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
@@ -369,8 +249,7 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
 
 
 def texts_of(parts: Sequence[Part]) -> tuple[str, str]:
-    """Return the reasoning, and the text, of content that is a list."""
-    reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or ())
+    reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or part.summary or ())
     return reasoning, "".join(part.text or "" for part in parts)
 
 
@@ -381,8 +260,8 @@ def tool_fragments(delta: Delta, index: int, calls: ToolCalls, *, whole: bool) -
     llama-cpp-python sends the same call under both names.
     """
     fragments = []
-    made = delta.tool_calls or [ToolCall("function_call", "", delta.function_call)]
-    for place, call in enumerate(made):
+    made = delta.tool_calls or ToolCall("function_call", "", delta.function_call)
+    for place, call in enumerate([made] if isinstance(made, ToolCall) else made):  # TGI sends no list
         function = call.function or call.custom or Function()
         key = ("whole", place) if whole else call.index
         part = calls.part(key, str(call.id or ""), function.name or "", index)
@@ -391,7 +270,6 @@ def tool_fragments(delta: Delta, index: int, calls: ToolCalls, *, whole: bool) -
 
 
 def _reported(chunk: Chunk) -> ProviderError | None:
-    """Return the error in a chunk, None if absent."""
     if chunk.error:
         return error_of(chunk.error)
     if chunk.x_groq is not None and chunk.x_groq.error:

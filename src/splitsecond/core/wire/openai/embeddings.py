@@ -38,7 +38,7 @@ class _Answer(Struct, gc=False):
     error: Any = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
 class ItemsDecoder(AnswerDecoder):
@@ -52,7 +52,6 @@ class ItemsDecoder(AnswerDecoder):
         self._body = bytearray()
 
     def feed(self, data: bytes, at: int) -> list[Event]:
-        """Return the events that `data` completes; none after the end."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -65,7 +64,6 @@ class ItemsDecoder(AnswerDecoder):
         return out
 
     def close(self, at: int) -> list[Event]:
-        """Return the last events: usage, and `Done` or `Broken` unless that was returned before."""
         out: list[Event] = []
         if self._ended:
             return out

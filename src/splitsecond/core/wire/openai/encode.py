@@ -1,16 +1,12 @@
 """Client role: a call as a request for a provider of OpenAI's API format.
 
-The fields of a call pass unchanged, byte for byte. Four are set here: ``model`` (the target's name for it), ``stream``
-(on, unless a quirk says otherwise), ``stream_options`` and the name of the limit on output tokens. For Gemini's models
-(`thought_signatures`) tool calls in the conversation get the signature that they lack. In a request for
-embeddings only the model is set.
+The fields of a call pass unchanged, byte for byte, but for ``model``, ``stream``, ``stream_options``, the name of the
+limit on output tokens and, for Gemini's models (`thought_signatures`), missing signatures of tool calls.
 
-A chat that was translated from another API format is fitted to the provider as well. Providers differ in what they
-accept beside OpenAI's oldest fields, and some reject a request for an unknown field. What a client of this format sends
-is its own decision and passes; a translated request must not hold fields that its client never wrote. So of the fields
-that few providers accept only those stay that the provider's quirks name, reasoning goes to providers that take it
-back, and the reasoning effort is written in the provider's own way. What is left out is reported: it does not change
-the answer, or only by degree.
+A chat that was translated from another API format must not hold fields that its client never wrote, because some
+providers reject a request for an unknown field. So of the fields that few providers accept only those stay that the
+provider's quirks name, reasoning goes to providers that take it back, and the reasoning effort is written in the
+provider's own way. What is left out is reported: it does not change the answer, or only by degree.
 """
 
 import re
@@ -129,7 +125,6 @@ def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
 
 
 def _reasoning(chat: Call, wanted: ReasoningRequest, style: ReasoningStyle) -> dict[str, Any]:
-    """Return the fields for the requested reasoning, as the provider names them."""
     match style.field:
         case "reasoning":
             return _reasoning_object(wanted)

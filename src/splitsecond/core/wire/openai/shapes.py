@@ -11,17 +11,23 @@ from msgspec import Meta, Raw, Struct
 from splitsecond.core.wire.streaming import ABSENT, Count
 
 
+class CacheCreation(Struct, gc=False):
+    """Tokens that were written to Anthropic's cache, by how long they are kept."""
+
+    ephemeral_1h_input_tokens: Count | None = None
+
+
 class CachedDetails(Struct, gc=False):
-    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Only OpenRouter reports tokens written to
-    the cache."""
+    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Tokens written to the cache are reported by
+    OpenRouter and, under the longer names, by LiteLLM."""
 
     cached_tokens: Count | None = None
     cache_write_tokens: Count | None = None
+    cache_creation_tokens: Count | None = None
+    cache_creation_token_details: CacheCreation | None = None
 
 
 class ReasoningDetails(Struct, gc=False):
-    """``completion_tokens_details``, in Responses ``output_tokens_details``."""
-
     reasoning_tokens: Count | None = None
 
 
@@ -50,8 +56,6 @@ class Function(Struct, gc=False):
 
 
 class ToolCall(Struct, gc=False):
-    """One tool call, or a fragment of it."""
-
     index: int | str | None = None
     id: int | str | None = None
     function: Function | None = None
@@ -59,30 +63,24 @@ class ToolCall(Struct, gc=False):
 
 
 class Audio(Struct, gc=False):
-    """Spoken output: base64 data, and its transcript."""
-
     data: str | None = None
     transcript: str | None = None
 
 
 class Link(Struct, gc=False):
-    """The address of an image, or the image itself as a data URL."""
-
     url: str | None = None
 
 
 class Image(Struct, gc=False):
-    """A generated image, as OpenRouter sends it."""
-
     image_url: Link | None = None
 
 
 class Part(Struct, gc=False):
-    """One part of content that is a list, as Mistral's reasoning models send it."""
+    """One part of content that is a list. Reasoning is in `thinking` (Mistral) or `summary` (Databricks)."""
 
-    type: str = ""
     text: str | None = None
     thinking: list["Part"] | None = None
+    summary: list["Part"] | None = None
 
 
 class Delta(Struct, gc=False):
@@ -93,7 +91,7 @@ class Delta(Struct, gc=False):
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ToolCall] | ToolCall | None = None
     function_call: Function | None = None
     audio: Audio | None = None
     images: list[Image] | None = None
@@ -112,8 +110,6 @@ class Choice(Struct, gc=False):
 
 
 class PlainMessage(Struct, gc=False):
-    """A message, or an addition to one, that holds only a text."""
-
     content: Annotated[str, Meta(min_length=1)]
     reasoning_content: None = None
     reasoning: None = None
@@ -125,8 +121,6 @@ class PlainMessage(Struct, gc=False):
 
 
 class PlainChoice(Struct, gc=False):
-    """A finished choice that holds only a text."""
-
     message: PlainMessage
     finish_reason: Annotated[str, Meta(min_length=1)]
     index: Count = 0
@@ -136,31 +130,7 @@ class PlainChoice(Struct, gc=False):
     logprobs: None = None
 
 
-class PlainPiece(Struct, gc=False):
-    """A choice that gets only the next piece of a text."""
-
-    delta: PlainMessage
-    index: Count = 0
-    finish_reason: None = None
-    usage: None = None
-    logprobs: None = None
-
-
-class PlainChunk(Struct, gc=False):
-    """The most frequent event of a chat: the next piece of one text. Any other does not decode as this."""
-
-    choices: tuple[PlainPiece]
-    usage: None = None
-    error: None = None
-    x_groq: None = None
-    base_resp: None = None
-    timings: None = None
-    time_info: None = None
-
-
 class PlainUsage(UsageShape, gc=False):
-    """``usage`` without Groq's times."""
-
     queue_time: None = None
     prompt_time: None = None
     completion_time: None = None

@@ -38,21 +38,19 @@ class _Total(Struct, eq=False):
                 _plus(total.reasoning_tokens, usage.reasoning_tokens, before.reasoning_tokens if before else None),
                 _most(total.cached_tokens, usage.cached_tokens),
                 _most(total.cache_write_tokens, usage.cache_write_tokens),
+                _most(total.cache_write_1h_tokens, usage.cache_write_1h_tokens),
             )
         self.usage = usage
         return usage
 
 
 class UsageTally(Struct, eq=False):
-    """Usage of one answer so far."""
-
     _by_choice: dict[int, Usage] = {}
     _beside: _Total = field(default_factory=_Total)
     _alone: _Total = field(default_factory=_Total)
 
     @property
     def alone_output(self) -> int | None:
-        """Output tokens of the chunks that hold only usage; None before the first of them."""
         return self._alone.usage.output_tokens if self._alone.usage else None
 
     def take(self, shape: UsageShape, at: int, index: int) -> Usage | None:
@@ -76,11 +74,14 @@ class UsageTally(Struct, eq=False):
 
 
 def usage_of(shape: UsageShape, at: int) -> Usage | None:
-    """Return the counts of one report; None if it is empty."""
     details, output_details = shape.prompt_tokens_details, shape.completion_tokens_details
-    cached = written = reasoning = None
+    cached = written = reasoning = hour = None
     if details is not None:
         cached, written = details.cached_tokens, details.cache_write_tokens
+        if written is None:
+            written = details.cache_creation_tokens
+        if (kept := details.cache_creation_token_details) is not None:
+            hour = min(kept.ephemeral_1h_input_tokens or 0, written or 0) or None
     if cached is None:
         cached = shape.cached_tokens if shape.prompt_cache_hit_tokens is None else shape.prompt_cache_hit_tokens
     if output_details is not None:
@@ -90,7 +91,7 @@ def usage_of(shape: UsageShape, at: int) -> Usage | None:
         output += reasoning
     if shape.prompt_tokens is None and output is None:
         return None
-    return Usage(at, shape.prompt_tokens, output, reasoning, cached, written)
+    return Usage(at, shape.prompt_tokens, output, reasoning, cached, written, hour)
 
 
 def _leaves_reasoning_out(shape: UsageShape, output: int, reasoning: int) -> bool:

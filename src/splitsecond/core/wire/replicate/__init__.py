@@ -7,4 +7,3 @@ from splitsecond.core.wire.provider_errors import fault_from_response
 from splitsecond.core.wire.replicate.answers import StreamWriter, created, error_body
 from splitsecond.core.wire.replicate.decode import ReplicateDecoder as decoder
 from splitsecond.core.wire.replicate.encode import encode, output_address
-from splitsecond.core.wire.server_request import parse_replicate as parse_request

@@ -24,7 +24,6 @@ class StreamWriter(AnswerWriter):
         return encode_event(b"{}", "done")
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        """Return an error inside the stream, which ends it. Replicate has only a message for it."""
         return encode_event(to_json({"detail": message}), "error") + encode_event(b'{"reason":"error"}', "done")
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
@@ -40,7 +39,6 @@ def created(model: str, *, id: str, created: int, stream: str) -> bytes:
 
 
 def error_body(status: int, message: str, type: str = "", code: str | None = None, param: str | None = None) -> bytes:
-    """Return the body of an error response."""
     return to_json({"title": type or "error", "detail": message, "status": status})
 
 

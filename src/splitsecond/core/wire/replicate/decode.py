@@ -52,7 +52,7 @@ class _DoneEvent(Struct, gc=False):
 
 _PREDICTION = msgspec.json.Decoder(Prediction)
 decode_prediction = _PREDICTION.decode
-_decode_counts = msgspec.json.Decoder(_Counts).decode
+_decode_counts = msgspec.json.Decoder(_Counts, strict=False).decode
 _decode_times = msgspec.json.Decoder(_Times).decode
 _decode_done = msgspec.json.Decoder(_DoneEvent).decode
 

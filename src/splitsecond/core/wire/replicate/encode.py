@@ -122,7 +122,6 @@ def _completion_input(call: Call) -> dict[str, Any]:
 
 
 def _settings(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the remaining fields of a call, some renamed as the models expect."""
     if (limit := take_output_limit(fields)) is not None:
         fields["max_tokens"] = limit
     match fields.pop("stop", None):

@@ -10,4 +10,3 @@ from splitsecond.core.wire.responses.answers import StreamWriter, counts, token_
 from splitsecond.core.wire.responses.decode import ResponsesDecoder as decoder
 from splitsecond.core.wire.responses.encode import count, encode, pass_on
 from splitsecond.core.wire.responses.to_chat import sources, to_chat
-from splitsecond.core.wire.server_request import parse_responses as parse_request

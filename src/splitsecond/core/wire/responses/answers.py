@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from splitsecond.core import clock
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer
@@ -111,7 +112,6 @@ class StreamWriter(AnswerWriter):
         self._usage: Usage | None = None
 
     def resume(self, position: Position) -> None:
-        """Continue an answer that another writer began."""
         self._head |= position.head
         self._position = position
         if position.grows is not None:
@@ -119,11 +119,9 @@ class StreamWriter(AnswerWriter):
 
     @property
     def kind(self) -> TokenKind | None:
-        """The kind of tokens that the open item takes; None: no item is open, or it takes no more."""
         return None if self._position.text_ended else self._position.kind
 
     def read_tools(self, fields: Mapping[str, Any]) -> None:
-        """Read the client's tools that are carried as functions."""
         self.tools = carried_tools(fields)
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
@@ -132,10 +130,6 @@ class StreamWriter(AnswerWriter):
         return created + self._event("response.in_progress", response=response)
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one content event, after the start of its item if it is the first of its kind.
-
-        Raises `KeyError` for "audio", which this format does not have.
-        """
         if kind == "image":
             ended = self._ended_item()
             return ended + self._add(_image_item(self._id("ig"), text)) + self._done_item()
@@ -171,7 +165,6 @@ class StreamWriter(AnswerWriter):
         return self._event(f"response.{response['status']}", response=response)
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        """Return an error inside the stream; nothing should follow. The format has a code, and no place for `type`."""
         return self._event("error", code=str(code or type), message=message, param=None)
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
@@ -189,7 +182,6 @@ class StreamWriter(AnswerWriter):
         return to_json({**self._head, **_end(answer.finish, usage), "output": items})
 
     def _call(self, call: CalledTool, number: int) -> dict[str, Any]:
-        """Return the item of a complete call."""
         tool, identity = self.tools.get(call.name) or CarriedTool(call.name), f"{self._head['id']}_{number}"
         own = {"namespace": tool.namespace} if tool.namespace else {}
         if tool.custom:
@@ -201,7 +193,6 @@ class StreamWriter(AnswerWriter):
         return f"{prefix}_{self._head['id']}_{len(self._position.items)}"
 
     def _number(self) -> int:
-        """Return the sequence number of the next event."""
         self._position.sequence += 1
         return self._position.sequence - 1
 
@@ -209,7 +200,6 @@ class StreamWriter(AnswerWriter):
         return typed_event(name, **fields, sequence_number=self._number())
 
     def _add(self, item: dict[str, Any]) -> bytes:
-        """Return the start of an item."""
         items = self._position.items
         items.append(item)
         return self._event("response.output_item.added", output_index=len(items) - 1, item=item)
@@ -245,7 +235,6 @@ class StreamWriter(AnswerWriter):
         self._before = self._delta(grows)
 
     def _delta(self, grows: Growth) -> bytes:
-        """Return the bytes before the text of a delta."""
         name = f"{grows.deltas}.delta"
         fields = to_json({"type": name, **self._where(grows), **_logprobs(grows)})
         return b"event: " + name.encode() + b"\ndata: " + fields[:-1] + b',"delta":'
@@ -286,7 +275,6 @@ class StreamWriter(AnswerWriter):
 
 
 def _head(identity: str, model: str, created: int) -> dict[str, Any]:
-    """Return the fields of every answer that do not depend on its content."""
     return {
         "id": identity,
         "object": "response",
@@ -308,9 +296,9 @@ def _head(identity: str, model: str, created: int) -> dict[str, Any]:
 
 
 def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
-    """Return the fields about the end of an answer."""
     short = _INCOMPLETE.get(reason)
     return {
+        "completed_at": None if short else int(clock.wall_time().timestamp()),
         "status": "incomplete" if short else "completed",
         "incomplete_details": {"reason": short} if short else None,
         "usage": None if usage is None else _usage_fields(usage),
@@ -318,7 +306,6 @@ def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
 
 
 def _logprobs(grows: Growth) -> dict[str, Any]:
-    """Return the field that text events must have."""
     return {"logprobs": []} if grows.part == "output_text" else {}
 
 
@@ -340,12 +327,10 @@ def _image_item(identity: str, url: str) -> dict[str, Any]:
 
 
 def token_count(tokens: int) -> bytes:
-    """Return the answer to a request that counts tokens."""
     return to_json({"object": "response.input_tokens", "input_tokens": tokens})
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    """Return the fields of a whole answer that hold its token counts."""
     return {"usage": _usage_fields(usage)}
 
 

@@ -20,6 +20,7 @@ from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.core.wire.responses.answers import GROWTHS, Growth, Position, StreamWriter
 from splitsecond.core.wire.responses.decode import ResponsesDecoder
 from splitsecond.core.wire.responses.tools import carried_tools
+from splitsecond.core.wire.server_answer import collected
 from splitsecond.core.wire.sse import encode_event, malformed
 from splitsecond.core.wire.transcoder import Transcoder, new_transcoder
 
@@ -28,7 +29,6 @@ _ANSWER_ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def transcoder(call: Call, model: str) -> Transcoder:
-    """Return the transcoder that writes the answer of `model` to `call` as Responses."""
     return new_transcoder(partial(StreamWriter, tools=carried_tools(call.body)), "resp_", call, model)
 
 
@@ -43,13 +43,11 @@ class ResponseRelay(StreamRelay):
         self._last = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the events that `data` completes."""
         events = super().feed(data)
         self._last = events or self._last
         return events
 
     def error(self, body: bytes) -> bytes:
-        """Return the event that ends a failed answer."""
         numbers = _SEQUENCE.findall(self._last)
         error: dict[str, Any] = msgspec.json.decode(body)["error"]
         fields = {name: error[name] for name in ("code", "message", "param")}
@@ -65,37 +63,45 @@ class _EndEvent(msgspec.Struct):
 
 
 _decode_end = msgspec.json.Decoder(_EndEvent).decode
+_decode_id = msgspec.json.Decoder(str).decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ResponseAssembly(Assembly):
     """Assembly of a response: the event that ends it holds all of it, and its bytes are the answer.
 
-    Some servers leave the output out of that event; then it is the items that ended before.
+    Some servers leave the output out of that event; then it is the items that ended before, or what the deltas say.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._response = b""
         self._items: list[Raw] = []
+        self._events: list[bytes] = []  # before the end of the first item
 
     def take(self, data: bytes, name: str) -> None:
-        """Take one event of the stream, as JSON."""
         event = decoded(data, _decode_end)
         if event.type == "response.output_item.done" and event.item:
             self._items.append(event.item.copy())
+            self._events.clear()
         elif event.type in _ANSWER_ENDS and event.response:
             self._response = bytes(event.response)
             self._ended = True
+        if not self._items:
+            self._events.append(encode_event(data, name))
 
     def whole(self) -> bytes:
-        """Return the response of the last event."""
         if not self._response:
             raise malformed("the stream holds no event with the whole response")
-        fields = read_json(self._response, _decode_fields) if self._items else None
+        fields = read_json(self._response, _decode_fields)
         if fields is None or bytes(fields.get("output", b"")) not in (b"", b"[]", b"null"):
             return self._response
-        return msgspec.json.encode({**fields, "output": self._items})
+        return msgspec.json.encode({**fields, "output": self._items or self._items_of_deltas(fields)})
+
+    def _items_of_deltas(self, fields: dict[str, Raw]) -> Raw:
+        answers, usage = collected(ResponsesDecoder().feed(b"".join(self._events), 0))
+        writer = StreamWriter("chat", "", id=read_json(fields.get("id", b""), _decode_id) or "", created=0)
+        return _decode_fields(writer.whole(answers, usage))["output"]
 
 
 _DELTAS = {f"{grows.deltas}.delta": (kind, grows) for kind, grows in GROWTHS}
@@ -130,8 +136,6 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class ResponseEncoder(PartsEncoder):
-    """Encoder of one response."""
-
     kinds = frozenset({"text", "refusal", "reasoning", "tool", "image"})
 
     def __init__(self, call: Call) -> None:
@@ -140,7 +144,6 @@ class ResponseEncoder(PartsEncoder):
         self._position = Position()
 
     def note(self, data: bytes) -> None:
-        """Follow the position in the response with one more of its events."""
         event = read_json(data, _decode_event)
         if event is None:
             self._position_known = False
@@ -160,7 +163,6 @@ class ResponseEncoder(PartsEncoder):
             self._take_part(event.part, event)
 
     def resumed(self) -> StreamWriter:
-        """Return a writer that continues at this position."""
         writer = StreamWriter(self._operation, "", id="", created=0)
         writer.resume(self._position)
         return writer

@@ -1,17 +1,12 @@
 """Client role: the body of an answer of OpenAI's Responses to events.
 
-Each event is decoded once, to the one structure `ResponseEvent`; its ``type`` decides, or the name in its ``event:``
-line if the type is missing. The structure serves stream events, whole answers and errors, and names only the fields
-that are used; every one may be absent or null.
+One structure, `ResponseEvent`, serves stream events, whole answers and errors; every field may be absent or null. The
+``type`` of an event decides, or the name in its ``event:`` line if that is missing.
 
 Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name at the start of a
-tool call, and an image, which comes whole. Content that only the end of an item holds (a server sends no deltas, or
-none of a kind) counts then, and so does a tool call that only the end of the answer holds. Encrypted reasoning becomes
-data of `Quiet`.
-
-An answer is complete with one of the events that end it, ``response.completed`` or ``response.incomplete``. Before that
-it may fail although the status was 200, by ``response.failed`` or ``error``. Items are parts of the one answer, so all
-tokens have index 0.
+tool call, and an image, which comes whole. Content that only the end of a part, of an item or of the answer holds
+counts then. Encrypted reasoning becomes data of `Quiet`. An answer is complete with ``response.completed`` or
+``response.incomplete``. Items are parts of the one answer, so all tokens have index 0.
 """
 
 from collections.abc import Mapping
@@ -21,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, TokenKind, Usage
+from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
 from splitsecond.core.wire.provider_errors import error_of, parse_error
@@ -38,8 +34,6 @@ class UsageShape(Struct, gc=False):
 
 
 class Part(Struct, gc=False):
-    """A part of a message, or of a summary of reasoning."""
-
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -49,7 +43,7 @@ class Item(Struct, gc=False):
     """One item: a message, reasoning, a tool call or an image (`result`, base64)."""
 
     type: str = ""
-    content: list[Part] | None = None
+    content: list[Part] | str | None = None
     summary: list[Part] | None = None
     encrypted_content: str | None = None
     call_id: str | None = None
@@ -61,8 +55,6 @@ class Item(Struct, gc=False):
 
 
 class Incomplete(Struct, gc=False):
-    """``incomplete_details``: why an answer is incomplete."""
-
     reason: str | None = None
 
 
@@ -81,16 +73,18 @@ class Response(Struct, gc=False):
 
 
 class ResponseEvent(Response, gc=False):
-    """One event of a stream, or a whole answer."""
-
     type: str = ""
     delta: Any = None
+    text: Any = None
+    refusal: Any = None
+    arguments: Any = None
+    input: Any = None
     output_index: Any = None
     item: Item | None = None
     response: Response | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape).decode
+_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 _DELTAS: Mapping[str, TokenKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -103,16 +97,16 @@ _DELTAS: Mapping[str, TokenKind] = {
     "response.shell_call_command.delta": "tool",
     "response.audio.delta": "audio",
 }
+_ENDS_OF_PARTS = {name.replace(".delta", ".done"): kind for name, kind in _DELTAS.items()}
 _CALLS = ("function_call", "custom_tool_call")
 """The tool calls that a client answers; the provider runs all other tools itself."""
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
 
 class ResponsesDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The format has no timings."""
-
     event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
     end_name = "response.completed"
+    learns = False  # each event has a number
 
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
@@ -120,6 +114,7 @@ class ResponsesDecoder(StreamDecoder):
         self._items = PartNumbers()
         self._called: set[str] = set()
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
+        self._with_parts: set[int] = set()  # and of those without, of which whole parts came
 
     def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
@@ -134,6 +129,8 @@ class ResponsesDecoder(StreamDecoder):
             self._report_error(at, out, parse_error(data), data)
         elif kind in _ENDS and parsed.response is not None:
             self._take_end(parsed.response, data, at, out, marker=True)
+        elif kind in _ENDS_OF_PARTS:
+            self._take_part(parsed, kind, at, out)
         else:
             before = len(out)
             if parsed.item is not None:
@@ -143,6 +140,17 @@ class ResponsesDecoder(StreamDecoder):
             if len(out) == before:
                 out.append(Quiet(at, kind or "empty"))
 
+    def _take_part(self, parsed: ResponseEvent, kind: str, at: int, out: list[Event]) -> None:
+        """Take the end of a part: all of it, unless there were deltas."""
+        number, content, before = self._items.of(parsed.output_index), _ENDS_OF_PARTS[kind], len(out)
+        if number not in self._with_deltas:
+            self._with_parts.add(number)
+            tool = self._calls.begun(number) if content == "tool" else None
+            text = parsed.text or parsed.refusal or parsed.arguments or parsed.input
+            self._add_token(at, out, arguments_text(text), content, tool)
+        if len(out) == before:
+            out.append(Quiet(at, kind))
+
     def _take_item(self, item: Item, number: int, at: int, out: list[Event], *, whole: bool) -> None:
         """Take item `number` at its start or (`whole`) at its end: the content that no delta held."""
         if item.type in _CALLS:
@@ -151,8 +159,9 @@ class ResponsesDecoder(StreamDecoder):
             self._add_token(at, out, tool.name, "tool", tool)
         if not whole:
             return
-        if number not in self._with_deltas:
-            for part in item.summary or item.content or ():
+        if number not in self._with_deltas | self._with_parts:
+            content = item.summary or item.content or ()
+            for part in [Part(text=content)] if isinstance(content, str) else content:
                 kind: TokenKind = "reasoning" if item.type == "reasoning" else "text"
                 self._add_token(at, out, part.text or "", kind)
                 self._add_token(at, out, part.refusal or "", "refusal")
@@ -175,8 +184,10 @@ class ResponsesDecoder(StreamDecoder):
             if not had_tokens or (item.type in _CALLS and item.call_id and item.call_id not in self._called):
                 self._take_item(item, self._items.end(None), at, out, whole=True)
         self._note_tier(response.service_tier)
-        incomplete = response.incomplete_details
-        self._add_finish(at, out, (incomplete and incomplete.reason) or response.status or "completed", data)
+        why = response.incomplete_details.reason if response.incomplete_details else None
+        if why and response.status == "incomplete" and not meaning(why):
+            why = "incomplete"  # for a reason that is not known to leave a good answer
+        self._add_finish(at, out, why or response.status or "completed", data)
         if self._ended:
             return
         if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:

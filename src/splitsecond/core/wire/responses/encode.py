@@ -1,18 +1,13 @@
 """Client role: a call in the common chat form as a request for ``/responses``.
 
-Many fields are the same in both. Two have other defaults here: answers are stored, and the schemas of tools are strict;
-both are set to what a chat has. Fields that Responses lacks are left out or refused by the tables of `chat_form` and
-one table here. Fields of Responses' own pass (``instructions``, ``include``, ``previous_response_id``, ``reasoning``,
-``text``) and win over the translation of a field of chat; so do tools that are not functions. Unknown fields are left
-out, and the call's notes name them.
-
-In ``input`` messages stay messages; tool calls and their results are items beside them. Earlier reasoning is left out:
-the API accepts only its own, by id. Types of parts that only this API has pass unchanged.
+Two fields have other defaults here: answers are stored, and the schemas of tools are strict; both are set to what a
+chat has. Fields of Responses' own pass and win over the translation of a field of chat; so do tools that are not
+functions, and types of parts that only this API has. Unknown fields are left out, and the call's notes name them.
+Earlier reasoning is left out, too: the API accepts only its own, by id.
 
 A request in the client's own form may hold items of answers that other targets gave and the gateway wrote as Responses.
-Their ids (made from the answer's own, which begins with "resp_") are unknown to the provider. Such reasoning has
-neither a known id nor an encrypted form, so it is left out and reported; other items pass without their id, which is
-optional.
+Their ids (made from the answer's own, which begins with "resp_") are unknown to the provider. Such reasoning is left
+out and reported; other items pass without their id, which is optional.
 """
 
 import re
@@ -51,10 +46,6 @@ _OWN = (
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for `model`. Of `quirks`, `stream_whole` and `thinking` are used.
-
-    Raises `CallerFault`; its kind is "not_translatable" for a field that Responses does not have.
-    """
     fields = chat_form.chat_fields(call, "Responses", known=_KNOWN)
     leave_out(call, fields, "seed")
     refuse(fields, {"stop": ([],), "presence_penalty": (0,), "frequency_penalty": (0,)}, "Responses")
@@ -98,7 +89,6 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def count(call: Call, model: str) -> Encoded:
-    """Encode the request that counts the tokens of `call`, whose body is in this format, for `model`."""
     return Encoded("/responses/input_tokens", WHOLE_HEADERS, msgspec.json.encode({**call.body, "model": model}), False)
 
 
@@ -145,7 +135,6 @@ def _format(wanted: Any) -> dict[str, Any]:
 
 
 def _items(messages: Sequence[chat_form.Message]) -> list[dict[str, Any]]:
-    """Return ``input`` of a request. Raises `CallerFault` for content that the API rejects."""
     items: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"

@@ -73,10 +73,6 @@ Fields = dict[str, Any]
 
 
 def to_chat(call: Call) -> Call:
-    """Return `call`, whose body is a request for ``/responses``, in the common chat form.
-
-    Raises `CallerFault` for a field that is wrong, or ("not_translatable") that a chat does not have.
-    """
     fields = plain_fields(call)
     for name in _OURS:
         fields.pop(name, None)
@@ -105,10 +101,6 @@ def _refuse_continuation(previous: Any) -> None:
 
 
 def sources(call: Call) -> list[int]:
-    """Return the number of the item of ``input`` that each message of `to_chat` begins with; -1 for ``instructions``.
-
-    Raises `CallerFault` as `to_chat` does for items that are wrong.
-    """
     own = msgspec.structs.replace(call, notes=Notes())
     fields = plain_fields(own)
     return _chat(own, fields.get("instructions"), fields.get("input")).sources
@@ -138,18 +130,15 @@ class _Chat:
 
     @property
     def messages(self) -> list[Fields]:
-        """All messages, in OpenAI's form."""
         return [each.message() if isinstance(each, _Assistant) else each for each in self._messages]
 
     def assistant(self) -> _Assistant:
-        """Return the assistant's message that the next item belongs to."""
         if self._open is None:
             self._open = _Assistant()
             self._add(self._open)
         return self._open
 
     def add(self, message: Fields) -> None:
-        """Add a message of another role."""
         self._open = None
         self._add(message)
 
@@ -263,7 +252,6 @@ def _texts(parts: list[Fields], where: str) -> str:
 
 
 def _tools(call: Call, fields: Fields) -> Fields:
-    """Return ``tools`` and the fields about their use, which are removed from `fields`."""
     tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     parallel = fields.pop("parallel_tool_calls", True)
     if not tools:
@@ -294,7 +282,6 @@ def _tool_choice(choice: Any) -> Any:
 
 
 def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
-    """Return the requested reasoning, and whether to show it; None if unset."""
     effort, summary, older = (given.pop(name, None) for name in ("effort", "summary", "generate_summary"))
     if effort is not None and (not isinstance(effort, str) or effort not in reasoning.EFFORTS):
         raise CallerFault(f"reasoning.effort is {short(effort)}: expected one of {', '.join(reasoning.EFFORTS)}")
@@ -307,7 +294,6 @@ def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
 
 
 def _text(call: Call, fields: Fields) -> Fields:
-    """Return the answer's format, which is removed from `fields`."""
     given = _set_fields("text", fields)
     leave_out_unknown(call, given, ("format", "verbosity"))
     made: Fields = {}

@@ -37,7 +37,6 @@ class CarriedTool(Struct, frozen=True):
 
 
 def function_name(name: str, namespace: Any) -> str:
-    """Return the name of the function for tool `name`; `namespace` is not a text if it has none."""
     if not isinstance(namespace, str) or not namespace:
         return name
     flat = f"{namespace}__{name}"
@@ -72,7 +71,6 @@ def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fiel
 
 
 def all_tools(tools: list[Any], items: Any) -> list[Any]:
-    """Return the `tools` of a request with those in the `items` of its input."""
     for item in items if isinstance(items, list) else ():
         match item:
             case {"type": kind, "tools": [*more]} if kind == ADDITIONAL_TOOLS:

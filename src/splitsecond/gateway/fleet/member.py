@@ -1,35 +1,23 @@
-"""The fleet process: it exchanges reports with the database of the fleet, so that no worker waits for one.
-
-The first line of standard input is a `FleetProcessSettings` in JSON, because the URL can contain a password; later
-lines replace it when keys change. The end of standard input ends the process: it waits until no call has money
-reserved, and leaves the fleet. It writes a line to standard output when it has reached the database for the first time,
-or has failed to.
-"""
+"""A gateway as a member of its fleet: it exchanges reports with the fleet's database, for all workers."""
 
 import asyncio
 import contextlib
-import logging
-import os
-import signal
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-import msgspec
 import psycopg
 
 from splitsecond import __version__
-from splitsecond.core import clock, internal_errors
-from splitsecond.core.errors import say
-from splitsecond.core.internal_errors import contained, handling
+from splitsecond.core import clock
+from splitsecond.core.internal_errors import contained
 from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
 from splitsecond.gateway.fleet.holder import Holder, LimitUse
 from splitsecond.gateway.fleet.learning import Learning
-from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
+from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
+from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings, Limit
 from splitsecond.gateway.records.key_limits import DAY_S, MINUTE_NS, today
-from splitsecond.gateway.records.metrics import MetricCounts, process_metrics, write_counts
+from splitsecond.gateway.records.metrics import ProcessMetrics, process_metrics
 from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounters, nano
 
 EVERY_S = 1.0
@@ -49,15 +37,20 @@ TAKE_OVER_S = 2.0
 _LIMITS: dict[Period, Limit] = {"minute": "requests", "day": "usd"}
 
 
-class FleetProcess:
-    def __init__(self, settings: FleetProcessSettings, say: Callable[[str], None]) -> None:
-        folder = Path(settings.folder)
-        self._folder = folder
+class FleetMember:
+    """`learning` gets the reports of the workers; `publish` their views, by number."""
+
+    def __init__(
+        self,
+        settings: FleetSettings,
+        say: Callable[[str], None],
+        publish: Callable[[int, FleetView], None] = lambda worker, view: None,
+    ) -> None:
         self._workers = settings.workers
         self._say = say
         self._counters = SharedCounters(settings.counters, workers=settings.workers)
         self._ceilings = FleetCeilings(settings.ceilings, workers=settings.workers)
-        self._learning = Learning(folder, settings.workers, say)
+        self.learning = Learning(settings.workers, say, publish)
         self._database = FleetDatabase(settings.url, settings.gateway, settings.instance)
         self._instance = settings.instance
         self._holders: dict[str, Holder] = {}
@@ -105,7 +98,6 @@ class FleetProcess:
         self._apply()
         if due:
             await self._learn(answered)
-            self._write_metrics()
 
     async def _exchange(self, uses: dict[str, LimitUse]) -> bool:
         try:
@@ -127,17 +119,17 @@ class FleetProcess:
         return True
 
     async def _learn(self, answers: bool) -> None:
-        self._learning.collect(clock.now_ns())
+        self.learning.collect(clock.now_ns())
         if answers:
             try:
-                await self._learning.exchange(self._database)
+                await self.learning.exchange(self._database)
                 self._unlearned = False
             except (psycopg.Error, OSError) as error:
                 self._failures += 1
                 if not self._unlearned:
                     self._say(f"gateways do not learn from each other now: {self._database.error_text(error)}")
                 self._unlearned = True
-        self._learning.write(self._database.name, self._fleet(), self._ceilings.reached_ns)
+        self.learning.publish(self._database.name, self._fleet(), self._ceilings.reached_ns)
 
     async def _register(self) -> None:
         found = await self._database.instance_of(self._database.name)
@@ -228,23 +220,22 @@ class FleetProcess:
         names = tuple(each.name for each in self._fleet() if each.silent_s < SILENT_S)
         return About(version=__version__, workers=self._workers, sees=names)
 
-    def _write_metrics(self) -> None:
+    def metrics(self) -> ProcessMetrics:
         reached_ns, name = self._ceilings.reached_ns, self._database.name
         age_s = (clock.now_ns() - reached_ns) / clock.NS_PER_S
-        found = process_metrics(
+        return process_metrics(
             began_ns=self._began_ns,
             fleet_connected={name: bool(reached_ns) and not self._away},
             fleet_gateway_up={each.name: each.silent_s < SILENT_S for each in self._fleet()},
             fleet_answer_age_s={name: age_s} if reached_ns else {},
             fleet_failures={name: self._failures},
-            fleet_reports_invalid={name: self._learning.invalid},
-            fleet_turns={name: self._learning.turns},
+            fleet_reports_invalid={name: self.learning.invalid},
+            fleet_turns={name: self.learning.turns},
             fleet_ceilings={
                 (_LIMITS[holder.period], holder.client): holder.ceiling / (NANO if holder.period == "day" else 1)
                 for holder in self._holders.values()
             },
         )
-        write_counts(self._folder, found, MetricCounts(internal_errors=internal_errors.counts))
 
     async def _leave(self) -> None:
         give_up_ns = clock.now_ns() + round(END_S * clock.NS_PER_S)
@@ -264,49 +255,3 @@ class FleetProcess:
         except (psycopg.Error, OSError) as error:
             self._say(f"the gateway could not leave its fleet: {self._database.error_text(error)}")
         await self._database.close()
-
-
-async def _main(settings: FleetProcessSettings) -> None:
-    ending = asyncio.Event()
-    process = FleetProcess(settings, say)
-    loop = asyncio.get_running_loop()
-    data = bytearray()
-
-    def read() -> None:
-        chunk = os.read(0, 1 << 16)
-        data.extend(chunk)
-        while (end := data.find(b"\n")) >= 0:
-            line = bytes(data[:end])
-            del data[: end + 1]
-            with contained("reload"):
-                process.use(msgspec.json.decode(line, type=FleetProcessSettings).keys)
-        if not chunk:
-            loop.remove_reader(0)
-            ending.set()
-
-    loop.add_reader(0, read)
-    with handling():
-        with contained("task"):
-            await process.step()
-        with contextlib.suppress(BrokenPipeError):  # the supervisor has died, so the input has ended too
-            os.write(1, b"READY\n")
-        await process.run(ending)
-
-
-def main() -> int:
-    logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns about connections that this process cuts itself
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor handles them, and closes the input
-        signal.signal(each, signal.SIG_IGN)
-    line = bytearray()
-    while not line.endswith(b"\n"):  # without a buffer, so that the loop finds what comes after it
-        if not (byte := os.read(0, 1)):
-            return 0
-        line += byte
-    settings = msgspec.json.decode(line, type=FleetProcessSettings)
-    if os.path.isdir(settings.folder):  # else the gateway was killed meanwhile, and the next one has removed it
-        asyncio.run(_main(settings))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,6 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 from tests.gateway.limits import key_limits
@@ -15,8 +14,8 @@ from tests.waiting import WITHIN_S
 
 from splitsecond.core import clock
 from splitsecond.core.observation import Observation
-from splitsecond.gateway.fleet.process import FleetProcess
-from splitsecond.gateway.fleet.settings import FleetProcessSettings, LimitedKey
+from splitsecond.gateway.fleet.member import FleetMember
+from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.shared_counters import SharedCounters
@@ -31,26 +30,24 @@ Done = list[int]
 
 
 class OneGateway:
-    """The limits of one gateway's workers, and its fleet process in a task."""
+    """The limits of one gateway's workers, and its hub in a task."""
 
-    def __init__(self, folder: Path, url: str, name: str, key: ClientKey) -> None:
-        folder.mkdir(exist_ok=True)
+    def __init__(self, url: str, name: str, key: ClientKey) -> None:
         self.key = key
         self.said: list[str] = []
         self.ending = asyncio.Event()
         limited = LimitedKey(key.name, key.requests_per_minute, key.usd_per_day)
         counters, ceilings = SharedCounters.create(WORKERS), FleetCeilings.create(WORKERS)
-        settings = FleetProcessSettings(
+        settings = FleetSettings(
             url=url,
             gateway=name,
             instance=os.urandom(4).hex(),
-            folder=str(folder),
             counters=counters,
             ceilings=ceilings,
             workers=WORKERS,
             keys=(limited,),
         )
-        self.process = FleetProcess(settings, self.said.append)
+        self.process = FleetMember(settings, self.said.append)
         self.workers = [
             key_limits(
                 [key],
@@ -82,8 +79,8 @@ class OneGateway:
 
 
 @asynccontextmanager
-async def gateways(folder: Path, url: str, key: ClientKey, number: int = 3) -> AsyncIterator[list[OneGateway]]:
-    made = [OneGateway(folder / str(each), url, f"gateway {each}", key) for each in range(number)]
+async def gateways(url: str, key: ClientKey, number: int = 3) -> AsyncIterator[list[OneGateway]]:
+    made = [OneGateway(url, f"gateway {each}", key) for each in range(number)]
     try:
         for each in made:
             await until(partial(each.admitted, 1), "the gateway has not reached the database")
@@ -131,9 +128,9 @@ def limited(requests: int | None = None, usd: float | None = None) -> ClientKey:
     return ClientKey("web", b"", ("*",), requests, usd)
 
 
-def test_gateways_together_reach_but_never_exceed_the_limit(server: Server, tmp_path: Path) -> None:
+def test_gateways_together_reach_but_never_exceed_the_limit(server: Server) -> None:
     async def run() -> Done:
-        async with gateways(tmp_path, server.database(), limited(300)) as made:
+        async with gateways(server.database(), limited(300)) as made:
             return await load(made, 4, lambda done: sum(done) + 3 >= 0.9 * 300 and min(done) >= 0.5 * 100)
 
     begun_ns = clock.now_ns()
@@ -141,9 +138,9 @@ def test_gateways_together_reach_but_never_exceed_the_limit(server: Server, tmp_
     assert sum(done) + 3 <= allowed(300, begun_ns)
 
 
-def test_busy_gateway_gets_the_limit_and_others_the_rest(server: Server, tmp_path: Path) -> None:
+def test_busy_gateway_gets_the_limit_and_others_the_rest(server: Server) -> None:
     async def run() -> Done:
-        async with gateways(tmp_path, server.database(), limited(300)) as made:
+        async with gateways(server.database(), limited(300)) as made:
             first = await load(made[:1], 8, lambda done: done[0] >= 0.9 * 300)
             return [*first, *(await load(made[1:], 1))]
 
@@ -152,9 +149,9 @@ def test_busy_gateway_gets_the_limit_and_others_the_rest(server: Server, tmp_pat
     assert sum(done) + 3 <= allowed(300, begun_ns)
 
 
-def test_spending_of_all_gateways_stays_below_the_limit(server: Server, tmp_path: Path) -> None:
+def test_spending_of_all_gateways_stays_below_the_limit(server: Server) -> None:
     async def run() -> Done:
-        async with gateways(tmp_path, server.database(), limited(usd=2.0)) as made:
+        async with gateways(server.database(), limited(usd=2.0)) as made:
             return await load(made, 5, lambda done: sum(done) + 3 >= 0.9 * 200)
 
     begun = clock.wall_time().date()
@@ -163,9 +160,9 @@ def test_spending_of_all_gateways_stays_below_the_limit(server: Server, tmp_path
     assert sum(done) + 3 <= days * (200 + 3 * WORKERS)  # the last call of each worker
 
 
-def test_limit_holds_while_the_database_is_killed_or_stopped(server: Server, tmp_path: Path) -> None:
+def test_limit_holds_while_the_database_is_killed_or_stopped(server: Server) -> None:
     async def run() -> tuple[int, list[OneGateway]]:
-        async with gateways(tmp_path, server.database(), limited(600)) as made:
+        async with gateways(server.database(), limited(600)) as made:
 
             def messages(count: int) -> Callable[[Done], bool]:
                 return lambda done: all(len(each.said) == count for each in made)
@@ -194,13 +191,13 @@ def test_limit_holds_while_the_database_is_killed_or_stopped(server: Server, tmp
         ]
 
 
-def test_restarted_gateway_replaces_the_killed_one_by_name(server: Server, tmp_path: Path) -> None:
+def test_restarted_gateway_replaces_the_killed_one_by_name(server: Server) -> None:
     async def run() -> int:
         url = server.database()
-        async with gateways(tmp_path, url, limited(300), 2) as made:
+        async with gateways(url, limited(300), 2) as made:
             done = sum(await load(made, 2))
             await made[0].kill()
-            again = OneGateway(tmp_path / "new", url, "gateway 0", made[0].key)
+            again = OneGateway(url, "gateway 0", made[0].key)
             done += sum(await load([again, made[1]], 6, lambda done: again.process._registered))
             again.ending.set()
             await again.task
@@ -212,11 +209,11 @@ def test_restarted_gateway_replaces_the_killed_one_by_name(server: Server, tmp_p
     assert asyncio.run(run()) + 2 <= allowed(300, begun_ns)
 
 
-def test_second_gateway_of_the_same_name_gets_a_new_name(server: Server, tmp_path: Path) -> None:
+def test_second_gateway_of_the_same_name_gets_a_new_name(server: Server) -> None:
     async def run() -> list[str]:
         url = server.database()
-        async with gateways(tmp_path, url, limited(300), 1):
-            other = OneGateway(tmp_path / "other", url, "gateway 0", limited(300))
+        async with gateways(url, limited(300), 1):
+            other = OneGateway(url, "gateway 0", limited(300))
             await until(lambda: other.admitted(1), "it has no part of the limit")
             other.ending.set()
             await other.task
@@ -225,13 +222,13 @@ def test_second_gateway_of_the_same_name_gets_a_new_name(server: Server, tmp_pat
     assert ["another gateway of the fleet is named gateway 0" in words for words in asyncio.run(run())] == [True]
 
 
-def test_gateway_replaced_while_it_was_stopped_gets_a_new_name(server: Server, tmp_path: Path) -> None:
+def test_gateway_replaced_while_it_was_stopped_gets_a_new_name(server: Server) -> None:
     async def run() -> int:
         url = server.database()
-        async with gateways(tmp_path, url, limited(300), 1) as made:
+        async with gateways(url, limited(300), 1) as made:
             (first,) = made
             await first.kill()
-            again = OneGateway(tmp_path / "new", url, "gateway 0", first.key)
+            again = OneGateway(url, "gateway 0", first.key)
             done = sum(await load([first, again], 4, lambda done: again.process._registered))
             first.task = asyncio.create_task(first.process.run(first.ending))
             done += sum(await load([first, again], 6, lambda done: any("a longer name" in each for each in first.said)))

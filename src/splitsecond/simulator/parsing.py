@@ -1,4 +1,4 @@
-"""Server role: requests of clients in every API format, read as `ServerRequest`.
+"""Requests of clients in every API format, read as `ServerRequest`.
 
 Only the fields that determine the answer are decoded; all fields are kept raw, so that a request can pass unchanged.
 Each function takes the body of a request, and its path with the query if that holds the model. It raises `CallerFault`:
@@ -21,7 +21,6 @@ from msgspec import Meta, Raw, Struct, field
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import plain_value
-from splitsecond.core.wire.api_format import ServerRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,9 +29,27 @@ _Content = str | list[dict[str, Any]]
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class _Request(Struct, kw_only=True):
-    """The fields of a request that most formats have."""
+class ServerRequest(Struct, frozen=True, kw_only=True):
+    """A parsed request. `prompt_text`: all its text, joined by line feeds, for counting; `fields`: all its fields, raw.
 
+    `max_tokens` is None if the client set no limit; `include_usage`: the client requests the usage chunk of a stream.
+    `tool`: the name of the tool that the answer must call, "" for none. `cache_marks`: the number of characters of
+    `prompt_text` before each mark for the prompt cache.
+    """
+
+    operation: Operation
+    model: str
+    stream: bool
+    max_tokens: int | None
+    include_usage: bool = True
+    prompt_text: str
+    n: int = 1
+    fields: dict[str, Raw]
+    tool: str = ""
+    cache_marks: tuple[int, ...] = ()
+
+
+class _Request(Struct, kw_only=True):
     model: str
     stream: bool | None = None
     max_tokens: _AtLeastOne | None = None
@@ -61,7 +78,6 @@ def _reads(read: Callable[P, ServerRequest]) -> Callable[P, ServerRequest]:
 
 
 def _decoded(body: bytes, form: type[T]) -> tuple[T, dict[str, Raw]]:
-    """Return the request as its format's `form`, and all fields raw."""
     fields = _decode_fields(body)
     return msgspec.json.decode(body, type=form), fields
 
@@ -69,7 +85,6 @@ def _decoded(body: bytes, form: type[T]) -> tuple[T, dict[str, Raw]]:
 def _request(
     operation: Operation, request: _Request, fields: dict[str, Raw], prompt: list[Any], **others: Any
 ) -> ServerRequest:
-    """Return the request with the texts in its `prompt`, and `others` of its attributes."""
     texts: list[str] = []
     _collect(prompt, texts, [])
     known: dict[str, Any] = {"stream": bool(request.stream), "max_tokens": request.max_tokens}
@@ -116,7 +131,6 @@ class _Completion(_OpenAIRequest, kw_only=True):
 
 @_reads
 def parse_openai(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for chat or completions."""
     if operation == "chat":
         chat, fields = _decoded(body, _OpenAIChat)
         limit, texts = chat.max_completion_tokens or chat.max_tokens, _contents(chat.messages)
@@ -143,7 +157,6 @@ def _prompt_texts(prompt: Any) -> list[str]:
 
 @_reads
 def parse_cohere(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for ``/v2/chat``."""
     chat, fields = _decoded(body, _Chat)
     return _request(operation, chat, fields, _contents(chat.messages))
 
@@ -165,7 +178,6 @@ class _Messages(_CountedMessages, kw_only=True):
 
 @_reads
 def parse_anthropic(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for ``/messages``."""
     parsed, fields = _decoded(body, _Messages)
     return _marked_request(operation, parsed, fields)
 
@@ -198,7 +210,6 @@ class _Response(_Request, kw_only=True):
 
 @_reads
 def parse_responses(operation: Operation, body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for ``/responses``."""
     parsed, fields = _decoded(body, _Response)
     return _request(operation, parsed, fields, [parsed.instructions, parsed.input])
 
@@ -288,7 +299,6 @@ class _GeminiCount(Struct, rename="camel", kw_only=True):
 
 @_reads
 def parse_gemini(operation: Operation, body: bytes, path: str) -> ServerRequest:
-    """Parse a request for ``generateContent`` or ``streamGenerateContent``."""
     target = _target(_GEMINI_PATH, path, "MODEL:generateContent")
     request, fields = _decoded(body, _GeminiRequest)
     return _gemini_request(operation, target, request, fields)

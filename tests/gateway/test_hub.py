@@ -1,4 +1,4 @@
-"""The log process of a gateway: it is killed or stopped, and no call is missing in the log or in it twice."""
+"""The hub of a gateway: it is killed or stopped, and no call is missing in the log or in it twice."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ from tests.gateway.test_supervisor import workers
 from tests.waiting import WITHIN_S, until
 
 from splitsecond.core import clock
+from splitsecond.gateway.hub.settings import MODULE
 from splitsecond.log.store.log import Past
 
 pytestmark = pytest.mark.system
-MODULE = "splitsecond.log.store.log_process"
 CONFIGURATION = """
 keys: [{{name: web, key: env:WEB_KEY}}]
 providers: {{sim: {{base_url: {url}}}}}
@@ -31,7 +31,7 @@ def logged(log: Past) -> list[str]:
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_a_log_process_that_is_killed_loses_nothing(tmp_path: Path, served: ServedGateway, number: str) -> None:
+def test_a_hub_that_is_killed_loses_nothing(tmp_path: Path, served: ServedGateway, number: str) -> None:
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
     ids: list[str] = []
     with gateway(tmp_path, "--workers", number) as process:
@@ -40,9 +40,9 @@ def test_a_log_process_that_is_killed_loses_nothing(tmp_path: Path, served: Serv
                 for _ in range(8):
                     given = client.chat.completions.with_raw_response.create(model="fast", messages=ASK, max_tokens=2)
                     ids.append(given.headers["x-request-id"])
-                (pid,) = until(lambda: workers(process, MODULE), "no log process runs")  # the new one may not yet
+                (pid,) = until(lambda: workers(process, MODULE), "no hub runs")  # the new one may not yet
                 os.kill(pid, signal.SIGKILL)
-                assert "A new one replaces it" in heard(process, "log process")
+                assert "A new one replaces it" in heard(process, "The hub")
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
     assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)
@@ -53,10 +53,10 @@ def saved(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.glob("log.db.unwritten-*"))
 
 
-def test_a_worker_that_dies_without_a_log_process_loses_nothing(
+def test_a_worker_that_dies_without_a_hub_loses_nothing(
     tmp_path: Path, served: ServedGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log process is stopped and then killed with what it has not read. A folder in the place of its socket keeps
+    """The hub is stopped and then killed with what it has not read. A folder in the place of its socket keeps
     others from starting."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
@@ -67,7 +67,7 @@ def test_a_worker_that_dies_without_a_log_process_loses_nothing(
             def call() -> str:
                 return create(model="fast", messages=ASK, max_tokens=2).headers["x-request-id"]
 
-            (socket,) = until(lambda: [*tmp_path.glob("splitsecond-*/log")], "no log process runs")
+            (socket,) = until(lambda: [*tmp_path.glob("splitsecond-*/hub")], "no hub runs")
             (pid,) = workers(process, MODULE)
             os.kill(pid, signal.SIGSTOP)
             ids = [call() for _ in range(20)]
@@ -79,7 +79,7 @@ def test_a_worker_that_dies_without_a_log_process_loses_nothing(
             for each in workers(process):
                 os.kill(each, signal.SIGKILL)
             heard(process, "worker 0 ")
-            heard(process, "cannot be created")  # the socket of the next log process
+            heard(process, "cannot be created")  # the socket of the next hub
             socket.rmdir()
             until(lambda: not saved(tmp_path), "the calls are not written")
         process.send_signal(signal.SIGTERM)
@@ -87,13 +87,13 @@ def test_a_worker_that_dies_without_a_log_process_loses_nothing(
     assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)
 
 
-def test_a_log_process_that_is_stopped_loses_nothing(tmp_path: Path, served: ServedGateway) -> None:
+def test_a_hub_that_is_stopped_loses_nothing(tmp_path: Path, served: ServedGateway) -> None:
     """More calls come than the socket takes."""
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
     ids: list[str] = []
     with gateway(tmp_path) as process:
         with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
-            (pid,) = until(lambda: workers(process, MODULE), "no log process runs")
+            (pid,) = until(lambda: workers(process, MODULE), "no hub runs")
             os.kill(pid, signal.SIGSTOP)
             while not saved(tmp_path):
                 assert len(ids) < 5000, "nothing is saved"
@@ -114,9 +114,9 @@ def test_last_calls_of_a_killed_gateway_are_in_the_log(tmp_path: Path, served: S
             create = client.chat.completions.create
             create(model="fast", messages=ASK, max_tokens=2)
             log = Past.open(f"sqlite:///{tmp_path}/log.db")
-            until(lambda: len(logged(log)) == 1, "the log process has not started")
+            until(lambda: len(logged(log)) == 1, "the hub has not started")
             create(model="fast", messages=ASK, max_tokens=2)
             create(model="fast", messages=ASK, max_tokens=20)  # takes 50 ms, so the call before has been sent
         process.kill()
         process.wait(WITHIN_S)
-        until(lambda: len(logged(log)) >= 2, "the log process has not written what the gateway had sent")
+        until(lambda: len(logged(log)) >= 2, "the hub has not written what the gateway had sent")

@@ -1,4 +1,4 @@
-"""Which tool an answer must call, in the words of each api_format."""
+"""Which tool an answer must call, in the words of each API format."""
 
 import json
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 from msgspec import Raw
 from tests.cases import each_case
 
-from splitsecond.core.wire import ollama
-from splitsecond.core.wire.server_request import required_tool
+from splitsecond.simulator.parsing import parse_ollama_generate, required_tool
 
 OPENAI = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
 NATIVE = [{"type": "web_search"}, {"name": "f"}, {"name": "g"}]
@@ -49,8 +48,8 @@ def test_invalid_json_requires_no_tool() -> None:
 
 def test_ollama_generate_joins_system_and_prompt() -> None:
     body = {"model": "m", "prompt": "x", "system": "Be brief.", "options": {"num_predict": 5}}
-    parsed = ollama.parse_generate("chat", json.dumps(body).encode())
+    parsed = parse_ollama_generate("chat", json.dumps(body).encode())
     assert (parsed.prompt_text, parsed.max_tokens, parsed.stream) == ("Be brief.\nx", 5, True)
     unlimited = {"model": "m", "options": {"num_predict": -1}, "stream": False}
-    parsed = ollama.parse_generate("chat", json.dumps(unlimited).encode())
+    parsed = parse_ollama_generate("chat", json.dumps(unlimited).encode())
     assert (parsed.max_tokens, parsed.stream) == (None, False)

@@ -1,0 +1,107 @@
+"""How far apart the rounds of a run are, and so about which time its figures speak.
+
+A slow time is forgotten from one round to the next if rounds are three times as far apart as it lasts. Longer ones make
+neighbouring rounds alike: intervals are then too narrow, and equal targets differ. So a run whose rounds follow each
+other describes its own minutes and nothing else. `benchmarks/coverage.py` measures both kinds of plan.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from statistics import median
+
+from msgspec import Struct
+
+from splitsecond.benchmark.statistics.steady import begin_ns
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import Statement, number, percent
+
+CLAIM_APART_S = 150.0
+"""Least distance of rounds of a run that says anything about other minutes: of two equal targets with slow minutes, it
+then names one first in at most 6% of runs."""
+APART_PER_SLOW = 3
+CLAIM = "--over 15m"
+RARE_SHARE, RARE_DOUBT = 0.2, 0.05
+"""Share of the time of a slow state that a report warns of, where more than this share of runs has no round in it."""
+LONG_S = 120
+
+
+class RoundSpread(Struct, frozen=True, kw_only=True):
+    """Rounds of a run in time.
+
+    `apart_s`: from the start of a round to the start of the next one of the same row, the median; the least of all
+    rows. Null: no row has two rounds. `rounds`: the fewest of a row. `period_s`: from the first measured request to the
+    end of the last.
+    """
+
+    apart_s: float | None
+    rounds: int
+    period_s: float
+
+    @property
+    def claims(self) -> bool:
+        """Whether the run says anything about other minutes."""
+        return self.apart_s is not None and self.apart_s >= CLAIM_APART_S
+
+    @property
+    def longest_slow_s(self) -> float:
+        """The longest slow time that intervals contain."""
+        return (self.apart_s or 0.0) / APART_PER_SLOW
+
+    def period(self, *, short: bool = True) -> str:
+        """Format the time that was measured: "these 42 s", or "these 42 seconds"."""
+        if self.period_s < LONG_S:
+            return f"these {_rounded(self.period_s)} {'s' if short else 'seconds'}"
+        return f"these {_rounded(self.period_s / 60)} {'min' if short else 'minutes'}"
+
+    @property
+    def only(self) -> str:
+        """The beginning of what a run without claims says: "These 42 seconds only"; "" for a run with claims."""
+        return "" if self.claims else f"{self.period(short=False).capitalize()} only"
+
+
+def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
+    """Return how the measured requests lie in time; None without any."""
+    rows: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    first_ns, last_ns = None, 0
+    for o in observations:
+        if o.role == "measured":
+            start_ns = begin_ns(o)
+            rounds = rows[o.condition]
+            rounds[o.round] = min(start_ns, rounds.get(o.round, start_ns))
+            first_ns, last_ns = min(start_ns, first_ns or start_ns), max(last_ns, o.end_ns)
+    if first_ns is None:
+        return None
+    apart = [median(b - a for a, b in pairwise(sorted(r.values()))) for r in rows.values() if len(r) > 1]
+    return RoundSpread(
+        apart_s=min(apart) / NS_PER_S if apart else None,
+        rounds=min(map(len, rows.values())),
+        period_s=(last_ns - first_ns) / NS_PER_S,
+    )
+
+
+def spread_statement(spread: RoundSpread) -> Statement:
+    """Return what the intervals of a run contain, and what to do for more."""
+    if spread.apart_s is None:
+        return Statement(
+            f"{spread.only}: one round shows no slow times. For a claim about other minutes: several runs, or {CLAIM}.",
+            f"{spread.only}: one round shows no slow times.\n"
+            f"For a claim about other minutes: several runs, or {CLAIM}.",
+        )
+    began = f"ounds began {_rounded(spread.apart_s)} s apart"
+    contain = f"slow times longer than {_rounded(spread.longest_slow_s)} s are in no interval"
+    if not spread.claims:
+        return Statement(
+            f"{spread.only}: r{began}, so {contain}. For a claim about other minutes: {CLAIM}.",
+            f"{spread.only}: r{began}.\n{contain.capitalize()}.\nFor a claim about other minutes: {CLAIM}.",
+        )
+    unseen = (1 - RARE_SHARE) ** spread.rounds
+    rare = f"a state that holds {percent(RARE_SHARE)} of the time is in no round of {percent(round(unseen, 2))} of runs"
+    if unseen < RARE_DOUBT:
+        return Statement(f"R{began}: {contain}.")
+    return Statement(f"R{began}: {contain}, and {rare}.", f"R{began}: {contain}.\n{rare.capitalize()}.")
+
+
+def _rounded(value: float) -> str:
+    return number(round(value, 1)) if value < 10 else f"{value:,.0f}"

@@ -1,0 +1,190 @@
+"""Sends one block of sessions: a number of them at a time, or new ones at a rate.
+
+Each slot begins in the middle: at a random turn of a random session, after a request that fills the prompt cache with
+what came before. When all slots are there, their next turns are due after a random part of their tool time, as in a
+load that has run for long. A session that has ended, or that broke, is replaced by one from its first turn on.
+Measuring ends with the last of the block's measured requests, while all slots are still busy; then the sessions are cut
+off.
+
+The request of a turn is made while its tool runs, so that it leaves when it is due.
+"""
+
+import asyncio
+from typing import Any
+
+from splitsecond.benchmark.load.block import BlockRun
+from splitsecond.benchmark.load.measured_call import MeasuredCall
+from splitsecond.benchmark.load.session_player import Player, SessionPrompts
+from splitsecond.core import clock
+from splitsecond.core.errors import Fault
+from splitsecond.core.events import Broken, Token
+from splitsecond.core.observation import Role
+from splitsecond.core.service import Call
+
+MAX_PRIMING = 4
+"""Requests that fill the cache at a time. More would only queue up at a server whose prefill is slow."""
+UNLIMITED = 1 << 40
+
+
+class SessionBlockRun(BlockRun):
+    """One block of sessions while it is sent."""
+
+    def _prepare(self) -> None:
+        self._prompts = SessionPrompts(self._composer.workload, self._block.condition, self._block.round)
+        self._left = {"warmup": 0, "measured": self._block.requests, "cooldown": UNLIMITED}
+        self._filled.set()
+        self._priming = asyncio.Semaphore(MAX_PRIMING)
+        self._unprimed = self._block.concurrency or 0
+        self._primed = asyncio.Event()
+
+    async def closed_loop(self, concurrency: int) -> None:
+        self._prepare()
+        await self._begin()
+
+        async def slot() -> None:
+            await self._joined()
+            while self._goes_on:
+                await self._whole()
+
+        async with asyncio.TaskGroup() as group:
+            self._unmeasured = {group.create_task(slot()) for _ in range(concurrency)}
+
+    async def open_loop(self) -> None:
+        self._prepare()
+        begin_ns = await self._begin()
+        async with asyncio.TaskGroup() as group:
+            self._unmeasured = {group.create_task(self._joined()) for _ in range(self._block.concurrency or 0)}
+            self._unmeasured.add(group.create_task(self._start_when_due(begin_ns, group)))
+
+    async def _start_when_due(self, begin_ns: int, group: asyncio.TaskGroup) -> None:
+        if self._unprimed:
+            await self._primed.wait()
+            begin_ns = clock.now_ns()
+        for offset_ns in self._block.due:
+            await self._pacer.sleep_until(begin_ns + offset_ns)
+            if not self._goes_on:
+                return
+            self._unmeasured.add(group.create_task(self._whole()))
+
+    @property
+    def _goes_on(self) -> bool:
+        return not self.abandoned and not self._over
+
+    async def _joined(self) -> None:
+        """Play a session from a random turn on, when all slots have filled the cache."""
+        number = next(self._numbers)
+        random = self._prompts.random(number)
+        session, first = self._prompts.sessions.at_random(random)
+        player = self._prompts.player(session, number)
+        share = random.random()
+        try:
+            player.skip(first)
+            primed = first == 1 or await self._prime(player, first - 1)
+        finally:
+            self._unprimed -= 1
+            if not self._unprimed:
+                self._primed.set()
+        await self._primed.wait()
+        if primed:
+            await self._play(player, first, clock.now_ns() - round(share * player.wait_ns(first)))
+
+    async def _whole(self) -> None:
+        number = next(self._numbers)
+        session = self._prompts.sessions.next_session(self._prompts.random(number))
+        await self._play(self._prompts.player(session, number), 1, clock.now_ns())
+
+    async def _prime(self, player: Player, number: int) -> bool:
+        """Fill the cache with the prompt of a turn. Return whether the server answered."""
+        async with self._priming:
+            return await self._turn(player, number, "warmup", clock.now_ns(), player.priming_body(), primes=True)
+
+    async def _play(self, player: Player, first: int, ended_ns: int) -> bool:
+        """Play the turns from `first` on. `ended_ns`: when the answer before it ended. Return whether all went well."""
+        for number in range(first, len(player.turns) + 1):
+            turn = player.turns[number - 1]
+            if turn.branches and number > first:
+                players = [player.branch(branch) for branch in turn.branches]
+                async with asyncio.TaskGroup() as group:
+                    playing = [group.create_task(self._play(each, 1, ended_ns)) for each in players]
+                if not all(each.result() for each in playing):
+                    return False
+                ended_ns = clock.now_ns()
+            due_ns = max(ended_ns + player.wait_ns(number), clock.now_ns())
+            body = player.body(number)
+            await self._pacer.sleep_until(due_ns)
+            role = self._take()
+            if role is None:
+                return False
+            self._monitor.dispatched(due_ns)
+            if not await self._turn(player, number, role, due_ns, body):
+                return False
+            del body  # it refers to the conversation, which then grows without a copy
+            ended_ns = clock.now_ns()
+        return True
+
+    async def _turn(
+        self, player: Player, number: int, role: Role, due_ns: int, body: dict[str, Any], *, primes: bool = False
+    ) -> bool:
+        """Send one turn and wait for its answer. Return whether it was answered completely."""
+        block = self._block
+        measured = MeasuredCall(
+            condition=block.condition,
+            target=block.target,
+            role=role,
+            emit=self._emit,
+            turn=player.place(number, primes=primes),
+        )
+        call = Call(
+            id=f"{player.call_prefix}{'p' if primes else ''}{number}",
+            body=body,
+            due_ns=due_ns,
+            start_ns=clock.now_ns(),
+            hints={"prompt_cache": "end", "session": player.key},
+            notes=measured.notes(),
+        )
+        text: list[str] = []
+        calls: dict[int, dict[str, Any]] = {}
+        fault: Fault | None = None
+        self._monitor.began()
+        try:
+            async with await self._service(call) as reply:
+                self._unanswered = None
+                for event in await reply.collected():
+                    if isinstance(event, Token):
+                        _add(event, text, calls)
+                    elif isinstance(event, Broken):
+                        fault = event.fault
+        except Fault as error:
+            fault = error
+            measured.ended(call, error)
+            self._failed(role, error)
+        except asyncio.CancelledError:
+            measured.ended(call)
+            raise
+        else:
+            measured.ended(call)
+        finally:
+            if not measured.complete.is_set():
+                self.incomplete.append(measured)
+            self._monitor.ended()
+            self._finished(role)
+        if fault is None and primes:
+            player.primed(measured.observation)
+        elif fault is None:
+            player.answered(number, "".join(text), list(calls.values()), measured.observation)
+        return fault is None
+
+
+def _add(token: Token, text: list[str], calls: dict[int, dict[str, Any]]) -> None:
+    """Add a token to the text of an answer, or to its calls of tools."""
+    if token.index:
+        return
+    if token.kind == "text":
+        text.append(token.text)
+    elif token.kind == "tool" and (part := token.tool) is not None:
+        made = calls.setdefault(
+            part.number,
+            {"id": part.id or f"call_{part.number}", "type": "function", "function": {"name": "", "arguments": ""}},
+        )
+        made["function"]["name"] += part.name
+        made["function"]["arguments"] += token.arguments

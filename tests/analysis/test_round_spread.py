@@ -1,0 +1,74 @@
+"""How far apart rounds are, and what a report says about it."""
+
+import pytest
+from tests.analysis.made import MS, renamed, request
+
+from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S, RoundSpread, round_spread, spread_statement
+from splitsecond.core.observation import Observation
+
+
+def rounds(name: str, *starts_s: float) -> list[Observation]:
+    made = [
+        request(1000 * start_s + 50 * i, round=number + 1) for number, start_s in enumerate(starts_s) for i in range(3)
+    ]
+    return renamed(made, name, name)
+
+
+def test_the_distance_is_that_of_the_closest_row() -> None:
+    found = round_spread([*rounds("a", 10, 190, 370), *rounds("b", 20, 140, 320)])
+    assert found is not None
+    assert (found.apart_s, found.rounds, found.longest_slow_s) == (150.0, 3, 50.0)
+    assert found.claims
+    assert found.period() == "these 6 min"
+
+
+def test_requests_of_one_round_have_no_distance() -> None:
+    found = round_spread(rounds("a", 10))
+    assert found is not None
+    assert found.apart_s is None
+    assert not found.claims
+    assert round_spread([]) is None
+
+
+def test_warm_ups_do_not_count() -> None:
+    warmup = request(0.0, round=1, role="warmup")
+    found = round_spread([warmup, *rounds("a", 1000, 1180)])
+    assert found is not None
+    assert found.period_s < 181
+    assert found.apart_s == pytest.approx(180, abs=MS)
+
+
+def spread(apart_s: float | None, count: int = 6, period_s: float = 42) -> RoundSpread:
+    return RoundSpread(apart_s=apart_s, rounds=count, period_s=period_s)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            spread(7),
+            "These 42 seconds only: rounds began 7 s apart, so slow times longer than 2.3 s are in no interval. For a "
+            "claim about other minutes: --over 15m.",
+        ),
+        (
+            spread(CLAIM_APART_S - 1, period_s=800),
+            "These 13 minutes only: rounds began 149 s apart, so slow times longer than 50 s are in no interval. For "
+            "a claim about other minutes: --over 15m.",
+        ),
+        (
+            spread(None, 1),
+            "These 42 seconds only: one round shows no slow times. For a claim about other minutes: several runs, or "
+            "--over 15m.",
+        ),
+        (
+            spread(180),
+            "Rounds began 180 s apart: slow times longer than 60 s are in no interval, and a state that holds 20% of "
+            "the time is in no round of 26% of runs.",
+        ),
+        (spread(180, 16), "Rounds began 180 s apart: slow times longer than 60 s are in no interval."),
+    ],
+)
+def test_the_report_says_what_intervals_contain(made: RoundSpread, said: str) -> None:
+    found = spread_statement(made)
+    assert found.long == said
+    assert all(len(line) <= 98 for line in found.lines(98))
