@@ -173,7 +173,7 @@ TRUTH_OF_SLOW_MINUTES = {
     "ttft_ms p95": 7050.0,
     "ttft_later_turns_ms p50": 638.6,
     "session time": 50.17,
-    "waiting": 16.58,
+    "waiting": 0.3305,
     "sessions without an error": 0.9515,
     "cached ÷ ideal": 0.9281,
     "prefill speed": 4000.0,
@@ -186,7 +186,7 @@ TRUTH_OF_SLOW_MINUTES = {
 PERCENTILES_OF_SESSIONS = (("ttft_ms", "p50"), ("ttft_ms", "p95"), ("ttft_later_turns_ms", "p50"))
 SESSION_NUMBERS: dict[str, Callable[[SessionFindings], Estimated]] = {
     "session time": lambda s: s.session_s,
-    "waiting": lambda s: s.waiting_s,
+    "waiting": lambda s: s.waiting_share,
     "sessions without an error": lambda s: s.ok_share,
     "cached ÷ ideal": lambda s: s.cached_of_ideal,
     "prefill speed": lambda s: s.prefill_tokens_per_s,

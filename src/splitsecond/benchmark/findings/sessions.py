@@ -230,25 +230,25 @@ def _share(met: Flags, by: Sequence[RoundNumbers]) -> Estimated:
 
 
 def _times(times: Sequence[SessionTime]) -> dict[str, Any]:
-    """Return the mean session time and its parts as fields.
+    """Return the mean session time and what it is spent on, as fields.
 
-    Their intervals are those of rounds, if there are enough: sessions of one round share its length.
+    The interval of session time is that of rounds, if there are enough: sessions of one round share its length.
     """
-    by = session_groupings([each.session.requests[0] for each in times])[:1]
+    by = session_groupings([each.session.requests[0] for each in times])
     finished = np.array([each.finished for each in times], dtype=float)
-    parts = {
-        name: np.array([getattr(each, name) for each in times]) for name in ("waiting_s", "generating_s", "tools_s")
-    }
-    whole = np.sum(list(parts.values()), axis=0)
+    parts = np.array([(each.waiting_s, each.generating_s, each.tools_s) for each in times])
+    whole = parts.sum(axis=1)
     rounds = np.array([each.session.round for each in times])
     return {
-        "session_s": _inverse(_ratio(finished, whole, by)),  # what scatters is the number of finished sessions
+        "session_s": _inverse(_ratio(finished, whole, by[:1])),  # what scatters is the number of finished sessions
         "session_s_rounds": {
             int(number): float(whole[rounds == number].sum() / ended)
             for number in np.unique(rounds)
             if number and (ended := finished[rounds == number].sum())
         },
-        **{name: _ratio(part, finished, by) for name, part in parts.items()},
+        "waiting_share": _ratio(parts[:, 0], whole, by),
+        "generating_share": _ratio(parts[:, 1], whole, by),
+        "tools_share": _ratio(parts[:, 2], whole, by),
     }
 
 
