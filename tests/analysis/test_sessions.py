@@ -208,7 +208,7 @@ def test_too_few_sessions_have_no_interval() -> None:
     assert f"{found.sessions} sessions are too few for intervals: it takes 8, or 5 rounds." in row.notes
 
 
-def test_sessions_in_few_rounds_have_intervals_of_their_own_scatter() -> None:
+def test_few_rounds_leave_the_scatter_of_sessions() -> None:
     row = row_of(simulated(Server(of_session=0.5), turns=240, rounds=2))
     assert (row.ttft_ms.sessions, row.ttft_ms.rounds) == (session_of(row).sessions, 0)
     effective = row.ttft_ms.n_effective

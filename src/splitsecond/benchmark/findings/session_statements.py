@@ -12,7 +12,7 @@ from splitsecond.core.wording import Statement, counted_as, number, percent, spa
 def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     """Return what is known of the sessions of each valid row, as sentences.
 
-    The only row of a run needs no name. What depends little on load is said of the lightest one.
+    The only row of a run needs no name. What depends little on load is stated for the lightest one.
     """
     valid = sorted((each for each in rows if each.session and not each.invalid), key=load_order)
     lightest = {each.target: each for each in reversed(valid)}
