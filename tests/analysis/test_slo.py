@@ -58,6 +58,8 @@ def test_requests_that_meet_a_use(use: str, slow: dict[str, Any] | None, quick: 
         ("ttft=1s,ttft=2s", "limited twice"),
         ("ttft=-1s", "neither a limit nor a use"),
         ("ttft=1s,", "neither a limit nor a use"),
+        ("ttft.p95 < 3", "is not a limit"),
+        ("ttft_ms.p95 > 300", "is not a limit"),
     ],
 )
 def test_unreadable_slo_is_refused_with_an_example(text: str, says: str) -> None:
