@@ -62,6 +62,7 @@ NOT_RUN = {
     },
     "docs/performance": {"python -m benchmarks": "takes minutes; its figures are of the machine"},
     "docs/python": {"pip install": "downloads a release; tests/test_installed.py installs the wheel"},
+    "docs/sessions": {"Sessions at": "needs minutes for its intervals; tests/report/test_sessions.py has the table"},
     "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},
     "docs/watch": {"Continuing after": "twelve rounds, and a server that becomes slower: tests/cli/test_watch.py"},
 }

@@ -108,6 +108,7 @@ SHORTER = {
         "splitsecond bench ": "splitsecond bench -n 4 --rounds 1 --output-tokens 8 --no-html ",
         "tps.p50 < 100'": "tps.p50 < 100000'",
     },
+    "docs/sessions": {"-n 200 --rounds 5": "-n 12 --rounds 1 --no-html"},
     "docs/simulator": {**FEW, "https://api.openai.com": AT_PROVIDERS.removesuffix("/v1"), "--port 9001": "--port 0"},
     "docs/traces": {
         "bench sim/groq": "bench mine=http://127.0.0.1:8000/v1",
@@ -146,6 +147,7 @@ FACTS = {
     "docs/command-line": (r"v1.*\n", r"\| v2 "),
     "docs/production": ("groq/openai/gpt-oss-120b",),
     "docs/questions": (r"FAILED: groq/\S+", "Measured from: Boston", r"answered in [\d.]+ s"),
+    "docs/sessions": ("Sessions at concurrency 4", r"sessions? (takes|spend)"),
     "docs/troubleshooting": ("100%  sim/groq", "splitsecond_attempts_total"),
     "docs/tutorials/ci-gate": (r"FAILED: .*tps\.p50 went from",),
     "docs/tutorials/gateway": ("x-splitsecond-attempts: 2", "x-splitsecond-target: sim/groq", "route quick"),

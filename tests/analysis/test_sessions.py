@@ -90,9 +90,9 @@ def test_session_time_is_the_time_of_all_per_finished_session() -> None:
     found = session_of(row_of([*first, *second], 1))
     assert (found.sessions, found.finished, found.broken) == (2, 1, 0)
     assert found.session_s.value == pytest.approx(2.0)
-    assert found.waiting_s.value == pytest.approx(0.4)
-    assert found.generating_s.value == pytest.approx(0.4)
-    assert found.tools_s.value == pytest.approx(1.2)
+    assert found.waiting_share.value == pytest.approx(0.2)
+    assert found.generating_share.value == pytest.approx(0.2)
+    assert found.tools_share.value == pytest.approx(0.6)
 
 
 def test_a_session_that_was_joined_counts_from_there() -> None:
@@ -110,7 +110,7 @@ def test_turns_after_the_measured_ones_do_not_count() -> None:
     found = session_of(row_of([*turns, *beside], 2))
     assert (found.turns, found.finished) == (3, 1)
     assert found.session_s.value == pytest.approx(1.0)  # two sessions of half a second each, one of them finished
-    assert found.waiting_s.value == pytest.approx(0.35)
+    assert found.waiting_share.value == pytest.approx(0.35)
 
 
 def test_a_broken_session_has_no_end() -> None:
@@ -160,10 +160,10 @@ def test_cache_misses_are_found_by_usage_and_by_time(reports: bool) -> None:
     assert found.miss_waiting_share.value == pytest.approx(0.22, rel=0.35)
 
 
-def test_time_of_a_session_is_the_sum_of_its_parts() -> None:
+def test_shares_of_the_time_of_sessions_add_up() -> None:
     found = session_of(row_of(simulated(Server(agents=3))))
-    parts = [part.value or 0.0 for part in (found.waiting_s, found.generating_s, found.tools_s)]
-    assert sum(parts) == pytest.approx(found.session_s.value)
+    parts = [part.value or 0.0 for part in (found.waiting_share, found.generating_share, found.tools_share)]
+    assert sum(parts) == pytest.approx(1)
     assert found.session_s_rounds.keys() == {1, 2, 3, 4, 5}
 
 
@@ -203,12 +203,12 @@ def test_too_few_sessions_have_no_interval() -> None:
     assert row.ttft_ms.n == 18
     assert (row.ttft_ms.ci95, row.ttft_ms.sessions, row.ttft_ms.rounds) == ({}, 0, 0)
     assert found.prefill_tokens_per_s.value is not None
-    for each in (found.prefill_tokens_per_s, found.waiting_s, found.cached_share, found.miss_share, found.ok_share):
+    for each in (found.prefill_tokens_per_s, found.waiting_share, found.cached_share, found.miss_share, found.ok_share):
         assert each.ci95 == (None, None)
     assert f"{found.sessions} sessions are too few for intervals: it takes 8, or 5 rounds." in row.notes
 
 
-def test_sessions_in_few_rounds_have_intervals_of_their_own_scatter() -> None:
+def test_few_rounds_leave_the_scatter_of_sessions() -> None:
     row = row_of(simulated(Server(of_session=0.5), turns=240, rounds=2))
     assert (row.ttft_ms.sessions, row.ttft_ms.rounds) == (session_of(row).sessions, 0)
     effective = row.ttft_ms.n_effective

@@ -18,6 +18,7 @@ from splitsecond.core.timing.uses import USES
         (" TTFT = 0.3s , tpot=20ms,e2e=5s,tps=50 ", {"ttft": 300.0, "tpot": 20.0, "e2e": 5000.0, "tps": 50.0}),
         ("tpot=500us", {"tpot": 0.5}),
         ("tps=.5", {"tps": 0.5}),
+        ("ttft_ms.p95 < 3000, tps.p95 >= 50", {"ttft": 3000.0, "tps": 50.0}),
     ],
 )
 def test_limits_are_read_in_ms(text: str, limits: dict[str, float]) -> None:
@@ -57,6 +58,8 @@ def test_requests_that_meet_a_use(use: str, slow: dict[str, Any] | None, quick: 
         ("ttft=1s,ttft=2s", "limited twice"),
         ("ttft=-1s", "neither a limit nor a use"),
         ("ttft=1s,", "neither a limit nor a use"),
+        ("ttft.p95 < 3", "is not a limit"),
+        ("ttft_ms.p95 > 300", "is not a limit"),
     ],
 )
 def test_unreadable_slo_is_refused_with_an_example(text: str, says: str) -> None:

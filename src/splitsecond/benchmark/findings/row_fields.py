@@ -104,10 +104,11 @@ class SessionFindings(Struct, kw_only=True):
     `primed` sessions, whose cache was filled before their first turn, the `unprimed` ones began with a prompt that was
     not in the cache, by usage and by TTFT.
 
-    `session_s`: mean session time, which is the sum of `waiting_s`, `generating_s` and `tools_s` along the critical
-    path; `session_s_rounds`: that of each round. `cached_share`: reported cached input ÷ input; `ideal_cached_share`:
-    the same of a cache without limits; `cached_of_ideal`: the first ÷ the second. `fixed_ms`, `prefill_tokens_per_s`
-    and `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill speed + cached tokens × their cost.
+    `session_s`: mean session time; `session_s_rounds`: that of each round. `waiting_share`, `generating_share` and
+    `tools_share` of the time of sessions are spent so along the critical path. `cached_share`: reported cached input ÷
+    input; `ideal_cached_share`: the same of a cache without limits; `cached_of_ideal`: the first ÷ the second.
+    `fixed_ms`, `prefill_tokens_per_s` and `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill
+    speed + cached tokens × their cost.
     `misses` of `reusing` turns, whose prompt should have been in the cache, found less than half of it there, which is
     the `miss_share`; turns of which nothing tells are in neither. `miss_s`: what one costs; `miss_waiting_share`: what
     all cost ÷ all time until first tokens.
@@ -124,9 +125,9 @@ class SessionFindings(Struct, kw_only=True):
     ok_share: Estimated = Estimated()
     session_s: Estimated = Estimated()
     session_s_rounds: dict[int, float] = {}
-    waiting_s: Estimated = Estimated()
-    generating_s: Estimated = Estimated()
-    tools_s: Estimated = Estimated()
+    waiting_share: Estimated = Estimated()
+    generating_share: Estimated = Estimated()
+    tools_share: Estimated = Estimated()
     cached_share: Estimated = Estimated()
     ideal_cached_share: Estimated = Estimated()
     cached_of_ideal: Estimated = Estimated()

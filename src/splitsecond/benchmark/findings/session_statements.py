@@ -12,7 +12,7 @@ from splitsecond.core.wording import Statement, counted_as, number, percent, spa
 def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     """Return what is known of the sessions of each valid row, as sentences.
 
-    The only row of a run needs no name. What depends little on load is said of the lightest one.
+    The only row of a run needs no name. What depends little on load is stated for the lightest one.
     """
     valid = sorted((each for each in rows if each.session and not each.invalid), key=load_order)
     lightest = {each.target: each for each in reversed(valid)}
@@ -27,13 +27,13 @@ def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
 
 
 def _typical(found: SessionFindings) -> Iterator[str]:
+    parts = (found.waiting_share, found.generating_share, found.tools_share)
+    waiting, generating, tools = (percent(round(part.value or 0.0, 2)) for part in parts)
+    spent = f"{waiting} waiting, {generating} generating, {tools} in tools"
     if (whole := found.session_s).value:
-        parts = (found.waiting_s, found.generating_s, found.tools_s)
-        waiting, generating, tools = (percent(round((part.value or 0.0) / whole.value, 2)) for part in parts)
-        yield (
-            f"a session takes {number(whole.value)} s{_evident(whole, number)}: {waiting} waiting, {generating} "
-            f"generating, {tools} in tools."
-        )
+        yield f"a session takes {number(whole.value)} s{_evident(whole, number)}: {spent}."
+    else:
+        yield f"sessions spend their time so: {spent}. None was finished."
     if (speed := found.prefill_tokens_per_s).value is not None:
         cached = found.ms_per_1000_cached_tokens.value
         more = f"; 1,000 cached ones take {number(cached)} ms" if cached is not None and cached > 0 else ""

@@ -98,7 +98,7 @@ def model_of(turns: Turns) -> PrefillModel | None:
 
 
 def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flags]:
-    """Return which turns can be told to have found their prompt in the cache or not, and which of these missed.
+    """Return of which turns it is known whether their prompt was in the cache, and which of these missed.
 
     Where the provider reports no cached tokens, TTFT tells, if that of a fresh prompt is far enough from that of a
     reused one for what the turns of a session scatter.
@@ -230,25 +230,25 @@ def _share(met: Flags, by: Sequence[RoundNumbers]) -> Estimated:
 
 
 def _times(times: Sequence[SessionTime]) -> dict[str, Any]:
-    """Return the mean session time and its parts as fields.
+    """Return the mean session time and what it is spent on, as fields.
 
-    Their intervals are those of rounds, if there are enough: sessions of one round share its length.
+    The interval of session time is that of rounds, if there are enough: sessions of one round share its length.
     """
-    by = session_groupings([each.session.requests[0] for each in times])[:1]
+    by = session_groupings([each.session.requests[0] for each in times])
     finished = np.array([each.finished for each in times], dtype=float)
-    parts = {
-        name: np.array([getattr(each, name) for each in times]) for name in ("waiting_s", "generating_s", "tools_s")
-    }
-    whole = np.sum(list(parts.values()), axis=0)
+    parts = np.array([(each.waiting_s, each.generating_s, each.tools_s) for each in times])
+    whole = parts.sum(axis=1)
     rounds = np.array([each.session.round for each in times])
     return {
-        "session_s": _inverse(_ratio(finished, whole, by)),  # what scatters is the number of finished sessions
+        "session_s": _inverse(_ratio(finished, whole, by[:1])),  # what scatters is the number of finished sessions
         "session_s_rounds": {
             int(number): float(whole[rounds == number].sum() / ended)
             for number in np.unique(rounds)
             if number and (ended := finished[rounds == number].sum())
         },
-        **{name: _ratio(part, finished, by) for name, part in parts.items()},
+        "waiting_share": _ratio(parts[:, 0], whole, by),
+        "generating_share": _ratio(parts[:, 1], whole, by),
+        "tools_share": _ratio(parts[:, 2], whole, by),
     }
 
 
@@ -285,12 +285,14 @@ class _FitFindings(Struct, frozen=True):
         middle = self._numbers(self.model, everything)
         intervals = jackknife_intervals(self._without, middle, self.by)
         fixed, new, reused, cost, share = map(Estimated, middle.tolist(), intervals)
-        speed = Estimated() if new.ci95[0] is not None and new.ci95[0] <= 0 else _inverse(new)
+        speed = _inverse(new)
+        if speed.value is None or (new.ci95[0] is not None and new.ci95[0] <= 0):
+            return {}  # TTFT does not tell the tokens from each other
         return {
             "fixed_ms": _scaled(fixed, MS_PER_S),
             "prefill_tokens_per_s": speed,
             "ms_per_1000_cached_tokens": _scaled(reused, THOUSAND * MS_PER_S),
-            **({"miss_s": cost, "miss_waiting_share": share} if self.miss.any() and speed.value else {}),
+            **({"miss_s": cost, "miss_waiting_share": share} if self.miss.any() else {}),
         }
 
     def _without(self, kept: Flags) -> Floats | None:

@@ -21,6 +21,8 @@ from splitsecond.log.statistics.summary import Interval, grouped_share_interval,
 
 _UNITS_IN_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _LIMIT = re.compile(r"(?P<name>[a-z0-9_]+)\s*=\s*(?P<value>\d+(?:\.\d+)?|\.\d+)\s*(?P<unit>[a-z]*)")
+_AT_P95 = re.compile(r"(?P<figure>[a-z0-9_]+)\.p95\s*(?P<sign>[<>])=?\s*(?P<value>\d+(?:\.\d+)?|\.\d+)")
+"""A limit as a gate of `compare` has it. A capacity search asks for 95% of the requests by default."""
 _LIMITED: dict[str, Callable[[bool], Figure]] = {
     "ttft": lambda open_loop: ttft_figure(open_loop=open_loop),
     "tpot": lambda open_loop: FIGURES["tpot_ms"],
@@ -30,7 +32,7 @@ _LIMITED: dict[str, Callable[[bool], Figure]] = {
 }
 _ALLOWED = (
     f"Allowed: {', '.join(_LIMITED)}, separated by commas, times in us, ms or s, as in 'ttft=300ms,tpot=20ms,tps=50'; "
-    f"or one of {', '.join(USES)}."
+    f"'ttft_ms.p95 < 300', in ms; or one of {', '.join(USES)}."
 )
 
 
@@ -87,7 +89,10 @@ def limited(name: str, *, open_loop: bool) -> Figure:
 
 
 def parse_slo(text: str) -> Slo:
-    """Parse limits, ``ttft=300ms,e2e=5s,tps=50``, or the name of a use, ``voice``. Raises `CallerFault`."""
+    """Parse limits, ``ttft=300ms,e2e=5s,tps=50`` or ``ttft_ms.p95 < 300``, or the name of a use, ``voice``.
+
+    Raises `CallerFault`.
+    """
     wanted = text.strip().lower()
     if wanted in USES:
         return Slo(limits=USES[wanted].limits, use=wanted)
@@ -101,6 +106,11 @@ def parse_slo(text: str) -> Slo:
 
 
 def _parse_limit(part: str, text: str) -> tuple[str, float]:
+    if gate := _AT_P95.fullmatch(part):
+        name = next((each for each in _LIMITED if gate["figure"] == limited(each, open_loop=False).name), "")
+        if not name or (gate["sign"] == ">") != (name == "tps"):
+            raise _wrong(text, f"{part!r} is not a limit")
+        return name, float(gate["value"])
     match = _LIMIT.fullmatch(part)
     if match is None:
         raise _wrong(text, f"{part!r} is neither a limit nor a use")

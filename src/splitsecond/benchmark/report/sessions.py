@@ -12,7 +12,7 @@ from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell
 
 TITLE = "Sessions"
 NOTE = (
-    "Session time is a mean and includes tools; waiting is its part until first tokens. First and later: TTFT of first "
+    "Session time is a mean and includes tools; waiting is until first tokens. First and later: TTFT of first "
     "and of later turns, in ms. Of ideal: cached input ÷ that of a cache without limits. Broke: sessions that ended "
     "with a failed request."
 )
@@ -40,7 +40,7 @@ def _total(heading: str, name: str, *, narrow: bool = False) -> SessionColumn:
 
 COLUMNS = (
     _total("session\ns", "session_s", narrow=True),
-    _total("waiting\ns", "session_waiting_s", narrow=True),
+    _total("of it\nwaiting", "session_waiting_share", narrow=True),
     _figure("first\nTTFT p50", "ttft_first_turn_ms", "p50"),
     _figure("later\nTTFT p50", "ttft_later_turns_ms", "p50", narrow=True),
     _figure("later\nTTFT p95", "ttft_later_turns_ms", "p95"),
