@@ -56,8 +56,8 @@ def test_the_first_rounds_are_counted() -> None:
     [
         ([measured(400)], "TTFT p50 is unusual: 400 ms, usually 185 to 216.", False),
         ([measured(100)], "TTFT p50 is unusual: 100 ms, usually 185 to 216.", True),
-        ([measured(tps=40)], "TPS p50 is unusual: 40 tokens/s, usually 74 to 86.4.", False),
-        ([measured(tps=120)], "TPS p50 is unusual: 120 tokens/s, usually 74 to 86.4.", True),
+        ([measured(tps=40)], "TPS p50 is unusual: 40 tokens/s, usually 74 to 86.5.", False),
+        ([measured(tps=120)], "TPS p50 is unusual: 120 tokens/s, usually 74 to 86.5.", True),
         ([measured(errors=10)], "error share is unusual: 50%, usually up to 5%.", False),
         ([measured()], "as usual.", None),
     ],

@@ -6,7 +6,8 @@ Times and speeds are judged by their logarithm, because slowdowns multiply, in t
 
 1. Baseline: the median level of the last 14 days, plus a pattern of the hours of the day (UTC): the median deviation of
 the rounds in an hour and both neighbours, shrunk towards none if it is little more than noise (after James and Stein,
-"Estimation with Quadratic Loss", 1961).
+"Estimation with Quadratic Loss", 1961). From the second weekend on, weekends have an effect of their own if the last
+four weeks show one beyond three standard errors. The rounds of a drift count for it: a weekend may look like a drift.
 
 2. Whitening: consecutive deviations from the baseline are alike, as in an AR(1) process. The correlation at the usual
 interval is estimated robustly from the scatter of sums and of differences of neighbours (Gnanadesikan and Kettenring,
@@ -14,10 +15,13 @@ interval is estimated robustly from the scatter of sums and of differences of ne
 less after a gap. The rest is the surprise of the round. One outlier changes the prediction by at most three deviations.
 
 3. CUSUM (Page, "Continuous Inspection Schemes", 1954): surprises are added up for either side, each less `ALLOWANCE`. A
-sum above `LIMIT` is a drift. It began in the round after the sum was last 0.
+sum above `LIMIT` is a drift. It began in the round after the sum was last 0. Where rounds are correlated, only the
+first round of a change is a large surprise; the prediction takes most of the next ones. So a second, slow CUSUM has a
+smaller allowance and a higher limit. It may begin anew in each round, with the likelihood ratio of a change in it.
 
 Scatters are winsorized standard deviations, so outliers count little. That of the baseline is the larger of two: the
-scatter around it, and that of changes from one day to the next, which the fit of the pattern cannot make smaller.
+scatter around it, and that of changes from one day to the next, which the fit of the pattern cannot make smaller. Both
+scatter and correlation are those of all rounds: without possible drifts, they would be underestimated.
 
 Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift. So the limits of a single round are wider
 then, and only changes by more than half are a drift.
@@ -30,7 +34,7 @@ docs/watch.md has the performance in simulations, by `python -m benchmarks.watch
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -44,13 +48,26 @@ WINDOW_HOURS, WINDOW = 14 * 24, 72
 """What is usual comes from the rounds of so many hours, but at least from so many rounds."""
 ALLOWANCE, LIMIT = 0.5, 8.5
 """Allowance per round and limit of the CUSUM, in standard deviations."""
+SLOW_ALLOWANCE, SLOW_LIMIT = 0.2, 15.5
+"""The same of the slow CUSUM. The first round of a change counts at most half of its limit."""
+SLOW_AFTER_HOURS = 6 * 24
+"""Hours from the first round until the level is known well enough for the slow CUSUM."""
+SLOW_ALIKE = 0.3
+"""Correlation up to which the slow CUSUM finds nothing that the other one would miss, and knows the begin less well."""
+WEEKEND = (2, 3)
+"""Days of the weekend in weeks that begin on Thursdays, like 1970."""
+WEEKEND_WINDOW_HOURS = 28 * 24
+WEEKEND_SURE, WEEKEND_FREEDOM = 3.0, 4
+"""Standard errors beyond which weekends differ, and the least degrees of freedom of that error."""
 MAX_SURPRISE = 3.5
 """Largest surprise that counts, in standard deviations: two outliers in a row are no drift, three are."""
 BACK, MAX_EVIDENCE = 5.0, 2.0
 """Logarithm of the likelihood ratio that ends a drift, and the most that one round adds to it."""
-SETTLES = 24
+SETTLES, SLOW_SETTLES = 24, 2
+"""The new level is usual after so many rounds, or so many times the rounds until it was found if that is more."""
 MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
-"""Smallest changes: of an unusual round, of a drift, and of a drift before the pattern of the day is known."""
+"""Smallest changes: of an unusual round or of a drift that the slow CUSUM finds, of another drift, and of a drift
+before the pattern of the day is known."""
 EARLY_FAR, FAR = 4.5, 3.0
 """Half width of the band in standard deviations, before and after the pattern of the day is known."""
 MAX_ALIKE = 0.9
@@ -73,7 +90,8 @@ class Expectation(Struct, frozen=True, kw_only=True):
 
     `level`: the usual level over all hours. `low` and `high`: the band that is usual at this hour. `deviation`: from
     the baseline at this hour, with its standard deviation `scatter`. `surprise`: the part that earlier rounds do not
-    predict, in standard deviations. `early`: the pattern of the day is not known yet.
+    predict, in standard deviations. `first`: a change is so many times as large a surprise in its first round as in the
+    next ones; 0 if the slow CUSUM does not count this round. `early`: the pattern of the day is not known yet.
     """
 
     level: float
@@ -82,6 +100,7 @@ class Expectation(Struct, frozen=True, kw_only=True):
     deviation: float
     scatter: float
     surprise: float
+    first: float = 0.0
     early: bool = False
 
 
@@ -130,7 +149,7 @@ class ChartModel(Protocol[T_contra]):
     def moved(self, level: float, deviation: float) -> float:
         """Return the level at a deviation from `level`."""
 
-    def settle(self, deviation: float, rounds: Iterable[tuple[float, T_contra]]) -> None:
+    def settle(self, deviation: float, rounds: Sequence[tuple[float, T_contra]]) -> None:
         """Make the level of a drift the usual one. `deviation`: from the old level; `rounds`: the last of the drift."""
 
 
@@ -147,12 +166,33 @@ class _Baseline(Struct, frozen=True, kw_only=True):
     early: bool
 
 
+class _Rounds:
+    """Rounds in order: their hours since 1970 and the logarithms of their figure, without what weekends change."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+        self.logs: list[float] = []
+
+    def add(self, at: float, log: float) -> None:
+        self.at.append(at)
+        self.logs.append(log)
+
+    def forget(self, window_hours: float) -> None:
+        """Remove the rounds before the window, but keep at least `WINDOW`."""
+        old = sum(each < self.at[-1] - window_hours for each in self.at)
+        old = max(min(old, len(self.at) - WINDOW), 0)
+        del self.at[:old], self.logs[:old]
+
+    def move(self, rounds: int, by: float) -> None:
+        self.logs[:rounds] = [each + by for each in self.logs[:rounds]]
+
+
 class TimesModel:
     sides: tuple[int, ...] = (1, -1)
 
     def __init__(self) -> None:
-        self._at: list[float] = []
-        self._logs: list[float] = []
+        self._usual, self._all, self._as_measured = _Rounds(), _Rounds(), _Rounds()
+        self._weekend = 0.0  # deviation of the rounds of weekends
         self._fit: _Baseline | None = None
         self._not_fitted = 0
         self._last: tuple[float, float] | None = None  # time and deviation of the last round, without outliers
@@ -161,14 +201,19 @@ class TimesModel:
         return one
 
     def expect(self, at: float, one: float) -> Expectation | None:
-        if len(self._logs) < MIN:
-            return None
-        if self._fit is None or self._not_fitted > len(self._logs) // 24:  # so the time per round stays constant
+        weekend, log = self._weekend_at(at), math.log(one)
+        usual = self._expected(at, log, weekend) if len(self._usual.at) >= MIN else None
+        self._as_measured.add(at, log)
+        self._all.add(at, log - weekend)
+        return usual
+
+    def _expected(self, at: float, log: float, weekend: float) -> Expectation:
+        if self._fit is None or self._not_fitted > len(self._usual.at) // 24:  # so the time per round stays constant
             self._fit = self._fitted()
             self._not_fitted = 0
         fit = self._fit
-        expected = fit.level + float(fit.hours[int(at) % _HOURS])
-        deviation = math.log(one) - expected
+        expected = fit.level + float(fit.hours[int(at) % _HOURS]) + weekend
+        deviation = log - expected
         kept = 0.0
         if self._last is not None and fit.alike:
             kept = min(fit.alike ** ((at - self._last[0]) / fit.interval), MAX_ALIKE)
@@ -185,29 +230,38 @@ class TimesModel:
             deviation=deviation,
             scatter=fit.scatter,
             surprise=rest / max(spread, MIN_DRIFT / ALLOWANCE),
+            first=1 / (1 - kept) if kept > SLOW_ALIKE and at - self._all.at[0] > SLOW_AFTER_HOURS else 0.0,
             early=fit.early,
         )
 
     def learn(self, at: float, one: float) -> None:
-        self._at.append(at)
-        self._logs.append(math.log(one))
+        self._usual.add(at, math.log(one) - self._weekend * _is_weekend(at))
         self._not_fitted += 1
 
     def moved(self, level: float, deviation: float) -> float:
         return level * math.exp(deviation)
 
-    def settle(self, deviation: float, rounds: Iterable[tuple[float, float]]) -> None:
+    def settle(self, deviation: float, rounds: Sequence[tuple[float, float]]) -> None:
         """Move the past to the new level: its pattern, correlation and scatter stay."""
-        self._logs = [each + deviation for each in self._logs]
-        for at, one in rounds:
+        self._all.move(len(self._all.at) - len(rounds), deviation)
+        self._usual.move(len(self._usual.at), deviation)
+        for at, one in rounds[-SETTLES:]:
             self.learn(at, one)
         self._fit = self._last = None
 
+    def _weekend_at(self, at: float) -> float:
+        """Return what a weekend changes at `at`. It is estimated anew at the first round of each weekend."""
+        if not _is_weekend(at):
+            return 0.0
+        measured = self._as_measured
+        if measured.at and not _is_weekend(measured.at[-1]):
+            measured.forget(WEEKEND_WINDOW_HOURS)
+            self._weekend = _weekend_effect(measured, self._fit.hours if self._fit else np.zeros(_HOURS))
+        return self._weekend
+
     def _fitted(self) -> _Baseline:
-        old = sum(each < self._at[-1] - WINDOW_HOURS for each in self._at)
-        old = max(min(old, len(self._at) - WINDOW), 0)
-        del self._at[:old], self._logs[:old]
-        at, logs = np.array(self._at), np.array(self._logs)
+        self._usual.forget(WINDOW_HOURS)
+        at, logs = np.array(self._usual.at), np.array(self._usual.logs)
         hour = np.floor(at).astype(np.int64)
         apart = np.diff(at)
         interval = float(np.median(apart))
@@ -231,18 +285,55 @@ class TimesModel:
         hours = _pattern(grid, between_days)
         rest = logs - hours[hour % _HOURS]
         level = float(np.median(rest))
-        rest -= level
-        regular = np.abs(apart - interval) < interval / 2
-        scatter = max(between_days, _scatter(rest)) * wider
+        scatter, alike = self._scatter_and_correlation(hours, interval)
+        scatter = max(between_days, scatter) * wider
         return _Baseline(
             level=level,
             hours=hours,
-            alike=_correlation(rest[:-1][regular], rest[1:][regular]),
+            alike=alike,
             interval=interval,
             scatter=max(scatter, MIN_DRIFT),
             reach=max(FAR * scatter, math.log1p(MIN_CHANGE)),
             early=False,
         )
+
+    def _scatter_and_correlation(self, hours: Floats, interval: float) -> tuple[float, float]:
+        """Return those of all rounds. Without possible drifts, rounds would differ less than they do."""
+        self._all.forget(WINDOW_HOURS)
+        at = np.array(self._all.at)
+        rest = np.array(self._all.logs) - hours[np.floor(at).astype(np.int64) % _HOURS]
+        rest -= np.median(rest)
+        regular = np.abs(np.diff(at) - interval) < interval / 2
+        return _scatter(rest), _correlation(rest[:-1][regular], rest[1:][regular])
+
+
+def _is_weekend(at: float) -> bool:
+    return int(at // _HOURS) % 7 in WEEKEND
+
+
+def _weekend_effect(rounds: _Rounds, hours: Floats) -> float:
+    """Return how much weekends differ from the other days of their weeks, in logarithms; 0 if that may be chance.
+
+    Days are the units, within weeks that begin on Thursdays, so a slow change of the level matters little.
+    """
+    at = np.array(rounds.at)
+    hour = np.floor(at).astype(np.int64)
+    days, day = np.unique(hour // _HOURS, return_inverse=True)
+    means = np.bincount(day, np.array(rounds.logs) - hours[hour % _HOURS]) / np.bincount(day)
+    differences, variances, squares, freedom = [], [], 0.0, 0
+    for week in np.unique(days // 7):
+        own, weekend = days // 7 == week, np.isin(days % 7, WEEKEND)
+        both = [part for part in (means[own & ~weekend], means[own & weekend]) if len(part)]
+        squares += sum(float(((part - part.mean()) ** 2).sum()) for part in both)
+        freedom += sum(len(part) - 1 for part in both)
+        if len(both) == 2:
+            differences.append(float(both[1].mean() - both[0].mean()))
+            variances.append(1 / len(both[0]) + 1 / len(both[1]))
+    if not differences or freedom < WEEKEND_FREEDOM:
+        return 0.0
+    effect = sum(differences) / len(differences)
+    error = math.sqrt(squares / freedom * sum(variances)) / len(variances)
+    return effect if abs(effect) > WEEKEND_SURE * error else 0.0
 
 
 def clipped(value: float, most: float) -> float:
@@ -296,6 +387,29 @@ def unbiased(correlation: float, n: int) -> float:
     return min(max(correlation + (1 + 3 * correlation) / n, 0.0), MAX_ALIKE)
 
 
+class _Cusum:
+    """Sum of the surprises of one side. `since`: the round after which it was last 0."""
+
+    def __init__(self, side: int, since: int, *, slow: bool) -> None:
+        self.side, self.since, self.slow = side, since, slow
+        self._allowance, self._limit = (SLOW_ALLOWANCE, SLOW_LIMIT) if slow else (ALLOWANCE, LIMIT)
+        self._sum = 0.0
+
+    @property
+    def over(self) -> bool:
+        return self._sum > self._limit
+
+    def add(self, usual: Expectation, rounds: int) -> None:
+        """Add the round with the number `rounds`, from 1."""
+        surprise = self.side * clipped(usual.surprise, MAX_SURPRISE)
+        self._sum += surprise - self._allowance
+        start = 0.0
+        if self.slow:
+            start = max(min(usual.first * (surprise - usual.first * self._allowance), self._limit / 2), 0.0)
+        if self._sum <= start or (self.slow and not usual.first):
+            self._sum, self.since = start, rounds - (start > 0)
+
+
 class ControlChart(Generic[T]):
     """Control chart of one figure. `drifts` are all that were found, in order."""
 
@@ -308,8 +422,7 @@ class ControlChart(Generic[T]):
 
     def _restart(self) -> None:
         self._held.clear()
-        self._sums = dict.fromkeys(self._model.sides, 0.0)
-        self._since = dict.fromkeys(self._model.sides, self._rounds)  # the round after which each sum was 0
+        self._cusums = [_Cusum(side, self._rounds, slow=slow) for slow in (False, True) for side in self._model.sides]
         self._found = 0  # the round that showed the current drift
         self._change = 0.0  # the median deviation of the current drift
         self._back = 0.0  # evidence that it has ended
@@ -338,18 +451,19 @@ class ControlChart(Generic[T]):
         return JudgedRound(state=state, side=side, usual=usual, began=began, ended=ended)
 
     def _await(self, usual: Expectation) -> bool:
-        for side in self._sums:
-            self._sums[side] += side * clipped(usual.surprise, MAX_SURPRISE) - ALLOWANCE
-            if self._sums[side] <= 0:
-                self._sums[side], self._since[side] = 0.0, self._rounds
-        side = max(self._sums, key=self._sums.__getitem__)
-        found = self._sums[side] > LIMIT
-        self._learn_until(self._since[side] if found else min(self._since.values()))
+        for cusum in self._cusums:
+            cusum.add(usual, self._rounds)
+        found = next((cusum for cusum in self._cusums if cusum.over and self._large(cusum)), None)
+        self._learn_until(found.since if found else min(cusum.since for cusum in self._cusums))
         if found:
-            self.drifts.append(ChartDrift(side=side, since=self._since[side], before=usual.level, after=usual.level))
+            self.drifts.append(ChartDrift(side=found.side, since=found.since, before=usual.level, after=usual.level))
             self._found = self._rounds
             self._measure(self.drifts[-1])
-        return found
+        return found is not None
+
+    def _large(self, cusum: _Cusum) -> bool:
+        since = [deviation for _, _, deviation in self._held[cusum.since - self._rounds :]]
+        return not cusum.slow or cusum.side * float(np.median(since)) > MIN_CHANGE
 
     def _learn_until(self, end: int) -> None:
         usual = len(self._held) - (self._rounds - end)
@@ -372,9 +486,9 @@ class ControlChart(Generic[T]):
             drift.until = self._rounds - self._returned
             for at, one, _ in self._held[-self._returned :]:
                 self._model.learn(at, one)
-        elif self._rounds - self._found == SETTLES:
+        elif self._rounds - self._found == max(SETTLES, SLOW_SETTLES * (self._found - drift.since)):
             drift.until, drift.settled = self._rounds, True
-            self._model.settle(self._change, [(at, one) for at, one, _ in self._held[-SETTLES:]])
+            self._model.settle(self._change, [(at, one) for at, one, _ in self._held])
         else:
             return False
         self._restart()

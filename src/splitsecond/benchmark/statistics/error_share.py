@@ -7,13 +7,13 @@ deviation if that is above 1. Fewer errors are never unusual.
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.statistics.control_chart import MAX_SURPRISE, MIN, Expectation, clipped, unbiased
+from splitsecond.benchmark.statistics.control_chart import MAX_SURPRISE, MIN, SETTLES, Expectation, clipped, unbiased
 
 ERROR_WINDOW = 240
 """Number of past rounds that errors are compared with: many, because errors are few."""
@@ -86,10 +86,10 @@ class ErrorShareModel:
     def moved(self, level: float, deviation: float) -> float:
         return min(max(level + deviation, 0.0), 1.0)
 
-    def settle(self, deviation: float, rounds: Iterable[tuple[float, ErrorCount]]) -> None:
+    def settle(self, deviation: float, rounds: Sequence[tuple[float, ErrorCount]]) -> None:
         self._past.clear()
         self._failed = self._requests = 0
-        for at, one in rounds:
+        for at, one in rounds[-SETTLES:]:
             self.learn(at, one)
 
 
