@@ -17,8 +17,10 @@ from tests.analysis.simulated_sessions import Server, simulated
 
 from splitsecond.benchmark.findings.compare import compare_figure
 from splitsecond.benchmark.findings.figures import FIGURES, ended
+from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings
 from splitsecond.benchmark.findings.sessions import session_findings
+from splitsecond.benchmark.load.plan import PlannedLoad, expected_s, make_plan
 from splitsecond.log.statistics.sample_comparison import SampleComparison, compare_blocks, compare_samples, holm
 from splitsecond.log.statistics.summary import FigureSample, Floats, summary_of
 
@@ -36,6 +38,8 @@ LAYOUTS: tuple[Layout, ...] = ((50, 5), (50, 6), (50, 8), (200, 5), (200, 6), (2
 REPORTED: tuple[Layout, ...] = ((50, 5), (50, 6), (50, 8), (200, 6))
 UNEQUAL: tuple[tuple[int, int], ...] = ((80, 800), (200, 1000), (200, 200))
 """Requests of two runs whose p95 are compared."""
+SPELL = 2.5
+"""How many times as long a request takes in a slow spell."""
 Z95 = 1.6448536269514722
 """95% point of the normal distribution."""
 
@@ -43,13 +47,15 @@ Z95 = 1.6448536269514722
 class Scatter(Struct, frozen=True):
     """How requests scatter: `share` of the variance changes slowly, with correlation time `tau_s`.
 
-    `queue`: half of the slow states, at random, take twice as long instead (a queue that is there or not).
+    `queue`: half of the slow states, at random, take twice as long instead (a queue that is there or not). `spells`:
+    one part in so many of the time, in spells of random length, takes `SPELL` times as long instead.
     """
 
     name: str
     tau_s: float = 1.0
     share: float = 0.0
     queue: bool = False
+    spells: int = 0
 
     def rounds(self, random: np.random.Generator, repeats: int, rounds: int, size: int, apart_s: float) -> Floats:
         """Return times around a median of 1, of shape (repeats, rounds, size).
@@ -58,12 +64,12 @@ class Scatter(Struct, frozen=True):
         """
         step = math.exp(-STEP_S / self.tau_s)
         pause = math.exp(-max(apart_s - STEP_S * (size - 1), STEP_S) / self.tau_s)
-        slow = random.standard_normal((repeats, rounds * size))
-        for at in range(1, rounds * size):
-            keep = pause if at % size == 0 else step
-            slow[:, at] = keep * slow[:, at - 1] + math.sqrt(1 - keep * keep) * slow[:, at]
+        keeps = [pause if at % size == 0 else step for at in range(rounds * size)]
+        slow = (self._in_spells if self.spells else _autoregressive)(random, repeats, keeps)
         slow = slow.reshape(repeats, rounds, size)
         own = random.standard_normal(slow.shape)
+        if self.spells:
+            return np.asarray(np.exp(SIGMA * own / 2 + math.log(SPELL) * slow))
         if self.queue:
             return np.asarray(np.exp(SIGMA * own / 2 + math.log(2) * (slow > 0)))
         return np.asarray(np.exp(SIGMA * (math.sqrt(self.share) * slow + math.sqrt(1 - self.share) * own)))
@@ -71,10 +77,27 @@ class Scatter(Struct, frozen=True):
     def truth(self, q: float) -> float:
         """Return the true quantile."""
         z = {0.5: 0.0, 0.95: Z95}[q]
+        if self.spells:
+            usual = np.exp(SIGMA / 2 * NORMALS[::10])
+            return float(np.quantile(np.concatenate((np.repeat(usual, self.spells - 1), SPELL * usual)), q))
         if not self.queue:
             return math.exp(SIGMA * z)
         drawn = np.concatenate((SIGMA / 2 * NORMALS, SIGMA / 2 * NORMALS + math.log(2)))
         return math.exp(float(np.quantile(drawn, q)))
+
+    def _in_spells(self, random: np.random.Generator, repeats: int, keeps: Sequence[float]) -> Floats:
+        drawn, share = random.random((repeats, len(keeps))), 1 / self.spells
+        slow = (drawn < share).astype(np.float64)
+        for at, keep in enumerate(keeps[1:], 1):
+            slow[:, at] = drawn[:, at] < share + (slow[:, at - 1] - share) * keep
+        return slow
+
+
+def _autoregressive(random: np.random.Generator, repeats: int, keeps: Sequence[float]) -> Floats:
+    slow = random.standard_normal((repeats, len(keeps)))
+    for at, keep in enumerate(keeps[1:], 1):
+        slow[:, at] = keep * slow[:, at - 1] + math.sqrt(1 - keep * keep) * slow[:, at]
+    return slow
 
 
 NORMALS = np.sort(np.random.default_rng(0).standard_normal(400_000))
@@ -86,6 +109,59 @@ SCATTERS = (
     Scatter("queue, τ 60 s", 60, queue=True),
     Scatter("τ 300 s, ρ .3", 300, 0.3),
 )
+
+
+SPELLS = Scatter("60 s slow, 240 s not", 48, spells=5)
+PLANNED = (SCATTERS[0], SCATTERS[3], SPELLS, SCATTERS[4])
+UNSEEN_ROUNDS = (6, 8, 16, 25)
+RESPONSE_S, TTFT_S = 3.0, 0.2
+"""Answer of the targets whose run is planned, at concurrency 8: a run of 50 requests then takes about 40 s."""
+
+
+class Planned(Struct, frozen=True):
+    """A run of two targets as `bench` plans it."""
+
+    options: str
+    requests: int
+    over_s: float | None = None
+
+    @property
+    def rounds(self) -> tuple[int, float]:
+        """The number of rounds, and the seconds from the start of one to the start of the next."""
+        load = PlannedLoad(concurrency=8)
+        plan = make_plan({"a": "http://a", "b": "http://b"}, [load], requests=self.requests, over_s=self.over_s)
+        busy_s = sum(expected_s(block, ttft_s=TTFT_S, response_s=RESPONSE_S) for block in plan.lanes[0]) / plan.rounds
+        return plan.rounds, max(busy_s, plan.apart_s)
+
+
+PLANS = (
+    Planned("none", 50),
+    Planned("`-n 200`", 200),
+    Planned("`--over 15m`", 50, 900),
+    Planned("`--over 15m -n 200`", 200, 900),
+    Planned("`--over 45m -n 200`", 200, 2700),
+)
+
+
+def of_plan(scatter: Scatter, repeats: int, plan: Planned, seed: int = 6) -> tuple[float, float, float]:
+    """Return the coverage of the intervals of p50 and p95, and how often a test of two equal targets has one ahead."""
+    rounds, apart_s = plan.rounds
+    random, ahead = np.random.default_rng(seed), 0
+    hits = {"p50": 0, "p95": 0}
+    truths = {"p50": scatter.truth(0.5), "p95": scatter.truth(0.95)}
+    one, other = (scatter.rounds(random, repeats, rounds, plan.requests // rounds, apart_s) for _ in range(2))
+    for a, b in zip(one, other, strict=True):
+        found = summary_of(sample_of(a))
+        for name, truth in truths.items():
+            low, high = found.ci95[name]
+            hits[name] += (low or 0.0) <= truth <= (math.inf if high is None else high)
+        ahead += compare_samples(sample_of(a), sample_of(b), {"p50": 0.5}, paired=True)["p50"].real
+    return hits["p50"] / repeats, hits["p95"] / repeats, ahead / repeats
+
+
+def unseen(share: float, rounds: int) -> float:
+    """Return how often a state that holds this share of the time is in no round of a run."""
+    return (1 - share) ** rounds
 
 
 def sample_of(times: Floats) -> FigureSample:
@@ -287,7 +363,22 @@ def main() -> None:
         false, true = (found_real(scatter, repeats, layout, slower=slower) for slower in (1.0, 1.2))
         return f"{false:.3f} / {true:.2f}"
 
-    print("Coverage of the 95% interval, p50 / p95, rounds 120 s apart\n")
+    print("Runs as they are planned: coverage, p50 / p95, and share of equal pairs with one ahead\n")
+    print("| options | rounds, s apart | named first | " + " | ".join(scatter.name for scatter in PLANNED) + " |")
+    print("|---" * (len(PLANNED) + 3) + "|")
+    for plan in PLANS:
+        rounds, apart_s = plan.rounds
+        found = [of_plan(scatter, repeats, plan) for scatter in PLANNED]
+        cells = " | ".join(f"{p50:.2f} / {p95:.2f}, {ahead:.3f}" for p50, p95, ahead in found)
+        named = "yes" if apart_s >= CLAIM_APART_S else "no"
+        print(f"| {plan.options} | {rounds}, {apart_s:.0f} | {named} | {cells} |", flush=True)
+    print("\nRuns without a round in a state that holds a share of the time\n")
+    print("| share | " + " | ".join(f"{rounds} rounds" for rounds in UNSEEN_ROUNDS) + " |")
+    print("|---" * (len(UNSEEN_ROUNDS) + 1) + "|")
+    for share in (0.5, 0.2, 0.1):
+        print(f"| {share:.0%} | " + " | ".join(f"{unseen(share, rounds):.1%}" for rounds in UNSEEN_ROUNDS) + " |")
+
+    print("\nCoverage of the 95% interval, p50 / p95, rounds 120 s apart\n")
     table(LAYOUTS, coverage)
     print("\nOne comparison of two targets of one run: false differences / found at +20%, pauses of 3 τ\n")
     table(LAYOUTS, power)

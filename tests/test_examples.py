@@ -260,7 +260,7 @@ def test_the_action_fails_a_slower_pull_request(tmp_path: Path, environment: dic
                 os.killpg(group, SIGTERM)
     assert codes.pop("Compare") == 1
     assert set(codes.values()) == {0}
-    assert "for the worse" in (tmp_path / "step.md").read_text()
+    assert "worse in these minutes" in (tmp_path / "step.md").read_text()
 
 
 @pytest.mark.system

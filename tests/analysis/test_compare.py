@@ -46,7 +46,7 @@ def scattered(
     return observations
 
 
-def test_runs_with_close_rounds_are_compared_in_their_own_minutes() -> None:
+def test_close_rounds_are_compared_in_their_own_minutes() -> None:
     sides = [[run(name, scattered(ttft_ms, seed, pause_s=5))] for name, ttft_ms, seed in (("a", 100, 1), ("b", 120, 2))]
     found = compare(*sides)
     assert found.close_rounds is not None

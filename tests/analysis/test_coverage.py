@@ -5,15 +5,19 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import (
+    PLANNED,
+    PLANS,
     SCATTERS,
     SERVERS,
     TRUTH_OF_SLOW_MINUTES,
+    Planned,
     Scatter,
     covered,
     false_reports,
     false_session_differences,
     found_in_reports,
     found_real,
+    of_plan,
     session_truths,
     sessions_covered,
 )
@@ -22,6 +26,7 @@ from tests.power import repeated
 
 from splitsecond.benchmark.findings.compare import compare_figure
 from splitsecond.benchmark.findings.figures import FIGURES
+from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
 
 INDEPENDENT, SECONDS, MINUTES, SLOW_MINUTES, QUEUE = SCATTERS[:5]
 
@@ -53,6 +58,22 @@ def test_intervals_of_a_server_in_two_states(rounds: int, least: float, repeats:
 @pytest.mark.parametrize("layout", [(50, 6), (50, 8), (200, 6)], ids=str)
 def test_equal_targets_rarely_differ_significantly(scatter: Scatter, layout: tuple[int, int], repeats: int) -> None:
     assert found_real(scatter, repeats, layout) <= 0.06 + scatter_of(repeats)
+
+
+@repeated(60, 600)
+@pytest.mark.parametrize("scatter", PLANNED, ids=lambda scatter: scatter.name)
+def test_a_run_over_15_minutes_keeps_its_promises(scatter: Scatter, repeats: int) -> None:
+    p50, p95, ahead = of_plan(scatter, repeats, Planned("--over 15m", 50, 900))
+    assert min(p50, p95) >= 0.93 - scatter_of(repeats)
+    assert ahead <= 0.06 + scatter_of(repeats)
+
+
+def test_only_runs_over_a_time_are_planned_for_claims() -> None:
+    claims = {plan.options: plan.rounds[1] >= CLAIM_APART_S for plan in PLANS}
+    assert [plan.over_s is not None for plan in PLANS] == list(claims.values())
+    p50, _, ahead = of_plan(SLOW_MINUTES, 60, PLANS[0])
+    assert p50 < 0.9
+    assert ahead > 0.2, "why such a run names no target first"
 
 
 def test_difference_of_a_fifth_is_found_if_independent() -> None:
