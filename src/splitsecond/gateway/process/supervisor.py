@@ -23,11 +23,10 @@ from splitsecond.core.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.core.errors import CallerFault, Fault, say
 from splitsecond.core.internal_errors import causes, contained, handling, report_internal_error
 from splitsecond.core.serving.listening import base_url, bind
-from splitsecond.gateway.process.kept_process import (
+from splitsecond.gateway.process.hub_process import (
     gateway_folder,
     hub,
     hub_socket,
-    nothing,
     pause_after_death_s,
 )
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
@@ -121,7 +120,7 @@ class Supervisor:
         self._address = base_url(sockets[0])
         self._manager = ServiceManager(say)
         self._telling: asyncio.Future[None] | None = None
-        self._tell_hub: Callable[[GatewaySettings], Awaitable[None]] = nothing
+        self._tell_hub: Callable[[GatewaySettings], Awaitable[None]] | None = None
 
     async def run(self, hub_at: Path, simulated: socket.socket | None = None) -> None:
         """Run the workers until a signal has ended them.
@@ -187,11 +186,13 @@ class Supervisor:
 
     def _on_error(self) -> None:
         """Tell the hub how many internal errors there were: it counts them in the metrics."""
-        self._telling = asyncio.ensure_future(self._tell_hub(self._settings))
+        if self._tell_hub is not None:
+            self._telling = asyncio.ensure_future(self._tell_hub(self._settings))
 
     async def _apply(self, settings: GatewaySettings) -> None:
         check_settings(decode(encode(settings)))  # as a worker will read them
-        await self._tell_hub(settings)
+        if self._tell_hub is not None:
+            await self._tell_hub(settings)
         self._settings = settings
         async with asyncio.TaskGroup() as group:
             for number, worker in self._workers.items():

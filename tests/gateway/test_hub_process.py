@@ -12,7 +12,9 @@ import pytest
 from splitsecond.core import scratch
 from splitsecond.core.child_process import ChildProcess
 from splitsecond.core.errors import CallerFault
-from splitsecond.gateway.process.kept_process import KeptProcess, gateway_folder
+from splitsecond.gateway.hub.settings import HubSettings
+from splitsecond.gateway.process.hub_process import HubProcess, gateway_folder
+from splitsecond.routing.router.settings import LogSettings
 from splitsecond.testing.virtual_time import run_virtual
 
 
@@ -26,7 +28,7 @@ def test_failed_start_is_retried_after_growing_pauses(
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     async def serve() -> None:
-        kept = KeptProcess("module", b"{}", name="hub", consequence="records wait for it", stop_s=1.0)
+        kept = HubProcess(HubSettings(socket="hub", log=LogSettings("sqlite:///log.db")))
         async with kept.running():
             await asyncio.sleep(30)
 

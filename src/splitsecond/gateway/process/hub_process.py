@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,31 +66,14 @@ def hub_socket(folder: Path) -> Path:
     return path
 
 
-class KeptProcess:
-    """A child process that is replaced when it dies. Its settings are a line on its standard input.
+class HubProcess:
+    """The hub as a child process that is replaced when it dies. Its settings are a line on its standard input.
 
-    `name` and `consequence` are for messages: "hub", and what its absence means. With `announces`, it writes a
-    line when it is `ready`. `inherited`: file descriptors that it gets.
+    `ready`: it has asked the database of the fleet for the first time.
     """
 
-    def __init__(
-        self,
-        module: str,
-        settings: bytes,
-        *,
-        name: str,
-        consequence: str,
-        stop_s: float,
-        announces: bool = False,
-        inherited: Sequence[int] = (),
-    ) -> None:
-        self._module = module
+    def __init__(self, settings: HubSettings) -> None:
         self._settings = settings
-        self._name = name
-        self._consequence = consequence
-        self._stop_s = stop_s
-        self._announces = announces
-        self._inherited = inherited
         self._process: ChildProcess | None = None
         self._ending = asyncio.Event()
         self.ready = asyncio.Event()
@@ -104,13 +87,14 @@ class KeptProcess:
             finally:
                 self._ending.set()
 
-    async def send(self, settings: bytes) -> None:
+    async def send(self, settings: HubSettings) -> None:
         self._settings = settings
         if self._process is not None:
-            await self._process.write(settings + b"\n")
+            await self._process.write(msgspec.json.encode(settings) + b"\n")
 
     async def _keep_running(self) -> None:
         pause_s = 0.0
+        so = "records wait for it" if self._settings.log is not None else "each worker knows only its own metrics"
         while True:
             start_ns = clock.now_ns()
             try:
@@ -124,30 +108,29 @@ class KeptProcess:
                 what = f"{how_it_ended(code)}. A new one replaces it"
             if self._ending.is_set():
                 if code:
-                    say(f"The {self._name} {how_it_ended(code)}; its last records may be lost.")
+                    say(f"The hub {how_it_ended(code)}; its last records may be lost.")
                 return
             pause_s = pause_after_death_s(start_ns, pause_s)
-            say(f"The {self._name} {what}; {self._consequence}.")
+            say(f"The hub {what}; {so}.")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause_s)
                 return
 
     async def _run(self) -> int:
-        process = await ChildProcess.start(
-            sys.executable, "-m", self._module, answers=self._announces, inherited=self._inherited
-        )
+        fleet = self._settings.fleet
+        tables = () if fleet is None else (fleet.counters, fleet.ceilings)
+        process = await ChildProcess.start(sys.executable, "-m", MODULE, inherited=tables)
         waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(process.wait()),
             asyncio.ensure_future(self._ending.wait()),
+            asyncio.ensure_future(self._wait_until_ready(process)),
         ]
-        if self._announces:
-            waiting.append(asyncio.ensure_future(self._wait_until_ready(process)))
         patience_s = 0.0
         try:
-            await process.write(self._settings + b"\n")
             self._process = process
+            await self.send(self._settings)
             await asyncio.wait(waiting[:2], return_when=asyncio.FIRST_COMPLETED)
-            patience_s = self._stop_s
+            patience_s = STOP_S if fleet is None else FLEET_STOP_S
         finally:
             self._process = None
             for each in waiting:
@@ -170,50 +153,35 @@ async def hub(
     the log. `port`: that of the gateway, a part of its name. Yields what sends new settings to the hub.
     """
     tables = None if slot is None else slot.shared
-    if settings.log is None and tables is None:
-        yield nothing
-        return
-    gateway, instance = f"{socket.gethostname()}:{port}", secrets.token_hex(8)
+    name, instance = f"{socket.gethostname()}:{port}", secrets.token_hex(8)
 
-    def line(wanted: GatewaySettings) -> bytes:
+    def hub_settings(wanted: GatewaySettings) -> HubSettings:
         fleet = None
         if settings.shared is not None and tables is not None:
-            keys = tuple(
-                LimitedKey(each.name, each.requests_per_minute, each.usd_per_day)
-                for each in wanted.keys
-                if each.requests_per_minute is not None or each.usd_per_day is not None
-            )
             fleet = FleetSettings(
                 url=settings.shared.url,
-                gateway=gateway,
+                gateway=name,
                 instance=instance,
                 counters=tables.counters,
                 ceilings=tables.ceilings,
                 workers=settings.listen.workers,
-                keys=keys,
+                keys=tuple(
+                    LimitedKey(each.name, each.requests_per_minute, each.usd_per_day)
+                    for each in wanted.keys
+                    if each.requests_per_minute is not None or each.usd_per_day is not None
+                ),
             )
         errors = dict(internal_errors.counts)
-        return msgspec.json.encode(
-            HubSettings(socket=str(socket_path), log=settings.log, fleet=fleet, internal_errors=errors)
-        )
+        return HubSettings(socket=str(socket_path), log=settings.log, fleet=fleet, internal_errors=errors)
 
-    in_fleet = settings.shared is not None and tables is not None
-    kept = KeptProcess(
-        MODULE,
-        line(settings),
-        name="hub",
-        consequence="records wait for it" if settings.log is not None else "each worker knows its own metrics only",
-        stop_s=FLEET_STOP_S if in_fleet else STOP_S,
-        announces=in_fleet,
-        inherited=() if tables is None or not in_fleet else (tables.counters, tables.ceilings),
-    )
-    async with kept.running():
-        if in_fleet:
+    begin = hub_settings(settings)
+    process = HubProcess(begin)
+    if settings.log is None and tables is None:
+        yield lambda wanted: process.send(hub_settings(wanted))
+        return
+    async with process.running():
+        if begin.fleet is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(kept.ready.wait(), FLEET_START_S)
-        yield lambda wanted: kept.send(line(wanted))
+                await asyncio.wait_for(process.ready.wait(), FLEET_START_S)
+        yield lambda wanted: process.send(hub_settings(wanted))
     settle_all(socket_path)
-
-
-async def nothing(settings: GatewaySettings) -> None:
-    pass
