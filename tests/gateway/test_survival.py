@@ -220,7 +220,7 @@ def test_simulator_that_fails_to_start_is_tried_again(
     monkeypatch.setattr(simulation, "_connected", failing_task())
     with socket.socket() as listening:
         run_virtual(for_s(simulation._keep_running(listening, asyncio.Event(), at_once=False), 9.5))
-    assert error_counts == {"task": 10}
+    assert error_counts == {"task": 7}
 
 
 def test_gateway_does_not_wait_for_a_simulator_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:

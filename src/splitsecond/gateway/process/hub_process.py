@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.core import clock, internal_errors
+from splitsecond.core import internal_errors
 from splitsecond.core.child_process import ChildProcess, how_it_ended
 from splitsecond.core.errors import CallerFault, file_faults, say
-from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.scratch import Scratch, scratch_folder
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.hub.settings import MODULE, HubSettings
+from splitsecond.gateway.process.keeping import keep_running
 from splitsecond.gateway.process.worker import WorkerSlot
 from splitsecond.log.store.record_counts import settle_all
 from splitsecond.routing.configuration.settings import GatewaySettings
@@ -28,20 +28,8 @@ FLEET_STOP_S = 40.0
 """The same, if it also has to leave a fleet."""
 FLEET_START_S = 8.0
 """How long the workers wait for the first answer of the fleet's database."""
-STEADY_S = 30.0
-"""A process that lived for longer than this is replaced after the first pause."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 LONGEST_PATH = 107
 """Longest path of a Unix socket in bytes (Linux, unix(7))."""
-
-
-def pause_after_death_s(start_ns: int, before_s: float) -> float:
-    """Return the pause before the replacement of a process that started at `start_ns` and has died.
-
-    It doubles with each death in a row, from `FIRST_PAUSE_S` to `LONGEST_PAUSE_S`.
-    """
-    steady = clock.now_ns() - start_ns > STEADY_S * clock.NS_PER_S
-    return FIRST_PAUSE_S if steady else min(max(FIRST_PAUSE_S, 2 * before_s), LONGEST_PAUSE_S)
 
 
 def gateway_folder(stack: contextlib.ExitStack) -> Scratch:
@@ -81,7 +69,8 @@ class HubProcess:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_running())
+            so = ", and records wait for it" if self._settings.log is not None else ""
+            group.create_task(keep_running("The hub", self._run, self._ending, so=so))
             try:
                 yield
             finally:
@@ -92,31 +81,7 @@ class HubProcess:
         if self._process is not None:
             await self._process.write(msgspec.json.encode(settings) + b"\n")
 
-    async def _keep_running(self) -> None:
-        pause_s = 0.0
-        so = "records wait for it" if self._settings.log is not None else "each worker knows only its own metrics"
-        while True:
-            start_ns = clock.now_ns()
-            try:
-                code = await self._run()
-            except OSError as error:
-                code, what = 0, f"cannot start: {error}. It is tried again"
-            except Exception as error:
-                report_internal_error("task", error)
-                code, what = 0, "cannot start: internal error. It is tried again"
-            else:
-                what = f"{how_it_ended(code)}. A new one replaces it"
-            if self._ending.is_set():
-                if code:
-                    say(f"The hub {how_it_ended(code)}; its last records may be lost.")
-                return
-            pause_s = pause_after_death_s(start_ns, pause_s)
-            say(f"The hub {what}; {so}.")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), pause_s)
-                return
-
-    async def _run(self) -> int:
+    async def _run(self) -> str:
         fleet = self._settings.fleet
         tables = () if fleet is None else (fleet.counters, fleet.ceilings)
         process = await ChildProcess.start(sys.executable, "-m", MODULE, inherited=tables)
@@ -136,7 +101,9 @@ class HubProcess:
             for each in waiting:
                 each.cancel()
             code = await process.stop(patience_s)
-        return code
+        if code and self._ending.is_set():
+            say(f"The hub {how_it_ended(code)}; its last records may be lost.")
+        return how_it_ended(code)
 
     async def _wait_until_ready(self, process: ChildProcess) -> None:
         if await process.read_line() is not None:
