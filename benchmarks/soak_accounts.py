@@ -33,7 +33,6 @@ class GatewayCounts(Struct, frozen=True):
     in_flight: float
     dropped: int
     unlisted: int
-    unwritten: int
     errors: int
 
 
@@ -56,7 +55,6 @@ def gateway_counts(text: str) -> GatewayCounts:
         in_flight=sums["requests_in_flight"],
         dropped=int(sums["log_dropped_total"]),
         unlisted=int(sums["journal_missing_total"]),
-        unwritten=int(sums["metrics_write_failures_total"]),
         errors=int(sums["internal_errors_total"]),
     )
 
@@ -85,7 +83,7 @@ def account_faults(
     )
     print(
         f"Of all clients: {counts.calls.total():,} calls, {logged.total():,} in the log, {counts.dropped:,} counted as "
-        f"lost. Not in the journal: {counts.unlisted:,} calls; metrics not written: {counts.unwritten:,} times."
+        f"lost. Not in the journal: {counts.unlisted:,} calls."
     )
     if len(set(calls)) != len(calls):
         yield "calls are in the log twice"

@@ -33,7 +33,7 @@ from tests.quick import with_quick_profiles
 from tests.reader import environment as environment  # a fixture
 from tests.test_reference_pages import metric_names
 
-from splitsecond.gateway.process import kept_process, supervisor
+from splitsecond.gateway.process import hub_process, supervisor
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.routing.configuration.settings import Listen
@@ -275,7 +275,7 @@ def test_the_service_is_valid(tmp_path: Path) -> None:
     assert service["Type"] == "notify"
     assert int(service["WatchdogSec"]) > 0
     assert int(service["TimeoutStartSec"]) > supervisor.START_S
-    after = supervisor.STOP_S + kept_process.FLEET_STOP_S
+    after = supervisor.STOP_S + hub_process.FLEET_STOP_S
     assert int(service["TimeoutStopSec"]) >= Listen().drain_s + after
     unit.write_text(text.replace("/opt/splitsecond/bin/splitsecond", "/bin/true"))  # it must exist
     ended = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=WITHIN_S)

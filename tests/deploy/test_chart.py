@@ -19,7 +19,7 @@ from tests.gateway.visitor import visitor
 from tests.golden import Golden
 from tests.test_reference_pages import metric_names
 
-from splitsecond.gateway.process import kept_process, supervisor
+from splitsecond.gateway.process import hub_process, supervisor
 from splitsecond.routing.configuration.reading import read
 from splitsecond.testing.fake_service import FakeService
 from splitsecond.testing.virtual_time import run_virtual
@@ -93,7 +93,7 @@ def test_the_gateway_accepts_the_configuration(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_pod_has_the_time_that_the_gateway_needs_to_end(release: str) -> None:
     values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_bytes()) | VALUES[release]
-    after = supervisor.STOP_S + kept_process.FLEET_STOP_S
+    after = supervisor.STOP_S + hub_process.FLEET_STOP_S
     grace: float = pod(release)["terminationGracePeriodSeconds"]
     assert grace >= values["preStopSeconds"] + values["drainSeconds"] + after
 

@@ -13,7 +13,7 @@ import yaml
 from jsonschema import Draft7Validator, ValidationError
 from tests.waiting import WITHIN_S
 
-from splitsecond.gateway.process import kept_process, supervisor
+from splitsecond.gateway.process import hub_process, supervisor
 from splitsecond.routing.configuration.reading import load
 
 COMPOSE = Path(__file__).parents[2] / "deploy/compose"
@@ -72,7 +72,7 @@ def test_the_gateway_accepts_its_configuration(compose: dict[str, Any], settings
     gateway = compose["services"]["gateway"]
     names = {f"/run/secrets/{name}" for name in gateway["secrets"]}
     assert names == {f"/run/secrets/{path.name}" for path in settings.files}
-    after = supervisor.STOP_S + kept_process.FLEET_STOP_S
+    after = supervisor.STOP_S + hub_process.FLEET_STOP_S
     assert float(gateway["stop_grace_period"].removesuffix("s")) >= settings.listen.drain_s + after
 
 

@@ -16,7 +16,7 @@ from tests.deploy.chart import CHART, ROOT
 from tests.pages import Block, blocks
 from tests.waiting import WITHIN_S
 
-from splitsecond.gateway.process import kept_process, supervisor
+from splitsecond.gateway.process import hub_process, supervisor
 from splitsecond.routing.configuration.reading import load, read
 
 IMAGE, COMPOSE, KUBERNETES, VALUES = blocks(ROOT / "docs/deployment.md")
@@ -72,7 +72,7 @@ def test_the_image_is_built_and_run_as_its_file_says() -> None:
     assert f"VOLUME {mounts[2]}\n" in container
     assert run[run.index("-p") + 1].endswith(":8800:" + re.findall(r"EXPOSE (\d+)", container)[0])
     drain_s = read("routes: {fast: {policy: sim/groq}}", {}).listen.drain_s
-    least_s = drain_s + supervisor.STOP_S + kept_process.FLEET_STOP_S
+    least_s = drain_s + supervisor.STOP_S + hub_process.FLEET_STOP_S
     assert float(run[run.index("--stop-timeout") + 1]) >= least_s
 
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,13 +102,6 @@ def until_counted(disk: Path, url: str, name: str) -> None:
     until(is_counted, f"{name} remains 0")
 
 
-def requests(url: str) -> int:
-    """Return how many calls all workers have counted."""
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/metrics", timeout=WITHIN_S) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(int(float(line.split()[-1])) for line in lines if line.startswith("splitsecond_requests_total{"))
-
-
 def ended(process: "subprocess.Popen[bytes]") -> str:
     """End the gateway, and return what it has said."""
     process.send_signal(signal.SIGTERM)
@@ -127,7 +119,7 @@ def test_calls_and_spending_limits_continue_when_the_disk_fills(
         respond(url)
         fill(disk)
         respond(url)
-        until(lambda: requests(url) == 24, "the metrics lack calls of a worker")
+        until(lambda: metric(url, "requests_total") == 24, "the metrics lack calls of a worker")
         kill_in_flight(process, url)
         fill(disk)
         respond(url)

@@ -8,6 +8,7 @@ from pathlib import Path
 import openai
 import pytest
 from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
+from tests.gateway.test_log_away import metric
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
 from tests.waiting import WITHIN_S, until
@@ -35,14 +36,16 @@ def test_a_hub_that_is_killed_loses_nothing(tmp_path: Path, served: ServedGatewa
     (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url))
     ids: list[str] = []
     with gateway(tmp_path, "--workers", number) as process:
-        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+        url = ready(process)
+        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
             for _ in range(3):
                 for _ in range(8):
                     given = client.chat.completions.with_raw_response.create(model="fast", messages=ASK, max_tokens=2)
                     ids.append(given.headers["x-request-id"])
                 (pid,) = until(lambda: workers(process, MODULE), "no hub runs")  # the new one may not yet
                 os.kill(pid, signal.SIGKILL)
-                assert "A new one replaces it" in heard(process, "The hub")
+                assert "a new one replaces it" in heard(process, "The hub")
+        until(lambda: metric(url, "requests_total") == len(ids), "the metrics lack calls")
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
     assert sorted(logged(Past.open(f"sqlite:///{tmp_path}/log.db"))) == sorted(ids)

@@ -47,9 +47,12 @@ def call(base_url: str) -> str:
 
 
 def metric(base_url: str, name: str) -> float:
+    """Return the sum of a metric over its labels."""
     with urllib.request.urlopen(base_url.removesuffix("/v1") + "/metrics", timeout=WITHIN_S) as answer:
         lines = answer.read().decode().splitlines()
-    return float(next(line.split()[1] for line in lines if line.startswith(f"splitsecond_{name} ")))
+    return sum(
+        float(line.split()[-1]) for line in lines if line.startswith((f"splitsecond_{name} ", f"splitsecond_{name}{{"))
+    )
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

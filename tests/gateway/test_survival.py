@@ -29,9 +29,10 @@ from splitsecond.core.upstream.target import connect
 from splitsecond.gateway import __main__ as worker_program
 from splitsecond.gateway.fleet.member import FleetMember
 from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
+from splitsecond.gateway.hub.settings import HubSettings
 from splitsecond.gateway.process import simulation, supervisor
 from splitsecond.gateway.process import worker as worker_module
-from splitsecond.gateway.process.kept_process import KeptProcess
+from splitsecond.gateway.process.hub_process import HubProcess
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.supervisor import Supervisor, WorkerProcess
@@ -204,7 +205,7 @@ def test_child_process_that_fails_to_start_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, error_counts: dict[str, int]
 ) -> None:
     async def main() -> None:
-        kept = KeptProcess("module", b"{}", name="hub", consequence="records wait", stop_s=1.0)
+        kept = HubProcess(HubSettings(socket="hub"))
         async with kept.running():
             await asyncio.sleep(30)
 
@@ -219,7 +220,7 @@ def test_simulator_that_fails_to_start_is_tried_again(
     monkeypatch.setattr(simulation, "_connected", failing_task())
     with socket.socket() as listening:
         run_virtual(for_s(simulation._keep_running(listening, asyncio.Event(), at_once=False), 9.5))
-    assert error_counts == {"task": 10}
+    assert error_counts == {"task": 7}
 
 
 def test_gateway_does_not_wait_for_a_simulator_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:

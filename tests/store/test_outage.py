@@ -95,10 +95,11 @@ def test_further_outages_while_the_first_is_written(url: str, tmp_path: Path) ->
     assert sorted(calls(url)) == sorted(f"req-{number}" for number in range(4 * RECORDS))
 
 
-def test_workers_keep_records_beyond_the_file_limit(
+def test_workers_keep_records_beyond_the_room_on_the_disk(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(unwritten, "MAX_BYTES", 30 * len(encode(answered(1))))
+    size = 30 * len(encode(answered(1)))
+    monkeypatch.setattr(unwritten, "room", lambda folder: size - sum(each.stat().st_size for each in files(folder)))
 
     async def work() -> None:
         log = Log.open(url, hub=HubConnection(tmp_path / "log"))

@@ -177,7 +177,7 @@ def test_sent_records_that_cannot_be_saved_are_written_once(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first process has written them, and dies before it says so."""
-    monkeypatch.setattr(unwritten, "MAX_BYTES", 0)
+    monkeypatch.setattr(unwritten, "MIN_FREE", 1.5)
 
     async def work() -> None:
         log = Log.open(url, hub=HubConnection(tmp_path / "log"), say=lambda words: None)

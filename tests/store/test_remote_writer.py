@@ -164,8 +164,7 @@ def test_records_that_cannot_be_saved_are_counted_as_lost(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_writer, "CLOSE_S", 0.01)
-    monkeypatch.setattr(unwritten, "MAX_BYTES", 1 << 20)
-    (tmp_path / "log.db.unwritten-of-another").write_bytes(bytes(1 << 20))
+    monkeypatch.setattr(unwritten, "MIN_FREE", 1.5)
     said: list[str] = []
 
     async def work() -> Log:
@@ -175,7 +174,7 @@ def test_records_that_cannot_be_saved_are_counted_as_lost(
         return log
 
     assert asyncio.run(work()).dropped == 1
-    limit = f"the files {tmp_path}/log.db.unwritten-* would have more than 1 MiB"
+    limit = "[Errno 28] less than 150% of the disk is free"
     assert said == [f"log {tmp_path}/log.db: closed; records not written: 1. They are lost: {limit}."]
 
 

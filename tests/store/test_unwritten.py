@@ -6,13 +6,13 @@ import os
 import stat
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from tests.store.records import answered
 
 from splitsecond.core import clock
-from splitsecond.log.store import unwritten
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.remote_writer import encode
 from splitsecond.log.store.unwritten import (
@@ -135,21 +135,14 @@ def test_full_disk_leaves_complete_records(stem: Path, monkeypatch: pytest.Monke
     left.remove()
 
 
-def test_all_files_together_are_limited(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten, "MAX_BYTES", 2 * len(b"".join(DATA)))
-    save(stem, DATA)
-    with pytest.raises(OSError, match="more than"):
-        save(stem, DATA)
-
-
-def test_files_leave_as_much_space_free_as_they_take(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = len(unwritten.MAGIC) + sum(unwritten.LENGTH.size + len(each) for each in DATA)
-    disk = list(os.statvfs(stem.parent))
-    disk[:2], disk[4] = (1, 1), 3 * size  # blocks of a byte, and how many are available
-    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(disk))
-    save(stem, DATA)
-    with pytest.raises(OSError, match="more than"):
-        save(stem, [*DATA, *DATA])
+def test_files_leave_a_part_of_the_disk_free(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, free = len(b"".join(DATA)) + LENGTH.size * len(DATA), iter((6, 5))
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_blocks=100, f_bavail=next(free), f_frsize=size))
+    file = UnwrittenFile(stem)
+    file.add(DATA)
+    with pytest.raises(OSError, match="less than 5% of the disk is free"):
+        file.add(DATA)
+    file.remove()
 
 
 def test_closed_file_is_continued_until_it_is_read(stem: Path) -> None:

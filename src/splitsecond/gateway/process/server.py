@@ -19,7 +19,7 @@ from splitsecond.core.serving.accepting import MAX_FILES, Accepting
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.core.serving.server import HttpServer, Listener
 from splitsecond.core.transport.kernel import raise_file_limit
-from splitsecond.gateway.process.kept_process import gateway_folder, hub, hub_socket
+from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_socket
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator

@@ -12,17 +12,14 @@ import sys
 from collections.abc import AsyncIterator
 
 from splitsecond.core.child_process import ChildProcess, how_it_ended
-from splitsecond.core.errors import say
-from splitsecond.core.internal_errors import contained
 from splitsecond.core.serving.listening import base_url, bind
+from splitsecond.gateway.process.keeping import keep_running
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.router.settings import simulated_profiles
 
 START_S = 120.0
 """Timeout of the start, after which the gateway serves anyway."""
 STOP_S = 5.0
-PAUSE_S = 1.0
-"""Time before a process that died may be replaced."""
 
 
 def bind_simulator() -> socket.socket:
@@ -53,18 +50,17 @@ async def simulator(listening: socket.socket | None, settings: GatewaySettings) 
 
 
 async def _keep_running(listening: socket.socket, ready: asyncio.Event, *, at_once: bool) -> None:
-    while True:
-        with contained("task"):
-            if not at_once:
-                await _connected(listening)
-            at_once = False
-            try:
-                why = how_it_ended(await _run(listening, ready))
-            except OSError as error:
-                why = f"cannot start: {error}"
+    async def run() -> str:
+        nonlocal at_once
+        if not at_once:
+            await _connected(listening)
+        at_once = False
+        try:
+            return how_it_ended(await _run(listening, ready))
+        finally:
             ready.set()  # or not: the gateway does not wait for it any longer
-            say(f"The simulator {why}. The next request to a sim/ target starts a new one.")
-        await asyncio.sleep(PAUSE_S)
+
+    await keep_running("The simulator", run, asyncio.Event(), so=", at the next request to a sim/ target")
 
 
 async def _connected(listening: socket.socket) -> None:

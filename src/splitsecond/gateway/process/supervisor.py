@@ -18,18 +18,12 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.core import clock
 from splitsecond.core.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.core.errors import CallerFault, Fault, say
-from splitsecond.core.internal_errors import causes, contained, handling, report_internal_error
+from splitsecond.core.internal_errors import causes, contained, handling
 from splitsecond.core.serving.listening import base_url, bind
-from splitsecond.gateway.process.kept_process import (
-    gateway_folder,
-    hub,
-    hub_socket,
-    nothing,
-    pause_after_death_s,
-)
+from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_socket
+from splitsecond.gateway.process.keeping import keep_running
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.simulation import simulator
@@ -121,7 +115,7 @@ class Supervisor:
         self._address = base_url(sockets[0])
         self._manager = ServiceManager(say)
         self._telling: asyncio.Future[None] | None = None
-        self._tell_hub: Callable[[GatewaySettings], Awaitable[None]] = nothing
+        self._tell_hub: Callable[[GatewaySettings], Awaitable[None]] | None = None
 
     async def run(self, hub_at: Path, simulated: socket.socket | None = None) -> None:
         """Run the workers until a signal has ended them.
@@ -187,42 +181,36 @@ class Supervisor:
 
     def _on_error(self) -> None:
         """Tell the hub how many internal errors there were: it counts them in the metrics."""
-        self._telling = asyncio.ensure_future(self._tell_hub(self._settings))
+        if self._tell_hub is not None:
+            self._telling = asyncio.ensure_future(self._tell_hub(self._settings))
 
     async def _apply(self, settings: GatewaySettings) -> None:
         check_settings(decode(encode(settings)))  # as a worker will read them
-        await self._tell_hub(settings)
+        if self._tell_hub is not None:
+            await self._tell_hub(settings)
         self._settings = settings
         async with asyncio.TaskGroup() as group:
             for number, worker in self._workers.items():
                 group.create_task(_update(number, worker, settings))
 
     async def _run_slot(self, slot: WorkerSlot, listening: socket.socket) -> None:
-        pause_s, failed_starts = 0.0, 0
-        while not self._ending.is_set():  # a signal may come before the first worker starts, and closes its socket
-            start_ns, then = clock.now_ns(), "a new one replaces it"
-            try:
-                end, was_ready = await self._run_worker(slot, listening)
-                failed_starts = 0 if was_ready else failed_starts + 1
-            except OSError as error:
-                end, then = f"cannot start: {error}", "it is tried again"
-                failed_starts += not passes(error)
-            except Fault:
-                raise
-            except Exception as error:
-                report_internal_error("task", error)
-                end, then = "cannot start: internal error", "it is tried again"
-                failed_starts += 1
-            if self._ending.is_set():
-                return
-            pause_s = pause_after_death_s(start_ns, pause_s)
-            if failed_starts >= MAX_FAILED_STARTS and slot.number not in self._been_ready:
-                self._give_up(f"worker {slot.number} {end}; {failed_starts} in a row died before they were ready")
-                return
-            say(f"worker {slot.number} {end}; {then}.")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), pause_s)
-                return
+        failed_starts = 0
+
+        async def run() -> str:
+            nonlocal failed_starts
+            end, was_ready = await self._run_worker(slot, listening)
+            failed_starts = 0 if was_ready else failed_starts + 1
+            return end
+
+        def gives_up(end: str, error: Exception | None) -> bool:
+            nonlocal failed_starts
+            failed_starts += error is not None and not (isinstance(error, OSError) and passes(error))
+            if failed_starts < MAX_FAILED_STARTS or slot.number in self._been_ready:
+                return False
+            self._give_up(f"worker {slot.number} {end}; {failed_starts} in a row died before they were ready")
+            return True
+
+        await keep_running(f"worker {slot.number}", run, self._ending, gives_up=gives_up)
 
     def _give_up(self, message: str) -> None:
         hint = "See the output of the workers above."

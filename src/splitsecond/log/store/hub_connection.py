@@ -144,8 +144,11 @@ class HubConnection:
         except OSError:
             self.lose()
             return 0
+        if sent == len(data):
+            self.rest = b""
+            return len(frames)
         begins = list(accumulate(map(len, frames), initial=len(self.rest)))
-        begun = bisect_left(begins, sent) if sent < len(data) else len(frames)
+        begun = bisect_left(begins, sent)
         self.rest = data[sent : begins[begun]]
         return begun
 

@@ -14,7 +14,8 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable
-from itertools import repeat, starmap
+from itertools import chain, repeat, starmap
+from operator import add, or_
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -219,9 +220,9 @@ class RemoteLogWriter:
     def _send(self) -> None:
         while self._unsent or self._hub.rest:
             records = self._unsent[:_AT_ONCE]
-            headers = [*repeat(RECORD | AGAIN, min(self._again, len(records)))]
-            headers += repeat(RECORD, len(records) - len(headers))
-            frames = [LENGTH.pack(bits | len(data)) + data for bits, data in zip(headers, records, strict=True)]
+            # no step of the interpreter for each record
+            bits = chain(repeat(RECORD | AGAIN, min(self._again, len(records))), repeat(RECORD))
+            frames = list(map(add, map(LENGTH.pack, map(or_, bits, map(len, records))), records))
             begun = self._hub.send(frames)
             del self._unsent[:begun]
             self._again = max(0, self._again - begun)

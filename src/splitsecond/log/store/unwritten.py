@@ -30,9 +30,8 @@ from splitsecond.log.store.call_record import CallRecord
 
 MAGIC = b"splitsecond unwritten 1\n"
 LENGTH = struct.Struct(">I")
-MAX_BYTES = 16 << 30
-"""Limit on all files of a log together. They also leave as much space free as they take. Beyond either limit, records
-wait in memory as long as there is room."""
+MIN_FREE = 0.05
+"""Share of the disk that the files leave free. Beyond it, records wait in memory as long as there is room."""
 LONGEST_RECORD = 64 << 20
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
@@ -47,13 +46,12 @@ class UnwrittenFile:
         self._stem = stem
         self._lock = fcntl.LOCK_SH if only_writes else fcntl.LOCK_EX
         self._descriptor: int | None = None
-        self._all_bytes = 0  # of all files of the log, when last looked, and those of this one since
-        self._max_bytes = 0
+        self._room = 0  # bytes on the disk, when last looked, without those written since
         self._look_ns = 0
         self._begin()
 
     def add(self, records: Sequence[bytes]) -> None:
-        """Append encoded records, all or none of them. Raises `OSError`, also if there would be too many bytes."""
+        """Append encoded records, all or none of them. Raises `OSError`, also if too little of the disk is free."""
         if not records:
             return
         # Few calls of the system, and few steps of the interpreter: a thread that does this waits for each of them.
@@ -73,7 +71,7 @@ class UnwrittenFile:
             self._cut(len(data) - len(left))
             raise
         self.records += len(records)
-        self._all_bytes += len(data)
+        self._room -= len(data)
 
     def found(self) -> "FoundFile":
         """Return the file for reading, still locked. Do not use this object again."""
@@ -103,12 +101,9 @@ class UnwrittenFile:
     def _check_room(self, size: int) -> None:
         now_ns = clock.now_ns()
         if now_ns >= self._look_ns:
-            self._all_bytes = sum(map(_size, _paths(self._stem)))
-            disk = os.statvfs(self._stem.parent)
-            self._max_bytes = min(MAX_BYTES, (self._all_bytes + disk.f_bavail * disk.f_frsize) // 2)
-            self._look_ns = now_ns + clock.NS_PER_S
-        if self._all_bytes + size > self._max_bytes:
-            raise OSError(f"the files {self._stem}* would have more than {self._max_bytes >> 20:,} MiB")
+            self._room, self._look_ns = room(self._stem.parent), now_ns + clock.NS_PER_S
+        if size > self._room:
+            raise OSError(errno.ENOSPC, f"less than {MIN_FREE:.0%} of the disk is free")
 
     def _opened(self) -> int:
         if self.records:
@@ -183,6 +178,12 @@ class FoundFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def room(folder: Path) -> int:
+    """Return how many bytes the files may take of the disk of `folder`."""
+    disk = os.statvfs(folder)
+    return int((disk.f_bavail - MIN_FREE * disk.f_blocks) * disk.f_frsize)
 
 
 def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile], dict[Path, str]]:
@@ -261,10 +262,3 @@ def _locked(path: Path, mode: int, lock: int) -> int | None:
 def _paths(stem: Path) -> Sequence[Path]:
     with os.scandir(stem.parent) as entries:
         return [stem.parent / each.name for each in entries if each.name.startswith(stem.name)]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # written and removed by another process meanwhile
-        return 0

@@ -21,7 +21,16 @@ class PydanticAI:
     unknown = {
         "openai": ("top_k", "effort"),
         "openai responses": ("top_k", "effort", "stop", "seed", "presence_penalty", "frequency_penalty"),
-        "anthropic": ("seed", "presence_penalty", "frequency_penalty", "temperature", "top_p", "top_k", "schema", "effort"),
+        "anthropic": (
+            "seed",
+            "presence_penalty",
+            "frequency_penalty",
+            "temperature",
+            "top_p",
+            "top_k",
+            "schema",
+            "effort",
+        ),
         "google": ("effort",),
     }
 
