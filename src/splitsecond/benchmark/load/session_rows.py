@@ -286,18 +286,18 @@ def tracelab(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
     for name, rows in found.items():
         turns: list[Turn] = []
         before, ended_s = 0, 0.0
-        for row in sorted(rows, key=lambda row: row.begin_s):
-            shared = min(row.known_tokens, row.input_tokens, before)
+        for each in sorted(rows, key=lambda each: each.begin_s):
+            shared = min(each.known_tokens, each.input_tokens, before)
             turns.append(
                 Turn(
-                    input_tokens=row.input_tokens,
-                    output_tokens=row.output_tokens,
+                    input_tokens=each.input_tokens,
+                    output_tokens=each.output_tokens,
                     shared_tokens=shared,
                     cut=shared < before - CACHE_BLOCK,
-                    wait_ns=round(max(row.begin_s - ended_s, 0.0) * NS_PER_S) if turns else 0,
+                    wait_ns=round(max(each.begin_s - ended_s, 0.0) * NS_PER_S) if turns else 0,
                 )
             )
-            before, ended_s = row.input_tokens, row.end_s
+            before, ended_s = each.input_tokens, each.end_s
         yield Session(id=name, turns=turns)
 
 

@@ -3,8 +3,8 @@
 "agent" has the distributions of 710 Claude Code sessions of WEKA (callanjfox/kv-cache-tester, traces/ at 94f6046,
 Apache-2.0). Its turns are drawn one by one, so those of one session do not resemble each other as real ones do; only
 sessions that begin with a long prompt are shorter, as they are in the traces. "chat" has the means of WildChat-1M (Zhao
-et al., 2024, arXiv:2405.01470, table 2): 2.54 turns, 296 tokens of the user and 441 of the answer. How they scatter,
-and how long users wait, is assumed.
+et al., 2024, arXiv:2405.01470): 2.54 turns, 296 tokens of the user and 441 of the answer. How they scatter, and how
+long users wait, is assumed.
 """
 
 from bisect import bisect_right
@@ -57,11 +57,12 @@ CHAT_WAIT_S = 30.0
 def synthetic_sessions(name: str, seed: int) -> SessionSet:
     random = Random(f"{seed}/{name}")
     draw = _agent if name == "agent" else _chat
-    origin = "710 Claude Code sessions of WEKA" if name == "agent" else "WildChat-1M"
+    origin = "the distributions of 710 Claude Code sessions" if name == "agent" else "the means of WildChat-1M"
     return SessionSet(
         name=name,
-        format=f"drawn from the distributions of {origin}",
+        format=f"drawn from {origin}",
         sessions=[Session(id=f"{name}{number}", turns=draw(random)) for number in range(1, DRAWN + 1)],
+        note="" if name == "agent" else "How lengths scatter, and how long users wait, is assumed.",
     )
 
 
