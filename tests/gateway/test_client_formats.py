@@ -86,9 +86,9 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def without_ids(value: Any) -> Any:
-    """Remove ids: the writer of a stream numbers its items differently from that of a whole answer."""
+    """Remove ids and times: the writer of a stream numbers its items differently from that of a whole answer."""
     if isinstance(value, dict):
-        return {name: without_ids(each) for name, each in value.items() if name != "id"}
+        return {name: without_ids(each) for name, each in value.items() if name not in ("id", "completed_at")}
     return [without_ids(each) for each in value] if isinstance(value, list) else value
 
 

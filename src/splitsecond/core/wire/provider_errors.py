@@ -224,8 +224,8 @@ def fault_from_response(
 ) -> Fault:
     """Return the fault of a response with this `status` (not 200).
 
-    A ``Retry-After`` with a date is relative to the response's own ``Date``, or to `now` (UTC; None: the wall clock) if
-    it has none. Waits longer than a day are shortened to a day.
+    A ``Retry-After`` with a date is relative to the response's ``Date``, or else to `now` (UTC; None: the wall clock).
+    Waits are at most a day.
     """
     payload = _json(body)
     error = error_of(payload) if payload is not None else ProviderError(excerpt(body))

@@ -122,9 +122,8 @@ def requested(
 ) -> ReasoningRequest | None:
     """Return the reasoning that the `fields` of a chat request for `model`, and remove those fields.
 
-    All known names of the fields are read. `own`: the name that the target's API format has itself, which stays if it
-    has that format's form. None: nothing is requested, or the model's reasoning cannot be set. Raises `CallerFault` for
-    an unknown effort.
+    `own`: the name that the target's API format has itself, which stays if it has that format's form. None: nothing is
+    requested, or the model's reasoning cannot be set. Raises `CallerFault` for an unknown effort.
     """
     found = fields.pop(FIELD) if isinstance(fields.get(FIELD), ReasoningRequest) else _from_fields(fields, own)
     if found is None:

@@ -236,9 +236,7 @@ class StreamDecoder(AnswerDecoder, ABC):
         return out
 
     def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
-        """Take an answer of the most frequent kind, if the format has a fast path for it, and return True; return False
-        for any other. The general way gives the same events.
-        """
+        """Take an answer of the most frequent kind; return False for any other. The general way gives the same."""
         return False
 
     def _begin_events(self) -> None:

@@ -123,8 +123,8 @@ class TextEvents:
     def each(self, parts: Sequence[bytes]) -> list[str] | None:
         """Return the texts of `parts` if each of them is one known event; otherwise None.
 
-        This runs at C speed for all of them together: the texts are cut out at the expected places, and the bytes that
-        were cut away are put back and compared. Of a part that is too short nothing is left, which is no text.
+        This runs at C speed: the texts are cut out at the expected places, and the bytes around them are put back and
+        compared.
         """
         before, after = self._before, self._after
         if not self.current:
@@ -189,8 +189,7 @@ class TextEvents:
     def _run(self, data: bytes, at: int) -> tuple[list[str], int] | None:
         """Return the texts of the known events from `at` to the last one in `data`, and where they end.
 
-        None: there are others between them. This runs at C speed for all of them together: the lines are cut at the
-        expected places, and the parts that were cut away are put back and compared.
+        None: there are others between them. This runs at C speed, as `each` does.
         """
         before, after = self._before, self._after[:-1]
         *heads, head = before.split(b"\n")

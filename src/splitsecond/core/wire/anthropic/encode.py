@@ -120,9 +120,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
     """Encode `call`, whose body is in Anthropic's form, for `model`: its fields pass unchanged.
 
-    Only unsigned reasoning is removed from the conversation (`messages`). The version of the format and the names of
-    beta features (``anthropic-beta``) are the client's, if the call's hints hold them. Raises `CallerFault` for a
-    conversation that the provider should have kept (`thread`), unless it keeps them.
+    Only unsigned reasoning is removed (`messages`). The version of the format and the names of beta features are the
+    client's, if the call's hints hold them. Raises `CallerFault` for a ``thread``, unless the provider keeps them.
     """
     if call.body.get("thread") not in NO_THREAD and not quirks.threads:
         raise no_threads()
