@@ -111,7 +111,6 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
     """
-
     gates = absolute_gates(options.fail_if or ())
     prompt_tokens = INPUT_TOKENS[one_of("--cache", options.cache, tuple(INPUT_TOKENS))]
     lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]
