@@ -75,7 +75,6 @@ class LoggedTraffic:
 
     def stops_billing(self, target: str) -> bool | None:
         """Return whether output is not billed that would have come after we closed a request; None: not known."""
-
         if self._billing is None:
             self._billing = TargetDirectory(self._settings or RouterSettings())
         return self._billing.closing_stops_billing(target)
@@ -126,7 +125,6 @@ def speeds(
     Counts the targets whose name contains one of `only`, or all. `also` receives the same attempts. Raises
     `CallerFault` without calls.
     """
-
     named = logged.targets(only)
     period_h = period_hours((logged.until - logged.first()).total_seconds())
     prices = logged.price(named)

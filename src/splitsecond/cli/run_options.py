@@ -120,7 +120,6 @@ class RunOptions:
 
     def settings(self, kind: type[Settings], **parsed: Any) -> Settings:
         """Return the settings: `parsed` ones, and each other option under its own name. Raises `CallerFault`."""
-
         named = self.named_targets
         urls = [*(self.base_url or []), *(each for each in named if "://" in each)]
         found = {name: value for name, value in vars(self).items() if name in kind.__struct_fields__}

@@ -47,7 +47,6 @@ def batch(
     written to FILE.answers.refused.jsonl. Exit code 1: some requests failed or were not sent; 130 or 143: ended by
     Ctrl-C or SIGTERM.
     """
-
     check_json(json)
     with bind_simulator() as simulated:
         settings = ConfigSource(config_file(config), os.environ, simulator=simulator_url(simulated)).load()

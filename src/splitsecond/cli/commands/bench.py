@@ -121,7 +121,6 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
     splitsecond bench sim/agent-cloud sim/agent-vllm-h100 --sessions agent -c 1,4
     """
-
     gates = absolute_gates(options.fail_if or ())
     prompt_tokens = INPUT_TOKENS[one_of("--cache", options.cache, tuple(INPUT_TOKENS))]
     lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]

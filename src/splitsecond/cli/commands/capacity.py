@@ -59,7 +59,6 @@ def capacity(options: CapacityOptions) -> None:
     The search doubles the load until the limits are missed, then closes in. A target that is paid by the token
     needs --max-cost.
     """
-
     settings = options.settings(
         CapacitySettings,
         rate=options.by_rate,

@@ -58,7 +58,6 @@ def compare(
     splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
     splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
     """
-
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     check_file(html, "--html")

@@ -50,7 +50,6 @@ def cost(
     estimated by their prompt and the tokens that arrived. Attempts without a known price are counted separately.
     Cost-adjusted TPS is the median TPS divided by the cost of a million tokens.
     """
-
     one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
@@ -103,7 +102,6 @@ def cost(
 
 def _read(logged: LoggedTraffic, *, with_speeds: bool) -> tuple[UsualLengths, list[ProductionSpeed]]:
     """Return the usual lengths of the attempts, and the speeds of their targets. Both take one pass over the log."""
-
     usual = UsualLengths()
     if with_speeds:
         return usual, speeds(logged, least=1, also=usual.add)[0]

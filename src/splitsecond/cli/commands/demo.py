@@ -33,7 +33,6 @@ def demo(
     Llama 3.1 70B); the engine is llama.cpp's own server on a small model with random weights. Takes about a
     minute.
     """
-
     names = [SIMULATED + provider for provider in PROVIDERS]
     if reason := unavailable_reason():
         typer.echo(f"{reason} (continuing with the simulated providers)", err=True)

@@ -57,7 +57,6 @@ def doctor(
     test each key and model, show the phases of a request, and compare the clocks that arrival times can be taken
     from. Then the instrument is not measured. Exit code 1 if a check fails.
     """
-
     check_json(json)
     settings = RunSettings(clock=clock)
     settings.check()
@@ -121,7 +120,6 @@ def _try_targets(names: list[str], servers: list[Server]) -> list[TargetCheck]:
 
 async def _try(spec: TargetSpec) -> TargetCheck:
     """Send a cold request and a warm one, for eight tokens each, timed by all clocks."""
-
     seen: list[Observation] = []
     client = ComparingClient()
     body = {"messages": [{"role": "user", "content": "Count from one to ten."}], "max_tokens": 8}

@@ -60,7 +60,6 @@ def explain(
 
     Also shows the state of each target. No request is sent to them.
     """
-
     check_json(json)
     settings = ConfigSource(config_file(config), os.environ, policies=policies).load()
     prompt = prompt or PROMPT
@@ -84,7 +83,6 @@ def _address(settings: GatewaySettings, url: str) -> str:
 
 def _asked(address: str, route: str, prompt: str, key_env: str) -> Explained | None:
     """Return the explanation of the gateway at `address`; None if none answers. Raises `CallerFault` if it refuses."""
-
     question = urllib.parse.urlencode({"route": route, "prompt": prompt})
     headers = {"authorization": f"Bearer {os.environ.get(key_env, '')}"} if key_env else {}
     request = urllib.request.Request(f"{address}/explain?{question}", headers=headers)

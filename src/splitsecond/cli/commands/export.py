@@ -33,7 +33,6 @@ def export(
     reads Parquet. An export of the same days replaces them, except for a day of which the log has deleted calls. Needs
     DuckDB: pip install duckdb.
     """
-
     check_json(json)
     found = LoggedTraffic(log, config, days).export(parquet)
     write_json({"schema": "splitsecond.export/1", "folder": str(parquet), "result": to_builtins(found)}, json)

@@ -39,7 +39,6 @@ def import_(
     that cannot be a call are refused with their number, and the others are kept. A file can be imported again: calls
     that the log has are not added twice.
     """
-
     check_json(json)
     mapped = parse_map(columns)
     screen = Console(stderr=True)

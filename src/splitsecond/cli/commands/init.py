@@ -58,7 +58,6 @@ def init(
     with --yes or without a terminal. The client's key is written to FILE with the ending .key, readable by its owner
     only; an existing one is kept. With --from, names everything that cannot be carried over.
     """
-
     if file.exists() and not force:
         raise CallerFault(f"{file} exists", kind="file_taken", hint="Replace it with --force, or name another file.")
     if file.suffix == ".key":
@@ -151,7 +150,6 @@ def _asked_route(default: str) -> str:
 
 def _write_key(path: Path) -> None:
     """Write a fresh client key that only the owner can read; keep that of an existing file."""
-
     if path.exists():
         path.chmod(0o600)
         return
@@ -161,7 +159,6 @@ def _write_key(path: Path) -> None:
 
 def _check(file: Path) -> None:
     """Check the configuration as `serve` would. Missing keys and addresses are reported: they can be set later."""
-
     load(file, os.environ, serving=False)
     try:
         settings = load(file, os.environ, checks=(check_profiles, check_policies))

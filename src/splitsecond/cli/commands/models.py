@@ -30,7 +30,6 @@ def models(
     A model that is not listed can be called too. Prices have a date; a published speed is
     somebody else's measurement and names its source.
     """
-
     check_json(json)
     if words:
         found = search(words)

@@ -21,7 +21,6 @@ def providers(
 
     Keys are never shown, only the names of the variables that hold them.
     """
-
     check_json(json)
     found = [entry_of(provider(each), os.environ) for each in ([name] if name else names())]
     write_json([each.fields for each in found], json)

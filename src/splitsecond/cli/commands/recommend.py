@@ -61,7 +61,6 @@ def recommend(
     and price, from runs or from the gateway's log. The quality of responses is not measured: name the models that
     are good enough with --only, or give them scores with --quality.
     """
-
     runs, uses = _runs_and_uses(names or [])
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()

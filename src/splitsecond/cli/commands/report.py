@@ -39,7 +39,6 @@ def report(
 
     Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
     """
-
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     found = [recompute(path, slo=slo) for path in runs]

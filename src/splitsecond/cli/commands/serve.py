@@ -75,6 +75,7 @@ def serve(
 
 def _check(source: ConfigSource) -> None:
     """Print the summary of the configuration, or all of its mistakes. Raises `CallerFault` if there is one mistake."""
+    # not for a gateway that runs, which is this process: it would keep the modules of the check in memory
     from splitsecond.routing.configuration.checkup import check_log, check_policies, checkup
 
     lines: list[str] = []
@@ -102,7 +103,6 @@ def _serve(source: ConfigSource, settings: GatewaySettings, simulated: socket) -
 
 def check_profiles(settings: GatewaySettings) -> None:
     """Raise `CallerFault` if routes name simulated targets that are no shipped profiles: one fault, or several."""
-
     named = simulated_profiles(settings)
     if not named:  # most gateways simulate nothing, and need not wait for the simulator's modules
         return

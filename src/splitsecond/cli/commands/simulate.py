@@ -54,7 +54,6 @@ def simulate(
     "x-splitsecond-fault: stall; after=5; seconds=2" causes a fault. docs/simulator.md describes profiles and
     faults.
     """
-
     if show_list:
         short = {name: alias for alias, name in profile.aliases().items()}
         for name in profile.names():

@@ -51,7 +51,6 @@ def speed(
     connection and wait included; 2: 70; 3: 50; 4: 30; 5: fewer. Only complete responses have a speed; failures are
     counted separately. The log holds no prompts and no responses.
     """
-
     one_of("--by", by, get_args(By))
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()

@@ -49,7 +49,6 @@ def watch(options: WatchOptions) -> None:
     covers all rounds in the folder. With --times the exit code is 1 if a --fail-if holds, if a target has drifted for
     the worse at the end, or if the last round failed as a whole.
     """
-
     check_json(options.json)
     every_ns = option_values.interval(options.every, "--every")
     at_least_one(times=options.times)
