@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
-
-from splitsecond.simulator.process import ReceivedRequest
 from tests.clients.matrix.features import Feature
 from tests.clients.matrix.received import read_chat
 from tests.clients.matrix.relay import Exchange
 
+from splitsecond.simulator.process import ReceivedRequest
+
 CLASSES = {400: "BadRequest|InvalidRequest", 401: "Authentication|Unauthorized", 429: "RateLimit|TooManyRequests"}
 """What the name of an exception has in libraries with a class for each status."""
-OTHER_CLASSES = ("APICallError", "ApiError", "ClientError", "ServerError", "ResponseError", "SDKError", "ModelHTTPError")
+OTHER_CLASSES = (
+    "APICallError",
+    "ApiError",
+    "ClientError",
+    "ServerError",
+    "ResponseError",
+    "SDKError",
+    "ModelHTTPError",
+)
 """Exceptions of libraries that only tell the status."""
 
 
@@ -47,7 +55,7 @@ def judge(feature: Feature, target: str, result: dict[str, Any], evidence: Evide
     named = next((word for word in feature.words if _names(word, evidence.exchange.left_out)), None)
     if failure := result.get("failure"):
         response = bytes(evidence.exchange.response).decode("utf-8", "replace").replace(f"m-{feature.name}", "MODEL")
-        refused = re.match(r"HTTP/1.1 4(00|22)", response) is not None
+        refused = re.match(r"HTTP/1.1 4(00|04|22)", response) is not None
         if refused and any(_names(word, response.partition("\r\n\r\n")[2]) for word in feature.words):
             return Verdict("refused", _short(failure["message"]))
         return Verdict("wrong", f"{failure['kinds'][0]}: {_short(failure['message'])}")

@@ -73,7 +73,7 @@ def relaying(host: str, port: int) -> Iterator[Relay]:
         return await asyncio.start_server(relay, "127.0.0.1", 0)
 
     server = loop.run_until_complete(start())
-    relay.address = "http://127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    relay.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:

@@ -78,9 +78,7 @@ class GoogleGenai:
             "choices": [
                 "".join(part.text or "" for part in each.content.parts or ()) for each in last.candidates or ()
             ],
-            "logprobs": any(
-                candidate.logprobs_result for chunk in chunks for candidate in chunk.candidates or ()
-            ),
+            "logprobs": any(candidate.logprobs_result for chunk in chunks for candidate in chunk.candidates or ()),
         }
 
     def content(self, message: dict[str, Any]) -> Any:
@@ -102,9 +100,7 @@ class GoogleGenai:
                 case {"result": result}:
                     media = None
                     if "image" in result:
-                        blob = types.FunctionResponseBlob(
-                            mime_type="image/png", data=base64.b64decode(result["image"])
-                        )
+                        blob = types.FunctionResponseBlob(mime_type="image/png", data=base64.b64decode(result["image"]))
                         media = [types.FunctionResponsePart(inline_data=blob)]
                     given = types.FunctionResponse(
                         name=result["name"], response={"result": result["text"]}, parts=media

@@ -1,7 +1,7 @@
 """LangChain's chat models."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from neutral import TIMEOUT_S, Answer, Ask, UnsupportedError, only, parts_of, run
 
@@ -18,8 +18,19 @@ def langchain(kind: str) -> Callable[[str, str], Any]:
 
 
 class LangChain:
-    known = ("system", "tools", "choice", "schema", "stop", "temperature", "top_p", "asynchronous", "reasoning", "texts")
-    more = {
+    known = (
+        "system",
+        "tools",
+        "choice",
+        "schema",
+        "stop",
+        "temperature",
+        "top_p",
+        "asynchronous",
+        "reasoning",
+        "texts",
+    )
+    more: ClassVar[dict[str, tuple[str, ...]]] = {
         "openai": ("json", "seed", "presence_penalty", "frequency_penalty", "logprobs", "effort"),
         "openai responses": ("json", "effort"),
         "anthropic": ("top_k", "effort", "cache"),
@@ -184,9 +195,7 @@ class LangChain:
                     case {"call": call}:
                         calls.append({"id": call["id"], "name": call["name"], "args": call["arguments"]})
                     case {"result": result}:
-                        found.append(
-                            ToolMessage(result["text"], tool_call_id=result["id"], name=result["name"])
-                        )
+                        found.append(ToolMessage(result["text"], tool_call_id=result["id"], name=result["name"]))
             one: Any = content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content
             if message["role"] == "user":
                 found.append(HumanMessage(one))

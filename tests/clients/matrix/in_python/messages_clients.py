@@ -4,9 +4,18 @@ from typing import Any
 
 from neutral import TIMEOUT_S, Answer, Ask, only, parts_of, run
 
+
 class Anthropic:
     known = (
-        "system", "tools", "choice", "schema", "reasoning", "effort", "stop", "asynchronous", "cache",
+        "system",
+        "tools",
+        "choice",
+        "schema",
+        "reasoning",
+        "effort",
+        "stop",
+        "asynchronous",
+        "cache",
     )
 
     def __init__(self, origin: str, key: str) -> None:
