@@ -11,6 +11,10 @@ NEWEST := build/clients-newest
 # Codex's command line, for tests/clients/test_codex.py.
 CODEX := build/codex
 NPM_CLIENTS := @ai-sdk/anthropic @ai-sdk/openai @anthropic-ai/sdk ai axe-core openai zod
+# More clients, for the table of tests/clients/matrix.
+NPM_MORE := @ai-sdk/google @ai-sdk/openai-compatible @google/genai @langchain/anthropic @langchain/core @langchain/google-genai \
+  @langchain/ollama @langchain/openai @openrouter/ai-sdk-provider @openrouter/sdk groq-sdk ollama
+MATRIX := build/clients-matrix
 PYTEST := $(BIN)/pytest -q -n auto --maxprocesses 8
 # Tests start hundreds of processes. Each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,7 +48,8 @@ fuzz: $(VENV)/.develops
 # Install the clients that tests/clients runs, and axe-core for tests of pages, at their pinned versions. Needs Node.js 18 or later, with npm.
 clients: $(CLIENTS)/.installed
 
-# The same tests with the newest version of every client, and the tests of the vendors' own libraries. Needs Node.js 22.
+# The same tests with the newest version of every client, the tests of the vendors' own libraries, and the table of every client,
+# feature and target in docs/clients.md. Needs Node.js 22.
 clients-newest: $(BIN)/python
 	@$(PYTHON) -m venv $(NEWEST)
 	@$(NEWEST)/bin/python -m pip install --quiet --upgrade -r tests/clients/requirements.in
@@ -53,6 +58,10 @@ clients-newest: $(BIN)/python
 	@$(NEWEST)/vendors/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[dev]'
 	@SPLITSECOND_CLIENTS=$(CURDIR)/$(NEWEST) $(NEWEST)/vendors/bin/pytest -q tests/clients/test_clients.py \
 	  tests/gateway/api_formats tests/gateway/test_openai_library.py tests/gateway/test_anthropic_library.py
+	@$(PYTHON) -m venv $(MATRIX)
+	@$(MATRIX)/bin/python -m pip install --quiet --upgrade -r tests/clients/matrix/requirements.in
+	@npm install --prefix $(MATRIX) --no-audit --no-fund --loglevel error $(NPM_CLIENTS:%=%@latest) $(NPM_MORE:%=%@latest)
+	@$(BIN)/python -m tests.clients.matrix
 
 # Check the style, the import contract and the types.
 lint: style types

@@ -58,7 +58,7 @@ NAMES = (
 )  # fmt: skip
 """Names of functions, parameters, attributes and modules, exactly or as the part of a name between underscores."""
 
-INTERFACE = {"takes_thoughts", "thoughts_token_count"}
+INTERFACE = {"takes_thoughts", "thoughts_token_count", "include_thoughts"}
 """Names in files of users and in the APIs of providers."""
 
 IN_TESTS = {"Page"}

@@ -311,6 +311,12 @@ def test_path_and_headers_determine_the_api_format() -> None:
     assert endpoint_at("/v1beta/models/:generateContent") is endpoint_at("/v1beta/models/x:embed") is None
     streamed = Endpoint("chat", GEMINI, model="a/b:c", stream=True)
     assert endpoint_at("/v1beta/models/a/b:c:streamGenerateContent") == streamed
+    assert endpoint_at("/v1beta/a/b:c:streamGenerateContent") == streamed
+
+
+def test_paths_of_groqs_and_azures_clients_are_those_of_chats() -> None:
+    assert endpoint_at("/openai/v1/chat/completions") is endpoint_at("/v1/chat/completions") is not None
+    assert endpoint_at("/openai/v1/messages") is None
     assert format_at("/v1/models/x", {}).name == "openai"
     assert format_at("/v1/models/x", {b"anthropic-version": b"2023-06-01"}).name == "anthropic"
 

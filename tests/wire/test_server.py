@@ -238,7 +238,9 @@ def test_openrouters_client_gets_null_only_where_it_takes_it() -> None:
     whole = json.loads(write.whole([ServerAnswer(text="a")], Usage(1, 5, 2)))
     assert "system_fingerprint" not in opening
     assert whole["system_fingerprint"] is None
-    assert plain_answer(write.opening() + write.token("a") + write.end("stop", Usage(1, 5, 2))) is not None
+    joined = plain_answer(write.opening() + write.token("a") + write.end("stop", Usage(1, 5, 2)))
+    assert joined is not None
+    assert json.loads(joined)["system_fingerprint"] is None
     response = json.loads(responses.StreamWriter("chat", "m", id="r", created=1).whole([ServerAnswer()], Usage(1)))
     assert isinstance(response.pop("completed_at"), int)
     required = ("frequency_penalty", "presence_penalty", "error", "incomplete_details", "instructions")

@@ -1,7 +1,8 @@
 """Tries every feature of every client with targets of every API format: `python -m tests.clients.matrix [CLIENT…]`.
 
-It writes `results.json` and the table in `docs/clients.md`. With names of clients it only runs these, prints each cell
-that does not pass, and writes nothing. The clients must be in `build/clients-newest` (`make clients-newest`).
+It writes `results.json` and the table in `docs/clients.md`. With names of clients it only runs these, and prints each
+cell that does not pass; the stored results of other clients stay. With ``--only-print`` it writes nothing. The clients
+must be in `build/clients-matrix` (`make clients-newest`).
 """
 
 import json
@@ -19,46 +20,52 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
 from tests.clients.matrix.clients import CLIENTS, Client
 from tests.clients.matrix.features import FEATURES, SUNNY, Feature
 from tests.clients.matrix.judge import Evidence, Verdict, judge
 from tests.clients.matrix.relay import Relay, relaying
-from tests.clients.matrix.table import RESULTS, Cell, ClientResults, Results, write_page
+from tests.clients.matrix.table import Cell, ClientResults, Results, stored, write
 from tests.gateway.conftest import KEY, gateway, ready
 
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-ENVIRONMENT = Path(os.environ.get("SPLITSECOND_CLIENTS", ROOT / "build/clients-newest"))
+ENVIRONMENT = Path(os.environ.get("SPLITSECOND_MATRIX", ROOT / "build/clients-matrix"))
 PATHS = {"openai": "/v1", "responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta", "ollama": "", "cohere": "/v2"}
 TARGETS = tuple(PATHS)
 MAX_CLIENT_S = 240
 SLOW_S = 3
+MAX_NOTE = 200
 PROFILE = {"title": "A model", "model": "*", "embedding_dimensions": 64}
 TABLE = "[[table]]\nconcurrency = 1\nttft_ms = {{ p50 = 2, p95 = 3 }}\ntps = {{ p50 = {tps}, p95 = {tps} }}\n"
 
 
 def main(*names: str) -> int:
     """Try the clients `names`, or all of them."""
+    only_print = "--only-print" in names
+    names = tuple(name for name in names if name != "--only-print")
     unknown = set(names) - {client.name for client in CLIENTS}
     if unknown:
         print(f"unknown clients: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
-    tried = []
     for client in CLIENTS:
         if not names or client.name in names:
             began = time.monotonic()
-            tried.append(results_of(client, details=bool(names)))
-            counts = Counter(cell.state for cell in tried[-1].cells)
+            tried = results_of(client, details=bool(names))
+            counts = Counter(cell.state for cell in tried.cells)
             states = ", ".join(f"{count} {state}" for state, count in counts.items())
-            print(f"{client.name} {tried[-1].versions}: {states} ({time.monotonic() - began:.0f} s)", flush=True)
-    if not names:
-        results = Results(date=datetime.now(UTC).date().isoformat(), clients=tried)
-        RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=0) + b"\n")
-        write_page(results)
+            print(f"{client.name} {tried.versions}: {states} ({time.monotonic() - began:.0f} s)", flush=True)
+            if not only_print:
+                store(tried)
     return 0
+
+
+def store(tried: ClientResults) -> None:
+    """Replace the results of one client, and write the page."""
+    results = {each.name: each for each in stored().clients} | {tried.name: tried}
+    ordered = [results[client.name] for client in CLIENTS if client.name in results]
+    write(Results(date=datetime.now(UTC).date().isoformat(), clients=ordered))
 
 
 def results_of(client: Client, *, details: bool) -> ClientResults:
@@ -84,12 +91,13 @@ def results_of(client: Client, *, details: bool) -> ClientResults:
             )
             verdict = judge(feature, target, result, evidence)
             if verdict.state:
-                cells.append(Cell(feature.name, "" if feature.once else target, verdict.state, verdict.note))
+                note = verdict.note[:MAX_NOTE] if verdict.state == "wrong" else ""
+                cells.append(Cell(feature.name, "" if feature.once else target, verdict.state, note))
             if details and verdict.state != "passes":
                 show(feature, target, verdict, evidence)
             if details and result["seconds"] > SLOW_S:
                 print(f"  {feature.name} → {target} took {result['seconds']:.1f} s")
-    return ClientResults(client.name, client.api, versions(client), [cell for cell in cells if cell.state])
+    return ClientResults(client.name, versions(client), cells)
 
 
 def show(feature: Feature, target: str, verdict: Verdict, evidence: Evidence) -> None:

@@ -16,7 +16,6 @@ CLIENTS = (
     Client("openai", "chat", ("openai",)),
     Client("groq", "chat", ("groq",)),
     Client("openrouter", "chat", ("openrouter",)),
-    Client("litellm with openai", "chat", ("litellm", "openai")),
     Client("langchain-openai", "chat", ("langchain-openai",)),
     Client("pydantic-ai with openai", "chat", ("pydantic-ai-slim", "openai")),
     Client("openai for JavaScript", "chat", ("openai",), python=False),
@@ -64,7 +63,6 @@ CLIENTS = (
         python=False,
     ),
     Client("anthropic", "messages", ("anthropic",)),
-    Client("litellm with anthropic", "messages", ("litellm",)),
     Client("langchain-anthropic", "messages", ("langchain-anthropic",)),
     Client("pydantic-ai with anthropic", "messages", ("pydantic-ai-slim", "anthropic")),
     Client("@anthropic-ai/sdk", "messages", ("@anthropic-ai/sdk",), python=False),
@@ -79,7 +77,6 @@ CLIENTS = (
     ),
     Client("@langchain/anthropic", "messages", ("@langchain/anthropic",), python=False),
     Client("google-genai", "gemini", ("google-genai",)),
-    Client("litellm with gemini", "gemini", ("litellm",)),
     Client("langchain-google-genai", "gemini", ("langchain-google-genai",)),
     Client("pydantic-ai with google", "gemini", ("pydantic-ai-slim", "google-genai")),
     Client("@google/genai", "gemini", ("@google/genai",), python=False),
@@ -94,8 +91,8 @@ CLIENTS = (
     ),
     Client("@langchain/google-genai", "gemini", ("@langchain/google-genai",), python=False),
     Client("ollama", "ollama", ("ollama",)),
-    Client("litellm with ollama", "ollama", ("litellm",)),
     Client("langchain-ollama", "ollama", ("langchain-ollama",)),
     Client("ollama for JavaScript", "ollama", ("ollama",), python=False),
     Client("@langchain/ollama", "ollama", ("@langchain/ollama",), python=False),
 )
+BY_NAME = {client.name: client for client in CLIENTS}

@@ -209,7 +209,7 @@ FEATURES = [
     Feature("reasoning", "reasoning", _chat(reasoning=True), _THOUGHT, _THOUGHT),
     Feature("reasoning-streamed", "reasoning, streamed", _chat(reasoning=True, stream=True), _THOUGHT, _THOUGHT),
     Feature("effort", "reasoning effort", _chat(effort="high"), sent=lambda sent: bool(sent.effort),
-            words=("effort", "reasoning", "thinking")),
+            words=("effort", "reasoning", "think")),
     Feature("stop", "stop sequences", _chat(stop=["END", "HALT"]), {"text": f"{PARIS} END more"},
             {"text": PARIS, "finish": "stop"}, lambda sent: sent.stop == ["END", "HALT"], words=("stop",)),
     Feature("cut", "cut at the limit", _chat(max_tokens=20), _LONG, {"finish": "length"},

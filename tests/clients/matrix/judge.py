@@ -55,7 +55,7 @@ def judge(feature: Feature, target: str, result: dict[str, Any], evidence: Evide
     named = next((word for word in feature.words if _names(word, evidence.exchange.left_out)), None)
     if failure := result.get("failure"):
         response = bytes(evidence.exchange.response).decode("utf-8", "replace").replace(f"m-{feature.name}", "MODEL")
-        refused = re.match(r"HTTP/1.1 4(00|22)", response) is not None
+        refused = re.match(r"HTTP/1.1 4(00|04|22)", response) is not None
         if refused and any(_names(word, response.partition("\r\n\r\n")[2]) for word in feature.words):
             return Verdict("refused", _short(failure["message"]))
         return Verdict("wrong", f"{failure['kinds'][0]}: {_short(failure['message'])}")

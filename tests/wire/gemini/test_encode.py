@@ -283,6 +283,15 @@ def test_fields_without_effect_are_dropped() -> None:
     ).keys() == {"contents"}  # fmt: skip
 
 
+def test_marks_of_a_prompt_cache_are_named_as_left_out() -> None:
+    marked = {"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}
+    for content, dropped in ([marked], ["cache_control"]), ('the word "cache_control"', []):
+        messages = Raw(json.dumps([{"role": "user", "content": content}]).encode())
+        call = Call(id="1", body={"messages": messages})
+        gemini.encode(call, "gemini-2.5-flash", Quirks())
+        assert call.notes.dropped == dropped
+
+
 def says(**body: Any) -> str:
     with pytest.raises(CallerFault) as caught:
         sent(**body)

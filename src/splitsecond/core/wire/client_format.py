@@ -86,8 +86,8 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     `effort`: the path of the reasoning effort. `stored`: the provider stores answers unless the request forbids it.
     `prefills`: a last message of the assistant begins the answer. `kept`: the answers that a provider may keep, None if
     there are none. `streams`: an answer is a stream unless the request says otherwise. `method_roots`: other paths
-    are one of these, a model and a method (`methods`: whether it streams). `incoming`: rewrites a call in the common
-    chat form as it comes in; then `name` is that form's, and policies and targets know no other.
+    are one of these (the first that fits), a model and a method (`methods`: whether it streams). `incoming`: rewrites a
+    call in the common chat form as it comes in; then `name` is that form's, and policies and targets know no other.
 
     Translation. `reader`: None for the common chat form itself. `own_fields`, `own_parts`: what this format calls
     fields and parts of messages of the common chat form, for error messages; `left_out_names`: the same for what was

@@ -43,13 +43,12 @@ def endpoint_at(path: str) -> Endpoint | None:
     if found is not None or path[-1:] == "/":
         return found
     for form in FORMATS:
-        for root in form.method_roots:
-            if path.startswith(root):
-                model, _, method = path[len(root) :].rpartition(":")
-                if model and method in form.methods:
-                    return Endpoint("chat", form, model=model, stream=form.methods[method])
-                if model and form.counting is not None and method == form.counting.method:
-                    return Endpoint("chat", form, counts=True, model=model, stream=False)
+        root = next(filter(path.startswith, form.method_roots), "")
+        model, _, method = path[len(root) :].rpartition(":") if root else ("", "", "")
+        if model and method in form.methods:
+            return Endpoint("chat", form, model=model, stream=form.methods[method])
+        if model and form.counting is not None and method == form.counting.method:
+            return Endpoint("chat", form, counts=True, model=model, stream=False)
     return None
 
 

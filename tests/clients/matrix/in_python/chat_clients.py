@@ -1,7 +1,6 @@
 """Clients of OpenAI's chat, and libraries that take its messages."""
 
 import json
-import os
 from typing import Any
 
 from neutral import TIMEOUT_S, Answer, Ask, UnsupportedError, only, parts_of, plain, run
@@ -248,41 +247,3 @@ class OpenRouterChat(Chat):
     def embed(self, model: str, texts: list[str]) -> Answer:
         found = self.client.embeddings.generate(model=model, input=texts)
         return {"vectors": [each.embedding for each in found.data]}
-
-
-class LiteLLM(Chat):
-    """LiteLLM's library. `provider`: the one whose API format it uses; `path`: what follows the gateway's address."""
-
-    def __init__(self, provider: str, path: str, origin: str, key: str) -> None:
-        super().__init__(f"{origin}{path}", key)
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without it, the import downloads a list of prices
-        import litellm
-
-        self.provider, self.litellm = provider, litellm
-        if provider != "openai":
-            self.known = (*Chat.known, "top_k")
-
-    def options(self, ask: Ask) -> dict[str, Any]:
-        options = chat_options(ask)
-        if "top_k" in ask:
-            options["top_k"] = ask["top_k"]
-        return options
-
-    def _settings(self, model: str, options: dict[str, Any]) -> dict[str, Any]:
-        known = {"model": f"{self.provider}/{model}", "api_base": self.origin, "api_key": self.key, "num_retries": 0}
-        return known | {"timeout": TIMEOUT_S, "max_retries": 0} | options
-
-    def create(self, model: str = "", **options: Any) -> Any:
-        try:
-            return self.litellm.completion(**self._settings(model, options))
-        except self.litellm.UnsupportedParamsError as error:
-            raise UnsupportedError(str(error)) from error
-
-    async def create_async(self, model: str = "", **options: Any) -> Any:
-        return await self.litellm.acompletion(**self._settings(model, options))
-
-    def embed(self, model: str, texts: list[str]) -> Answer:
-        if self.provider == "anthropic":
-            raise UnsupportedError("embeddings")
-        found = self.litellm.embedding(**self._settings(model, {"input": texts}))
-        return {"vectors": [each["embedding"] for each in found.data]}

@@ -1,7 +1,7 @@
 """LangChain's chat models."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from neutral import TIMEOUT_S, Answer, Ask, UnsupportedError, only, parts_of, run
 
@@ -30,7 +30,7 @@ class LangChain:
         "reasoning",
         "texts",
     )
-    more = {
+    more: ClassVar[dict[str, tuple[str, ...]]] = {
         "openai": ("json", "seed", "presence_penalty", "frequency_penalty", "logprobs", "effort"),
         "openai responses": ("json", "effort"),
         "anthropic": ("top_k", "effort", "cache"),

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from neutral import TIMEOUT_S, Answer, Ask, only, parts_of, run
 
@@ -18,7 +18,7 @@ class PydanticAI:
         "presence_penalty", "frequency_penalty", "top_k", "effort",
     )  # fmt: skip
     # Of models that pydantic-ai does not know, it sends no effort, and to Anthropic no schema.
-    unknown = {
+    unknown: ClassVar[dict[str, tuple[str, ...]]] = {
         "openai": ("top_k", "effort"),
         "openai responses": ("top_k", "effort", "stop", "seed", "presence_penalty", "frequency_penalty"),
         "anthropic": (

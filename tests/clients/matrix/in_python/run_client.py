@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from chat_clients import GroqChat, LiteLLM, OpenAIChat, OpenRouterChat
+from chat_clients import GroqChat, OpenAIChat, OpenRouterChat
 from google_clients import GoogleGenai
 from langchain_clients import langchain
 from messages_clients import Anthropic
@@ -31,10 +31,6 @@ CLIENTS: dict[str, Callable[[str, str], Any]] = {
     "ollama": Ollama,
     "groq": GroqChat,
     "openrouter": OpenRouterChat,
-    "litellm with openai": partial(LiteLLM, "openai", "/v1"),
-    "litellm with anthropic": partial(LiteLLM, "anthropic", ""),
-    "litellm with gemini": partial(LiteLLM, "gemini", ""),
-    "litellm with ollama": partial(LiteLLM, "ollama_chat", ""),
     "langchain-openai": langchain("openai"),
     "langchain-openai responses": langchain("openai responses"),
     "langchain-anthropic": langchain("anthropic"),
@@ -99,7 +95,6 @@ def use_one_certificate() -> None:
 
 def main(name: str, origin: str, key: str) -> None:
     """Try each cell of standard input with the client `name`."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without it, the import downloads a list of prices
     use_one_certificate()
     make = cache(partial(CLIENTS[name], origin))
     for line in sys.stdin:

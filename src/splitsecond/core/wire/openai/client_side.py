@@ -156,6 +156,8 @@ class ChunkAssembly(Assembly):
         fields["choices"] = [_whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)]
         if fields.get("usage") is None:
             fields["usage"] = _usage_elsewhere(fields)
+        if fields["object"] == "chat.completion":
+            fields.setdefault("system_fingerprint", None)  # OpenRouter's clients require it
         last = {name: fields.pop(name) for name in LAST_FIELDS if name in fields}
         return fields | last
 

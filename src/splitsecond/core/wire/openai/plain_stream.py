@@ -86,5 +86,6 @@ def plain_answer(body: bytes) -> bytes | None:
     fields["choices"] = [{"index": 0, "message": message, "logprobs": None, "finish_reason": reasons[-1]}]
     fields["usage"] = usages[-1] if usages else usage_fields(Usage(0))
     fields.pop("obfuscation", None)
+    fields.setdefault("system_fingerprint", None)
     last = {name: fields.pop(name) for name in LAST_FIELDS if name in fields}
     return msgspec.json.encode(fields | last)
