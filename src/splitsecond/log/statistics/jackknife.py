@@ -15,6 +15,8 @@ import numpy.typing as npt
 from splitsecond.log.statistics.student import t_quantile
 from splitsecond.log.statistics.summary import DOUBT, Floats, Interval, RoundNumbers
 
+MAX_GROUPS = 40
+"""Most groups that are left out: more sessions are left out several at a time, because an estimate takes a while."""
 Flags = npt.NDArray[np.bool_]
 
 
@@ -28,7 +30,8 @@ def jackknife_intervals(
     """
     half = np.zeros(len(middle))
     for groups in by:
-        without = [estimate(groups != number) for number in np.unique(groups)]
+        numbers = np.unique(groups, return_inverse=True)[1] % MAX_GROUPS
+        without = [estimate(numbers != number) for number in np.unique(numbers)]
         known = np.array([each for each in without if each is not None])
         if len(known) < len(without):
             return [(None, None)] * len(middle)
