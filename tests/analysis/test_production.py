@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from benchmarks.production import Served, drifts, named
 from msgspec.structs import replace
 from tests.analysis.made import MS, failure, request
 from tests.cases import each_case
@@ -19,6 +20,9 @@ from splitsecond.log.production.speed import (
     drift_of,
     grade,
     period_hours,
+    period_name,
+    periods_joined,
+    speed_remarks,
     speed_statements,
 )
 from splitsecond.log.production.traffic import ProductionTraffic
@@ -293,7 +297,7 @@ def test_targets_with_answers_of_other_lengths_are_not_compared() -> None:
     speeds = traffic.speeds(1)
     (found,) = traffic.comparisons(speeds)
     assert (found.share, found.ratio) == (0, None)
-    said = "a/gpt and b/gpt are not compared: their prompts and answers differ too much in length."
+    said = "a/gpt and b/gpt are not compared: their hours, prompts and answers differ too much."
     assert said in full(speed_statements(speeds, [found]))
 
 
@@ -302,7 +306,7 @@ def test_targets_with_too_few_common_hours_are_not_compared() -> None:
     for target, tps in {"a/gpt": 120, "b/gpt": 60}.items():
         traffic.add(AttemptColumns.of([(NOON, answer(tps, target=target))] * 100))
     (found,) = traffic.comparisons(traffic.speeds(1))
-    assert found.refused == "common hours or days: 1, needed: 5"
+    assert found.refused == "common periods: 1, needed: 5"
 
 
 def mixed(random: np.random.Generator, targets: dict[str, tuple[float, float]], days: int = 14) -> ProductionTraffic:
@@ -371,7 +375,7 @@ def test_intervals_hold_with_autocorrelated_hours() -> None:
         assert high is not None
         covered += low <= truth <= high
         independent += abs((speed.total_tps.p50 or 0) - truth) < 0.01 * truth  # half the width for independent requests
-        assert (speed.periods, speed.period) == (14, "day")
+        assert (speed.periods, speed.period) == (7, "2 days")
     assert covered >= 53
     assert independent < 30
 
@@ -390,6 +394,34 @@ def test_unchanged_targets_have_no_drift() -> None:
         found += min(drifts) < 0.05
     assert false <= 16
     assert found > 60  # without the adjustment every other report names one
+
+
+def test_correlated_days_are_rarely_a_drift() -> None:
+    false = sum(drifts(np.random.default_rng([seed, 6]), 28, 0.5) for seed in range(300))
+    true = sum(drifts(np.random.default_rng([seed, 6]), 28, 0.5, 1.15) for seed in range(100))
+    assert false <= 45
+    assert true >= 85
+
+
+def test_target_used_at_night_only_does_not_look_faster() -> None:
+    night, fast = Served("b/gpt", night_only=True), Served("b/gpt", faster=1.1, night_only=True)
+    assert sum(named(np.random.default_rng([seed, 7]), 14, night) for seed in range(12)) <= 3
+    assert all(named(np.random.default_rng([seed, 7]), 14, fast) for seed in range(3))
+
+
+@each_case(
+    ("periods", "joined", "name"),
+    [(0, 1, "day"), (6, 1, "day"), (13, 1, "day"), (14, 2, "2 days"), (30, 4, "4 days")],
+)
+def test_several_days_are_one_period_of_a_long_log(periods: int, joined: int, name: str) -> None:
+    assert periods_joined(np.arange(periods)) == joined
+    assert period_name(24 * joined) == name
+
+
+def test_intervals_of_a_short_log_are_of_these_days_only() -> None:
+    said = "The log covers fewer than six days, so the intervals are of these days only."
+    assert said in speed_remarks(over_hours({"a/gpt": 80}).speeds(1))
+    assert said not in speed_remarks([over_days(*[80] * 14)])
 
 
 @each_case(("days", "hours"), [(0.1, 1), (1, 1), (1.5, 6), (5.9, 6), (6, 24), (60, 24), (90, 168)])

@@ -1,10 +1,12 @@
 """`cheapest`: the cheapest branch that is fast enough."""
 
+import math
+
 import msgspec
 import pytest
 from tests.cases import each_case
 from tests.policies.branches import a_call, ask, play
-from tests.policies.traffic import Sent, changing, shares, steady, traffic
+from tests.policies.traffic import Sent, changing, scattered, shares, steady, traffic
 from tests.policies.world import priced
 
 from splitsecond.core.errors import CallerFault
@@ -120,6 +122,15 @@ def test_cheap_target_that_becomes_slow_loses_calls_in_seconds() -> None:
     sent = traffic('cheapest("cheap/x", "dear/x", within="voice")', targets, seconds=60, facts=FACTS)
     assert shares(sent, 10, 30)["cheap/x"] > 0.9
     assert shares(sent, 35)["dear/x"] > 0.9
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("p95", "least", "most"), [(0.25, 0.9, 1.0), (0.28, 0.6, 1.0), (0.32, 0.0, 0.4)])
+def test_branch_slightly_below_the_limit_keeps_its_calls(p95: float, least: float, most: float) -> None:
+    median = p95 / math.exp(1.645 * 0.3)
+    targets = {"cheap/x": scattered(steady(median), by=0.3), "dear/x": scattered(steady(0.1), seed=2, by=0.3)}
+    sent = traffic('cheapest("cheap/x", "dear/x", ttft="300ms")', targets, seconds=100, facts=FACTS)
+    assert least <= shares(sent, 10)["cheap/x"] <= most
 
 
 def test_unknown_use_is_refused() -> None:

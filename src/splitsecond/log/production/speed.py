@@ -7,10 +7,11 @@ in production?", September 2024: 1 from 100 tokens/s, 2 from 70, 3 from 50, 4 fr
 by a race or the client are censored samples, and so are attempts that timed out.
 
 Requests of one hour resemble each other, so intervals, drifts and comparisons take periods of hours or days as their
-units, not requests. A drift compares the daily medians of the later half of the days with those of the earlier half.
-Two targets that serve one model are compared at common lengths of prompt and answer (`traffic`). Drifts and comparisons
-of one report are each tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one report in twenty
-names a drift, or a comparison, that is not there.
+units, not requests. Neighbouring days resemble each other, too, so intervals and comparisons take several days as one
+period. A drift compares the daily medians of the later half of the days with those of the earlier half, with their
+autocorrelation. Two targets that serve one model are compared at common hours and lengths (`traffic`). Drifts and
+comparisons of one report are each tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one
+report in twenty names a drift, or a comparison, that is not there.
 """
 
 import math
@@ -18,13 +19,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.grouping import grouped
 from splitsecond.core.wording import Statement, change, evidence, in_a_line, listed, number, ratio, span
-from splitsecond.log.statistics.sample_comparison import SampleComparison, holm_levels, welch
+from splitsecond.log.statistics.sample_comparison import SampleComparison, holm_levels
 from splitsecond.log.statistics.summary import DOUBT, Floats, Interval, Summary
 
 SCHEMA = "splitsecond.speed/2"
@@ -42,6 +44,10 @@ UNCERTAIN = 1.1
 """Ratio of the bounds of TTFT from which a sentence states them."""
 MAX_DAYS = 60
 """Days from which on weeks are the periods."""
+MIN_JOINED = 7
+"""Least number of periods that remain when neighbouring ones are joined."""
+MAX_ALIKE = 0.9
+"""Largest correlation of neighbouring periods for a drift."""
 
 NAMED_MODELS = 6
 """Models of a row that a sentence names."""
@@ -60,6 +66,16 @@ def period_hours(span_s: float) -> int:
     if days > MAX_DAYS:
         return 168
     return 24 if days >= PERIODS_NEEDED + 1 else 6 if 4 * days >= PERIODS_NEEDED + 1 else 1
+
+
+def periods_joined(periods: npt.NDArray[np.int64]) -> int:
+    """Return how many neighbouring periods are one, so that at least `MIN_JOINED` remain. `periods` are from 0."""
+    return max((int(periods.max(initial=0)) + 1) // MIN_JOINED, 1)
+
+
+def period_name(hours: int) -> str:
+    days = hours // 24
+    return PERIODS.get(hours) or (f"{days} days" if days else f"{hours} hours")
 
 
 class SpeedDrift(Struct, frozen=True, kw_only=True):
@@ -81,11 +97,11 @@ class SpeedDrift(Struct, frozen=True, kw_only=True):
 
 
 class SpeedComparison(Struct, frozen=True, kw_only=True):
-    """Comparison of two targets that serve one model, at common lengths of prompt and answer.
+    """Comparison of two targets that serve one model, at common hours and lengths of prompt and answer.
 
     `ratio` is total TPS of `first` / that of `other`, with its 95% interval, over `periods` periods; `p_value` is
     adjusted for the number of comparisons. `share`: the part of the requests of the target with fewer of them whose
-    lengths the other has, too. `refused`: why there is no comparison; "" if there is one.
+    hours and lengths the other has, too. `refused`: why there is no comparison; "" if there is one.
     """
 
     model: str
@@ -165,8 +181,10 @@ def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
     halves = [np.log([value for at, value in medians.items() if (at >= middle) is later]) for later in (False, True)]
     if min(map(len, halves)) < HALF_NEEDS:
         return None
-    first, second = (np.asarray(half.var(ddof=1) / len(half)) for half in halves)
-    freedom = int(welch((first, second), (len(halves[0]) - 1, len(halves[1]) - 1)))
+    alike = _correlation([half - half.mean() for half in halves])
+    wider = (1 + alike) / (1 - alike)
+    first, second = (half.var(ddof=1) / len(half) * wider for half in halves)
+    freedom = max(int((len(medians) - 2) / wider), 1)
     before, after = (float(np.exp(half.mean())) for half in halves)
     moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(first + second), freedom)
     return SpeedDrift(
@@ -175,10 +193,21 @@ def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
     )  # fmt: skip
 
 
+def _correlation(halves: Sequence[Floats]) -> float:
+    """Return the correlation of neighbours, from 0 to `MAX_ALIKE`, without its bias.
+
+    See Kendall, "Note on Bias in the Estimation of Autocorrelation", Biometrika 1954.
+    """
+    squares, n = sum(float(half @ half) for half in halves), sum(map(len, halves))
+    products = sum(float(half[1:] @ half[:-1]) for half in halves)
+    found = products / squares if squares else 0.0
+    return min(max(found + (1 + 3 * found) / n, 0.0), MAX_ALIKE)
+
+
 def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedComparison:
     common = sorted(first.keys() & other.keys())
     if len(common) < PERIODS_NEEDED:
-        return replace(found, refused=f"common hours or days: {len(common)}, needed: {PERIODS_NEEDED}")
+        return replace(found, refused=f"common periods: {len(common)}, needed: {PERIODS_NEEDED}")
     differences: Floats = np.log([first[at] / other[at] for at in common])
     error = float(differences.std(ddof=1)) / math.sqrt(len(common))
     times, ci95, p_value = _tested(float(differences.mean()), error, len(common) - 1)
@@ -285,8 +314,10 @@ def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
         if tested := [each for each in found if not each.refused]:
             sentences.append(
                 Statement(
-                    f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal lengths.",
-                    in_a_line(f"At equal lengths, {first} is ", [_times(each, short=True) for each in tested]),
+                    f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal hours and lengths.",
+                    in_a_line(
+                        f"At equal hours and lengths, {first} is ", [_times(each, short=True) for each in tested]
+                    ),
                 )
             )
         sentences += [
@@ -325,6 +356,8 @@ def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
         if few
         else []
     )
+    if any("hour" in speed.period for speed in speeds):
+        said.append("The log covers fewer than six days, so the intervals are of these days only.")
     if any(speed.ttft_closed for speed in speeds):
         said.append("Requests closed before their first token count in TTFT as longer than their wait.")
     events = [speed.name for speed in speeds if speed.token_source.get("events")]

@@ -1,8 +1,8 @@
 """Accumulator of a log's attempts: columns in, production figures out.
 
-Total TPS depends on the lengths of prompt and answer, because a long answer dilutes the wait for its first token. So
-two targets are compared at common lengths: each class of lengths weighs as much as the target with fewer requests in it
-has of them, and without enough common lengths the comparison is refused.
+Total TPS depends on the hour of the day and on the lengths of prompt and answer: a long answer dilutes the wait for its
+first token. So two targets are compared at common hours and lengths: within each period, each class of both weighs as
+much as the target with fewer requests in it has of them. Without enough common classes the comparison is refused.
 """
 
 from collections import Counter, defaultdict
@@ -38,6 +38,8 @@ from splitsecond.log.production.speed import (
     drift_of,
     drifts_adjusted,
     graded,
+    period_name,
+    periods_joined,
     same_model,
 )
 from splitsecond.log.statistics.value_counts import (
@@ -56,8 +58,12 @@ COMMON_SHARE = 0.2
 """Least share of the requests of the target with fewer of them that has lengths which the other has, too."""
 COARSEST_BY_LENGTH = 17
 """Bits that may be dropped from a value for comparisons: a precision of 1/64, for a median of many."""
-LENGTH_BITS = 8
+LENGTH_BITS, HOUR_BITS = 8, 4
 LENGTH_CLASSES = 1 << LENGTH_BITS
+HOURS_ALIKE = 2
+"""Hours of the day that are one class. Single hours would take twice the memory."""
+CLASSES_JOINED = (1, 2, 3)
+"""Classes of hours that are compared as one: the first of these with which enough requests are in common classes."""
 ANSWER_CLASSES = 40
 LONG_ANSWER = 8192
 """Tokens from which on an answer is in the last of these classes."""
@@ -133,34 +139,45 @@ class ProductionTraffic:
         cells = self._numbered(rows, columns.came_us // (US_PER_HOUR * self._period_h))
         self._total.add(cells, total)
         if self._by == "target":
-            self._by_length.add(cells << LENGTH_BITS | _lengths(columns), total)
+            hours = columns.hours % HOURS_PER_DAY // HOURS_ALIKE
+            self._by_length.add((cells << HOUR_BITS | hours) << LENGTH_BITS | _lengths(columns), total)
         self._tps.add(cells, columns.tps)
         self._waits.add(cells, columns.wait_ms, columns.waits == WAIT_CLOSED)
 
     def speeds(self, least: int = MIN) -> list[ProductionSpeed]:
         by_row, period = self._cells_by_row()
+        joined = periods_joined(period)
         figures = self._total, self._tps, self._waits
         found = []
         for name, row in self._rows.items():
             if row in by_row:
-                found.append(graded(self._speed(name, row, [each.of(by_row[row]) for each in figures], period), least))
+                counted = [each.of(by_row[row]) for each in figures]
+                found.append(graded(self._speed(name, row, counted, period, joined), least))
         return sorted(drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name))
 
     def comparisons(self, speeds: Sequence[ProductionSpeed], across: By = "target") -> list[SpeedComparison]:
         side = NAMES[across]
         cells, period = self._cells_by_row()
+        period //= periods_joined(period)
         found = []
         for model, (first, *others) in same_model(s for s in speeds if s.grade is not None).items():
             for other in others:
                 if side(identify(first.name)) == side(identify(other.name)):
                     continue
-                both = [self._by_length.of(cells[self._rows[speed.name]], LENGTH_BITS) for speed in (first, other)]
-                share, matched = _matched(*both)
+                both = [
+                    self._by_length.of(cells[self._rows[speed.name]], HOUR_BITS + LENGTH_BITS)
+                    for speed in (first, other)
+                ]
+                periods = [period[each.cells >> HOUR_BITS + LENGTH_BITS] for each in both]
+                for joined in CLASSES_JOINED:
+                    share, weights = _matched(both, periods, joined)
+                    if share >= COMMON_SHARE:
+                        break
                 pair = SpeedComparison(model=model, first=first.name, other=other.name, share=share)
                 if share < COMMON_SHARE:
-                    found.append(replace(pair, refused="their prompts and answers differ too much in length"))
+                    found.append(replace(pair, refused="their hours, prompts and answers differ too much"))
                 else:
-                    medians = (period_medians(each, period[each.cells >> LENGTH_BITS]) for each in matched)
+                    medians = [_medians(*each) for each in zip(both, periods, weights, strict=True)]
                     found.append(compared(pair, *medians))
         return comparisons_adjusted(found)
 
@@ -168,7 +185,8 @@ class ProductionTraffic:
         found: defaultdict[int, list[int]] = defaultdict(list)
         for (row, _), cell in self._cells.items():
             found[row].append(cell)
-        return found, np.fromiter((period for _, period in self._cells), np.int64, len(self._cells))
+        periods = np.fromiter((period for _, period in self._cells), np.int64, len(self._cells))
+        return found, periods - (periods.min() if len(periods) else 0)
 
     def _add_target(self, target: str) -> None:
         if target not in self._targets:
@@ -259,8 +277,11 @@ class ProductionTraffic:
     def _sum(self, name: str, row: int) -> float:
         return float(self._sums[name][row]) if row < len(self._sums[name]) else 0.0
 
-    def _speed(self, name: str, row: int, figures: Sequence[Counted], period: Integers) -> ProductionSpeed:
+    def _speed(
+        self, name: str, row: int, figures: Sequence[Counted], single_period: Integers, joined: int
+    ) -> ProductionSpeed:
         total, tps, waits = figures
+        period = single_period // joined
         answered = int(total.counts.sum())
         priced_tokens = self._sum("priced tokens", row)
         periods = len(distinct(period[total.cells])[0])
@@ -288,9 +309,11 @@ class ProductionTraffic:
             token_source={source: round(n) for source in SOURCES if (n := self._sum(f"from {source}", row))},
             faults=dict(self._faults[row].most_common()),
             periods=periods if periods >= BATCHES_NEEDED else 0,
-            period=PERIODS[self._period_h],
+            period=period_name(self._period_h * joined),
             models=self._models(row),
-            drift=drift_of(period_medians(total, period[total.cells]), PERIODS[self._period_h]) if drifts else None,
+            drift=drift_of(period_medians(total, single_period[total.cells]), PERIODS[self._period_h])
+            if drifts
+            else None,
         )
 
     def _models(self, row: int) -> tuple[str, ...]:
@@ -309,22 +332,27 @@ class ProductionTraffic:
         return usd / (read + written) * MILLION, written / (read + written)
 
 
-def _matched(first: Counted, other: Counted) -> tuple[float, list[Counted]]:
-    lengths = [found.cells & LENGTH_CLASSES - 1 for found in (first, other)]
-    sizes = [
-        np.bincount(lengths[0], first.counts, LENGTH_CLASSES),
-        np.bincount(lengths[1], other.counts, LENGTH_CLASSES),
-    ]
+def _matched(both: Sequence[Counted], periods: Sequence[Integers], joined: int) -> tuple[float, list[Floats]]:
+    """Return the common share, and weights with which both have the same hours and lengths in each period.
+
+    The share is that of the target with fewer requests. `joined`: classes of hours that are one.
+    """
+    classes = []
+    for found, period in zip(both, periods, strict=True):
+        hours = (found.cells >> LENGTH_BITS & (1 << HOUR_BITS) - 1) // joined
+        classes.append((period << HOUR_BITS | hours) << LENGTH_BITS | found.cells & LENGTH_CLASSES - 1)
+    count = 1 + max((int(each.max()) for each in classes if len(each)), default=0)
+    sizes = [np.bincount(each, found.counts, count) for each, found in zip(classes, both, strict=True)]
     common = np.minimum(*sizes)
-    weights = [(common / np.maximum(size, 1))[each] for size, each in zip(sizes, lengths, strict=True)]
     fewer = min(float(size.sum()) for size in sizes)
-    matched = [_weighted(first, weights[0]), _weighted(other, weights[1])]
-    return float(common.sum()) / fewer if fewer else 0.0, matched
+    weights = [(common / np.maximum(size, 1))[each] for size, each in zip(sizes, classes, strict=True)]
+    return float(common.sum()) / fewer if fewer else 0.0, weights
 
 
-def _weighted(found: Counted, weights: Floats) -> Counted:
+def _medians(found: Counted, period: Integers, weights: Floats) -> dict[int, float]:
     at = np.flatnonzero(weights)
-    return Counted(found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at])
+    weighted = Counted(found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at])
+    return period_medians(weighted, period[at])
 
 
 def _prompts(columns: AttemptColumns) -> Integers:

@@ -93,7 +93,7 @@ def render_speed(
     targets = target_entries([point.target for point in speed_and_price.targets] if speed_and_price else [])
     sentence = _main_finding(speeds, statements, least)
     rows = [_properties(speed, by) for speed in speeds]
-    batches = next((f"; here, each {s.period} is one of them" for s in speeds if s.periods), "")
+    batches = next((f"; here, each is {s.period}" for s in speeds if s.periods), "")
     return render(
         "speed.html",
         [*([drawn] if drawn else []), *speed_against_price(speed_and_price, targets)],

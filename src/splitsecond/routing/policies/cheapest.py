@@ -19,12 +19,14 @@ AT = 0.95
 
 
 class PricedBranch:
-    __slots__ = ("age_ns", "branch", "cost", "ttft_ns")
+    """`fast`: it keeps the limit, None if its speed is unknown. `age_ns`: of its latest sample."""
 
-    def __init__(self, branch: Branch, cost: float, ttft_ns: float | None, age_ns: float) -> None:
+    __slots__ = ("age_ns", "branch", "cost", "fast")
+
+    def __init__(self, branch: Branch, cost: float, fast: bool | None, age_ns: float) -> None:
         self.branch = branch
         self.cost = cost
-        self.ttft_ns = ttft_ns
+        self.fast = fast
         self.age_ns = age_ns
 
     def __str__(self) -> str:
@@ -68,8 +70,8 @@ class Cheapest(PolicyService):
     def _within_limit(
         self, call: Call, offers: Sequence[PricedBranch], available: Sequence[Branch], now_ns: int
     ) -> Iterator[Choice]:
-        unknown = [offer for offer in offers if offer.ttft_ns is None]
-        fast = [offer for offer in offers if offer.ttft_ns is not None and offer.ttft_ns <= self._limit_ns]
+        unknown = [offer for offer in offers if offer.fast is None]
+        fast = [offer for offer in offers if offer.fast]
         if not fast and not unknown:
             for prospect in self._speeds.ranked(call, available):
                 yield prospect.branch, f"cheapest, none is fast enough: {prospect}"
@@ -103,9 +105,13 @@ class Cheapest(PolicyService):
     def _offer(self, branch: Branch, tokens_in: int, tokens_out: int, *, stream: bool) -> PricedBranch:
         found = branch.estimates(self._states, stream=stream)
         cost = branch.cost_usd(self._states, tokens_in, tokens_out)
-        p95 = [(ns, each.age_ns) for each in found if (ns := each.ttft_ns(AT, input_tokens=tokens_in)) is not None]
-        ttft_ns, age_ns = min(p95, default=(None, inf))
-        return PricedBranch(branch, inf if cost is None else cost, ttft_ns, age_ns)
+        known = [
+            (not keeps, each.age_ns)
+            for each in found
+            if (keeps := each.keeps(self._limit_ns, AT, input_tokens=tokens_in)) is not None
+        ]
+        too_slow, age_ns = min(known, default=(None, inf))
+        return PricedBranch(branch, inf if cost is None else cost, None if too_slow is None else not too_slow, age_ns)
 
 
 cheapest = Policy(Cheapest, example='cheapest("a/x", "b/x", within="voice")', branches="alternatives")

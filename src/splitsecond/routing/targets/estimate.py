@@ -20,6 +20,8 @@ from splitsecond.routing.targets.samples import Sample, Samples, Weighted
 
 MIN_SPREAD = 0.1
 """The uncertainty of the logarithm of a time that remains with any number of samples."""
+SURE = 1.28
+"""Standard errors beyond which a limit is broken: by chance one time in ten."""
 
 
 class SpeedEstimate:
@@ -67,6 +69,21 @@ class SpeedEstimate:
         found = curve.quantile(at)
         longer = 0.0 if input_tokens is None else self._ttft.slope * (input_tokens - self._ttft.typical_size)
         return max(found + longer, curve.least / 2) if longer else found
+
+    def keeps(self, limit_ns: float, at: float, *, input_tokens: int | None = None) -> bool | None:
+        """Return whether TTFT keeps a limit, None if nothing is known.
+
+        The quantile `at` is within the limit, or the share beyond it exceeds 1 − `at` by less than `SURE` standard
+        errors: near the limit, one slow request among the latest must not decide.
+        """
+        curve = self._ttft.curve(clock.now_ns())
+        if curve is None:
+            return None
+        longer = 0.0 if input_tokens is None else self._ttft.slope * (input_tokens - self._ttft.typical_size)
+        if curve.quantile(at) + longer <= limit_ns:
+            return True
+        error = math.sqrt(at * (1 - at) / curve.weight)
+        return curve.waiting(limit_ns - longer) <= 1 - at + SURE * error
 
     @property
     def grows_with_prompt(self) -> bool:
