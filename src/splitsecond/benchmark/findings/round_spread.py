@@ -19,7 +19,7 @@ from splitsecond.core.wording import Statement, number, percent
 
 CLAIM_APART_S = 150.0
 """Least distance of rounds of a run that says anything about other minutes: of two equal targets with slow minutes, it
-then names one first in at most 6% of runs."""
+then names one first in about 6% of runs."""
 APART_PER_SLOW = 3
 CLAIM = "--over 15m"
 RARE_SHARE, RARE_DOUBT = 0.2, 0.05
@@ -30,9 +30,9 @@ LONG_S = 120
 class RoundSpread(Struct, frozen=True, kw_only=True):
     """Rounds of a run in time.
 
-    `apart_s`: from the start of a round to the start of the next one of the same row, the median; the least of all
-    rows. Null: no row has two rounds. `rounds`: the fewest of a row. `period_s`: from the first measured request to the
-    end of the last.
+    `apart_s`: from the start of a round to the start of the next one of the same row: the median, also over the rows,
+    whose order in a round is random. Null: no row has two rounds. `rounds`: the fewest of a row. `period_s`: from the
+    first measured request to the end of the last.
     """
 
     apart_s: float | None
@@ -68,14 +68,14 @@ def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
     for o in observations:
         if o.role == "measured":
             start_ns = begin_ns(o)
-            rounds = rows[o.condition]
-            rounds[o.round] = min(start_ns, rounds.get(o.round, start_ns))
+            starts = rows[o.condition]
+            starts[o.round] = min(start_ns, starts.get(o.round, start_ns))
             first_ns, last_ns = min(start_ns, first_ns or start_ns), max(last_ns, o.end_ns)
     if first_ns is None:
         return None
-    apart = [median(b - a for a, b in pairwise(sorted(r.values()))) for r in rows.values() if len(r) > 1]
+    apart = [median(b - a for a, b in pairwise(sorted(starts.values()))) for starts in rows.values() if len(starts) > 1]
     return RoundSpread(
-        apart_s=min(apart) / NS_PER_S if apart else None,
+        apart_s=median(apart) / NS_PER_S if apart else None,
         rounds=min(map(len, rows.values())),
         period_s=(last_ns - first_ns) / NS_PER_S,
     )
