@@ -81,9 +81,8 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
         return _alone(lightest[0])
     clear = _clear(by_metric)
     if winner := _winner(by_metric):
-        margins = [f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}" for name, each in clear.items()]
         lead = f"at every load; {where} it is " if everywhere else f"{where}: "
-        return f"{winner} is the fastest {lead}{' and '.join(margins)} as the next target."
+        return f"{winner} is the fastest {lead}{_margins(clear)} as the next target."
     if by_metric and all(each.found.p_value is None for each in by_metric.values()):
         return f"Too few requests or rounds to tell which target is the fastest {where}."
     if not clear:
@@ -101,11 +100,15 @@ def _of_period(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead]
         return f"{_alone(lightest[0])}{claim}".lstrip()
     if by_metric and all(each.found.p_value is None for each in by_metric.values()):
         return f"too few requests or rounds to compare the targets {where}.{claim}"
-    parts = [
-        f"{each.best.target} was ahead {WORDS[name]}, {ratio(each.found.ratio or 1)} times as fast as the next target"
-        for name, each in _clear(by_metric).items()
-    ]
+    clear = _clear(by_metric)
+    if winner := _winner(by_metric):
+        return f"{where}, {winner} was ahead, {_margins(clear)} as the next target.{claim}"
+    parts = [f"{each.best.target} was ahead, {_margins({name: each})}" for name, each in clear.items()]
     return f"{where}, {' and '.join(parts) or 'no target was clearly ahead'}.{claim}"
+
+
+def _margins(clear: dict[str, Lead]) -> str:
+    return " and ".join(f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}" for name, each in clear.items())
 
 
 def _clear(by_metric: dict[str, Lead]) -> dict[str, Lead]:
