@@ -59,7 +59,7 @@ def spread(apart_s: float | None, count: int = 6, period_s: float = 42) -> Round
         (
             spread(None, 1),
             "These 42 seconds only: one round shows no slow times. For a claim about other minutes: several runs, or "
-            "--over 15m.",
+            "if it is no trace, --over 15m.",
         ),
         (
             spread(180),

@@ -40,7 +40,7 @@ def test_too_few_rounds_name_no_fastest_target() -> None:
     found = run_headline(*invented_run((GENERALCOMPUTE, GROQ), concurrencies=(1,)))
     assert found.sentence.endswith(
         " only: too few requests or rounds to compare the targets at concurrency 1. For a claim about other minutes: "
-        "--over 15m."
+        "several runs, or if it is no trace, --over 15m."
     )
     assert [tile.note for tile in found.tiles[:2]] == [f"too few requests or rounds to compare with {GROQ}"] * 2
 

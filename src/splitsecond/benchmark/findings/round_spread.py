@@ -56,6 +56,12 @@ class RoundSpread(Struct, frozen=True, kw_only=True):
         return f"these {_rounded(self.period_s / 60)} {'min' if short else 'minutes'}"
 
     @property
+    def advice(self) -> str:
+        """What it takes to say something about other minutes."""
+        several_runs = "" if self.apart_s is not None else "several runs, or if it is no trace, "
+        return f"For a claim about other minutes: {several_runs}{CLAIM}."
+
+    @property
     def only(self) -> str:
         """The beginning of what a run without claims says: "These 42 seconds only"; "" for a run with claims."""
         return "" if self.claims else f"{self.period(short=False).capitalize()} only"
@@ -84,17 +90,14 @@ def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
 def spread_statement(spread: RoundSpread) -> Statement:
     """Return what the intervals of a run contain, and what to do for more."""
     if spread.apart_s is None:
-        return Statement(
-            f"{spread.only}: one round shows no slow times. For a claim about other minutes: several runs, or {CLAIM}.",
-            f"{spread.only}: one round shows no slow times.\n"
-            f"For a claim about other minutes: several runs, or {CLAIM}.",
-        )
+        one = f"{spread.only}: one round shows no slow times."
+        return Statement(f"{one} {spread.advice}", f"{one}\n{spread.advice}")
     began = f"ounds began {_rounded(spread.apart_s)} s apart"
     contain = f"slow times longer than {_rounded(spread.longest_slow_s)} s are in no interval"
     if not spread.claims:
         return Statement(
-            f"{spread.only}: r{began}, so {contain}. For a claim about other minutes: {CLAIM}.",
-            f"{spread.only}: r{began}.\n{contain.capitalize()}.\nFor a claim about other minutes: {CLAIM}.",
+            f"{spread.only}: r{began}, so {contain}. {spread.advice}",
+            f"{spread.only}: r{began}.\n{contain.capitalize()}.\n{spread.advice}",
         )
     unseen = (1 - RARE_SHARE) ** spread.rounds
     rare = f"a state that holds {percent(RARE_SHARE)} of the time is in no round of {percent(round(unseen, 2))} of runs"
