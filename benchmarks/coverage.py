@@ -363,15 +363,15 @@ def main() -> None:
         false, true = (found_real(scatter, repeats, layout, slower=slower) for slower in (1.0, 1.2))
         return f"{false:.3f} / {true:.2f}"
 
-    print("Runs as they are planned: coverage, p50 / p95, and share of equal pairs with one ahead\n")
+    print("Runs as they are planned: coverage of p50 / p95, and share of equal pairs with one ahead\n")
     print("| options | rounds, s apart | named first | " + " | ".join(scatter.name for scatter in PLANNED) + " |")
     print("|---" * (len(PLANNED) + 3) + "|")
     for plan in PLANS:
         rounds, apart_s = plan.rounds
         found = [of_plan(scatter, repeats, plan) for scatter in PLANNED]
-        cells = " | ".join(f"{p50:.2f} / {p95:.2f}, {ahead:.3f}" for p50, p95, ahead in found)
+        shown = " | ".join(f"{p50:.2f} / {p95:.2f}, {ahead:.3f}" for p50, p95, ahead in found)
         named = "yes" if apart_s >= CLAIM_APART_S else "no"
-        print(f"| {plan.options} | {rounds}, {apart_s:.0f} | {named} | {cells} |", flush=True)
+        print(f"| {plan.options} | {rounds}, {apart_s:.0f} | {named} | {shown} |", flush=True)
     print("\nRuns without a round in a state that holds a share of the time\n")
     print("| share | " + " | ".join(f"{rounds} rounds" for rounds in UNSEEN_ROUNDS) + " |")
     print("|---" * (len(UNSEEN_ROUNDS) + 1) + "|")

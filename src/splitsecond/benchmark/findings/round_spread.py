@@ -19,7 +19,7 @@ from splitsecond.core.wording import Statement, number, percent
 
 CLAIM_APART_S = 150.0
 """Least distance of rounds of a run that says anything about other minutes: of two equal targets with slow minutes, it
-then names one first in at most 6% of runs."""
+then names one first in about 6% of runs."""
 APART_PER_SLOW = 3
 CLAIM = "--over 15m"
 RARE_SHARE, RARE_DOUBT = 0.2, 0.05
@@ -30,9 +30,9 @@ LONG_S = 120
 class RoundSpread(Struct, frozen=True, kw_only=True):
     """Rounds of a run in time.
 
-    `apart_s`: from the start of a round to the start of the next one of the same row, the median; the least of all
-    rows. Null: no row has two rounds. `rounds`: the fewest of a row. `period_s`: from the first measured request to the
-    end of the last.
+    `apart_s`: from the start of a round to the start of the next one of the same row: the median, also over the rows,
+    whose order in a round is random. Null: no row has two rounds. `rounds`: the fewest of a row. `period_s`: from the
+    first measured request to the end of the last.
     """
 
     apart_s: float | None
@@ -56,6 +56,12 @@ class RoundSpread(Struct, frozen=True, kw_only=True):
         return f"these {_rounded(self.period_s / 60)} {'min' if short else 'minutes'}"
 
     @property
+    def advice(self) -> str:
+        """What it takes to say something about other minutes."""
+        several_runs = "" if self.apart_s is not None else "several runs, or if it is no trace, "
+        return f"For a claim about other minutes: {several_runs}{CLAIM}."
+
+    @property
     def only(self) -> str:
         """The beginning of what a run without claims says: "These 42 seconds only"; "" for a run with claims."""
         return "" if self.claims else f"{self.period(short=False).capitalize()} only"
@@ -68,14 +74,14 @@ def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
     for o in observations:
         if o.role == "measured":
             start_ns = begin_ns(o)
-            rounds = rows[o.condition]
-            rounds[o.round] = min(start_ns, rounds.get(o.round, start_ns))
+            starts = rows[o.condition]
+            starts[o.round] = min(start_ns, starts.get(o.round, start_ns))
             first_ns, last_ns = min(start_ns, first_ns or start_ns), max(last_ns, o.end_ns)
     if first_ns is None:
         return None
-    apart = [median(b - a for a, b in pairwise(sorted(r.values()))) for r in rows.values() if len(r) > 1]
+    apart = [median(b - a for a, b in pairwise(sorted(starts.values()))) for starts in rows.values() if len(starts) > 1]
     return RoundSpread(
-        apart_s=min(apart) / NS_PER_S if apart else None,
+        apart_s=median(apart) / NS_PER_S if apart else None,
         rounds=min(map(len, rows.values())),
         period_s=(last_ns - first_ns) / NS_PER_S,
     )
@@ -84,17 +90,14 @@ def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
 def spread_statement(spread: RoundSpread) -> Statement:
     """Return what the intervals of a run contain, and what to do for more."""
     if spread.apart_s is None:
-        return Statement(
-            f"{spread.only}: one round shows no slow times. For a claim about other minutes: several runs, or {CLAIM}.",
-            f"{spread.only}: one round shows no slow times.\n"
-            f"For a claim about other minutes: several runs, or {CLAIM}.",
-        )
+        one = f"{spread.only}: one round shows no slow times."
+        return Statement(f"{one} {spread.advice}", f"{one}\n{spread.advice}")
     began = f"ounds began {_rounded(spread.apart_s)} s apart"
     contain = f"slow times longer than {_rounded(spread.longest_slow_s)} s are in no interval"
     if not spread.claims:
         return Statement(
-            f"{spread.only}: r{began}, so {contain}. For a claim about other minutes: {CLAIM}.",
-            f"{spread.only}: r{began}.\n{contain.capitalize()}.\nFor a claim about other minutes: {CLAIM}.",
+            f"{spread.only}: r{began}, so {contain}. {spread.advice}",
+            f"{spread.only}: r{began}.\n{contain.capitalize()}.\n{spread.advice}",
         )
     unseen = (1 - RARE_SHARE) ** spread.rounds
     rare = f"a state that holds {percent(RARE_SHARE)} of the time is in no round of {percent(round(unseen, 2))} of runs"

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.figures import FIGURES, Figure
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
-from splitsecond.benchmark.findings.round_spread import CLAIM, round_spread
+from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.findings.usable_rows import lightest_rows, rows_by_target
 from splitsecond.benchmark.report import rows
@@ -31,9 +31,14 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
     if spread is None or spread.claims:
         sentence, period = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found)), ""
     else:
+<<<<<<< HEAD
         sentence, period = f"{spread.only}: {_of_period(lightest, by_metric)}", spread.period()
     tiles = [_session_time(lightest)]
     tiles += [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
+=======
+        sentence, period = f"{spread.only}: {_of_period(lightest, by_metric)} {spread.advice}", spread.period()
+    tiles = [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
+>>>>>>> spread
     tiles.append(_throughput(run))
     return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
 
@@ -82,9 +87,8 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
         return _alone(lightest[0])
     clear = _clear(by_metric)
     if winner := _winner(by_metric):
-        margins = [f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}" for name, each in clear.items()]
         lead = f"at every load; {where} it is " if everywhere else f"{where}: "
-        return f"{winner} is the fastest {lead}{' and '.join(margins)} as the next target."
+        return f"{winner} is the fastest {lead}{_margins(clear)} as the next target."
     if by_metric and all(each.found.p_value is None for each in by_metric.values()):
         return f"Too few requests or rounds to tell which target is the fastest {where}."
     if not clear:
@@ -96,17 +100,21 @@ def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead],
 
 
 def _of_period(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead]) -> str:
-    """Return what a run whose rounds are too close for a claim says about its own time, and what a claim takes."""
-    where, claim = level(lightest[0]), f" For a claim about other minutes: {CLAIM}."
+    """Return what a run whose rounds are too close for a claim says about its own time."""
+    where = level(lightest[0])
     if len(lightest) == 1:
-        return f"{_alone(lightest[0])}{claim}".lstrip()
+        return _alone(lightest[0])
     if by_metric and all(each.found.p_value is None for each in by_metric.values()):
-        return f"too few requests or rounds to compare the targets {where}.{claim}"
-    parts = [
-        f"{each.best.target} was ahead {WORDS[name]}, {ratio(each.found.ratio or 1)} times as fast as the next target"
-        for name, each in _clear(by_metric).items()
-    ]
-    return f"{where}, {' and '.join(parts) or 'no target was clearly ahead'}.{claim}"
+        return f"too few requests or rounds to compare the targets {where}."
+    clear = _clear(by_metric)
+    if winner := _winner(by_metric):
+        return f"{where}, {winner} was ahead, {_margins(clear)} as the next target."
+    parts = [f"{each.best.target} was ahead, {_margins({name: each})}" for name, each in clear.items()]
+    return f"{where}, {' and '.join(parts) or 'no target was clearly ahead'}."
+
+
+def _margins(clear: dict[str, Lead]) -> str:
+    return " and ".join(f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}" for name, each in clear.items())
 
 
 def _clear(by_metric: dict[str, Lead]) -> dict[str, Lead]:

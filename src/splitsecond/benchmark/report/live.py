@@ -27,6 +27,8 @@ from splitsecond.core.pages.figure_cells import number, safe_text
 
 REFRESH_NS = NS_PER_S // 4
 LINE_NS = 10 * NS_PER_S
+WAIT_NS = 60 * NS_PER_S
+"""Time between two lines where no request ends, as in the pauses between rounds."""
 SPARE_LINES = 5
 BARS = (10, 20)
 NARROW = 100
@@ -83,7 +85,7 @@ class LiveProgress:
 
     def stage(self, text: str) -> None:
         self._stage = text
-        if self._live or self._cell:
+        if self._live or self._cell or clock.now_ns() - self._drawn >= WAIT_NS:
             self._draw()
 
     def observed(self, observation: Observation) -> None:

@@ -5,6 +5,7 @@ from splitsecond.benchmark.findings.findings import Recommendation, Run, TargetR
 KEEPS: dict[str, tuple[str, str]] = {"yes": ("yes", "green"), "unsure": ("perhaps", "yellow"), "no": ("no", "red")}
 TITLE = "Which target for which use"
 FIRST = "★ marks the first of a use, by its own figure. "
+AHEAD = "★ marks the target that was ahead in a use, by its own figure. "
 UP_TO = "{} a verdict is the heaviest load up to which it holds. "
 MORE = "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
 
@@ -27,7 +28,8 @@ def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
 
 def note(run: Run, *, place: str = "Below") -> str:
     several_loads = any(cell.up_to for cells in use_matrix(run).values() for cell in cells)
-    return (FIRST if any(map(_has_first, run.uses)) else "") + (UP_TO.format(place) if several_loads else "") + MORE
+    first = FIRST if run.spread is None or run.spread.claims else AHEAD
+    return (first if any(map(_has_first, run.uses)) else "") + (UP_TO.format(place) if several_loads else "") + MORE
 
 
 def use_lines(run: Run) -> dict[str, str]:

@@ -237,7 +237,8 @@ def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_m
     measured = round(sum(condition.requests for condition in plan.conditions) / rounds)
     minutes = f"{int(seconds) // 60}:{int(seconds) % 60:02d} min" if seconds >= 60 else f"{max(seconds, 1):.0f} s"
     spread = f", in rounds {apart_s:.0f} s apart" if plan.apart_s else ""
-    claim = "" if apart_s >= CLAIM_APART_S else f" It says nothing about other minutes; for that: {CLAIM}."
+    traced = any(condition.load.trace for condition in plan.conditions)
+    claim = "" if apart_s >= CLAIM_APART_S or traced else f" It says nothing about other minutes; for that: {CLAIM}."
     cost = f", at most {usd(usd_at_most / rounds)}" if usd_at_most else ""
     many = any(condition.requests > FEW for condition in plan.conditions)
     long = seconds >= LONG_S and many and not by_round and not plan.apart_s
