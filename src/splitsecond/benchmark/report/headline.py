@@ -31,14 +31,9 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
     if spread is None or spread.claims:
         sentence, period = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found)), ""
     else:
-<<<<<<< HEAD
-        sentence, period = f"{spread.only}: {_of_period(lightest, by_metric)}", spread.period()
+        sentence, period = f"{spread.only}: {_of_period(lightest, by_metric)} {spread.advice}", spread.period()
     tiles = [_session_time(lightest)]
     tiles += [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
-=======
-        sentence, period = f"{spread.only}: {_of_period(lightest, by_metric)} {spread.advice}", spread.period()
-    tiles = [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
->>>>>>> spread
     tiles.append(_throughput(run))
     return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
 
