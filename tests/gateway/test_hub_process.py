@@ -92,7 +92,7 @@ def test_hub_tries_again_until_its_log_can_be_opened(
     assert capsys.readouterr().err == "splitsecond: the log cannot be opened. Records wait for that.\n"
 
 
-def test_hub_closes_a_connection_whose_first_message_is_not_hello(
+def test_hub_closes_a_connection_that_does_not_begin_with_hello(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end, close = os.pipe()

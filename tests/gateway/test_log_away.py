@@ -50,9 +50,10 @@ def metric(base_url: str, name: str) -> float:
     """Return the sum of a metric over its labels."""
     with urllib.request.urlopen(base_url.removesuffix("/v1") + "/metrics", timeout=WITHIN_S) as answer:
         lines = answer.read().decode().splitlines()
-    return sum(
-        float(line.split()[-1]) for line in lines if line.startswith((f"splitsecond_{name} ", f"splitsecond_{name}{{"))
-    )
+    begins = f"splitsecond_{name} ", f"splitsecond_{name}{{"
+    values = [float(line.split()[-1]) for line in lines if line.startswith(begins)]
+    assert any(line.startswith(f"# TYPE {begins[0]}") for line in lines), name
+    return sum(values)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
