@@ -189,9 +189,9 @@ def records(
             received.setdefault(cell, []).append(request)
             by_id[request.headers.get("x-client-request-id") or f"{provider.name}-{request.number}"] = (request, cell)
         for record in truth(provider):
-            request, cell = by_id.get(record["request_id"], (None, None))
-            if request is None:
+            if record["request_id"] not in by_id:
                 continue
+            request, cell = by_id[record["request_id"]]
             tokens[provider is slow, request.number] = (record["prompt_tokens"], record["output_tokens"])
             if record["closed_by_client"]:
                 closed.add(cell)

@@ -17,6 +17,7 @@ CLASSES = {400: "BadRequest|InvalidRequest", 401: "Authentication|Unauthorized",
 OTHER_CLASSES = (
     "APICallError",
     "ApiError",
+    "GoogleGenerativeAIFetchError",
     "ClientError",
     "ServerError",
     "ResponseError",
@@ -54,7 +55,10 @@ def judge(feature: Feature, target: str, result: dict[str, Any], evidence: Evide
         return _judge_error(feature, result)
     named = next((word for word in feature.words if _names(word, evidence.exchange.left_out)), None)
     if failure := result.get("failure"):
-        response = bytes(evidence.exchange.response).decode("utf-8", "replace").replace(f"m-{feature.name}", "MODEL")
+        response = bytes(evidence.exchange.response).decode("utf-8", "replace")
+        if not response:  # the relay did not see which cell it was for
+            response = f"HTTP/1.1 {failure['status']}\r\n\r\n{failure['message']}"
+        response = response.replace(f"m-{feature.name}", "MODEL")
         refused = re.match(r"HTTP/1.1 4(00|04|22)", response) is not None
         if refused and any(_names(word, response.partition("\r\n\r\n")[2]) for word in feature.words):
             return Verdict("refused", _short(failure["message"]))

@@ -66,7 +66,9 @@ class ReceivedChat:
     @property
     def media(self) -> list[Media]:
         """All media, also those of results."""
-        return [each for turn in [*self.turns, *self.results] for each in turn.media]
+        return [each for turn in self.turns for each in turn.media] + [
+            each for result in self.results for each in result.media
+        ]
 
 
 def read_chat(api_format: str, body: dict[str, Any], path: str) -> ReceivedChat:
@@ -117,19 +119,20 @@ def _parts(content: Any, into: Turn | Result) -> None:
                 raise ValueError(f"unknown part {str(part)[:200]}")
 
 
+_SAME = ("temperature", "top_p", "top_k", "seed", "n", "presence_penalty", "frequency_penalty", "logprobs")
+"""Fields with these names in most formats."""
+
+
 def _common(body: dict[str, Any]) -> ReceivedChat:
     stop = body.get("stop")
-    return ReceivedChat(
+    chat = ReceivedChat(
         stream=bool(body.get("stream")),
         max_tokens=body.get("max_completion_tokens", body.get("max_tokens")),
         stop=[stop] if isinstance(stop, str) else stop or body.get("stop_sequences") or [],
-        **{
-            name: body.get(name)
-            for name in (
-                "temperature", "top_p", "top_k", "seed", "n", "presence_penalty", "frequency_penalty", "logprobs",
-            )
-        },
-    )  # fmt: skip
+    )
+    for name in _SAME:
+        setattr(chat, name, body.get(name))
+    return chat
 
 
 def _openai(body: dict[str, Any]) -> ReceivedChat:
@@ -156,7 +159,7 @@ def _openai(body: dict[str, Any]) -> ReceivedChat:
     match body.get("response_format"):
         case {"type": "json_schema", "json_schema": {"schema": schema}}:
             chat.schema = schema
-        case {"type": "json_object"} as form:
+        case {"type": "json_object", **form}:
             chat.as_json, chat.schema = True, form.get("json_schema") or form.get("schema")
     chat.effort = body.get("reasoning_effort") or body.get("reasoning") or body.get("thinking")
     return chat
@@ -312,8 +315,7 @@ def _gemini_media(part: Any) -> Media:
 
 
 def _only_text(response: dict[str, Any]) -> str:
-    (value,) = response.values()
-    return str(value)
+    return " ".join(map(str, response.values()))
 
 
 def _ollama(body: dict[str, Any]) -> ReceivedChat:
@@ -367,7 +369,7 @@ def _cohere(body: dict[str, Any]) -> ReceivedChat:
         chat.tools[tool["function"]["name"]] = tool["function"].get("parameters")
     chat.choice = _choice(body.get("tool_choice"))
     match body.get("response_format"):
-        case {"type": "json_object"} as form:
+        case {"type": "json_object", **form}:
             chat.as_json, chat.schema = True, form.get("json_schema") or form.get("schema")
     chat.effort = body.get("thinking")
     return chat

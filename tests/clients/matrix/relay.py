@@ -12,6 +12,7 @@ CELL = re.compile(rb"\b(?:to|slow|fails)-(openai|responses|anthropic|gemini|olla
 """The model's name, which names the target's API format and the feature."""
 _LEFT_OUT = re.compile(rb"x-splitsecond-dropped: ([^\r]*)\r", re.IGNORECASE)
 MAX_KEPT_BYTES = 20_000
+REST_OF_REQUEST_S = 0.05
 
 
 @dataclass
@@ -46,6 +47,8 @@ class Relay:
 
         async def back() -> None:
             while data := await up_reader.read(65536):
+                if request:  # refused before its body, which names the cell, has come
+                    await asyncio.sleep(REST_OF_REQUEST_S)
                 request.clear()
                 if len(current.response) < MAX_KEPT_BYTES:
                     current.response.extend(data)

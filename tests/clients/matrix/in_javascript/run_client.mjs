@@ -677,9 +677,10 @@ const aiClients = {
     },
     {
       known: [...PENALTIES, "top_k", "reasoning"], kinds: ["image", "pdf", "audio", "result_image"],
-      options: (ask) => (
-        ask.reasoning ? { google: { thinkingConfig: { includeThoughts: true, thinkingBudget: 2000 } } } : {}
-      ),
+      options(ask) {
+        if (ask.schema) no("a schema whose enum has numbers: the client makes them texts");
+        return ask.reasoning ? { google: { thinkingConfig: { includeThoughts: true, thinkingBudget: 2000 } } } : {};
+      },
       embedding: (provider) => (name) => provider.embedding(name),
     },
   ),
@@ -857,6 +858,7 @@ const langchainClients = {
   "@langchain/google-genai": langchain(
     async (model, ask, apiKey) => {
       const { ChatGoogleGenerativeAI } = await import("@langchain/google-genai");
+      if (ask.stop) no("stop, in a call");
       return new ChatGoogleGenerativeAI({
         model, apiKey, baseUrl: origin, maxRetries: 0, maxOutputTokens: ask.max_tokens, ...sampling(ask),
         json: ask.json,

@@ -132,7 +132,7 @@ def chat_stream(chunks: Any, ask: Ask) -> tuple[Answer, dict[str, Any]]:
 class Chat:
     """OpenAI's chat: `create(model, messages, **options)` sends a request."""
 
-    known = (
+    known: tuple[str, ...] = (
         "system", "tools", "choice", "json", "schema", "reasoning", "effort", "stop", "temperature", "top_p", "seed",
         "presence_penalty", "frequency_penalty", "n", "logprobs", "asynchronous", "texts", "cache",
     )  # fmt: skip

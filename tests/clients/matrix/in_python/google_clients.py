@@ -16,8 +16,10 @@ class GoogleGenai:
     def __init__(self, origin: str, key: str) -> None:
         from google import genai
 
-        options = genai.types.HttpOptions(base_url=origin, timeout=TIMEOUT_S * 1000)
-        self.client, self.types = genai.Client(api_key=key, http_options=options), genai.types
+        types: Any = genai.types
+        options = types.HttpOptions(base_url=origin, timeout=TIMEOUT_S * 1000)
+        self.client: Any = genai.Client(api_key=key, http_options=options)
+        self.types = types
 
     def chat(self, model: str, ask: Ask) -> Answer:
         only(ask, *self.known)

@@ -43,8 +43,8 @@ class Ollama:
         if not ask.get("stream"):
             response = self.client.chat(**options)
             return ollama_answer([response]), response.message
-        chunks = []
-        stream = self.client.chat(stream=True, **options)
+        chunks: list[Any] = []
+        stream: Any = self.client.chat(stream=True, **options)
         for chunk in stream:
             chunks.append(chunk)
             if ask.get("cancel"):

@@ -62,7 +62,9 @@ class PydanticAI:
         only({key: ask[key] for key in ask if key not in self.known} | dict.fromkeys(
             key for key in ask if key in self.unknown[self.kind]
         ))  # fmt: skip
-        parts_of(ask, "image", "image_url", "pdf", *(() if self.kind == "anthropic" else ("audio",)))
+        links = () if self.kind == "google" else ("image_url",)  # it fetches them itself
+        sounds = ("audio",) if self.kind in ("openai", "google") else ()
+        parts_of(ask, "image", "pdf", *links, *sounds)
         return run(self.asynchronous(name, ask))
 
     async def asynchronous(self, name: str, ask: Ask) -> Answer:

@@ -137,7 +137,7 @@ def responses_options(ask: Ask) -> dict[str, Any]:
 def responses_answer(response: Any) -> Answer:
     calls = [[item.name, json.loads(item.arguments)] for item in response.output if item.type == "function_call"]
     reason = response.incomplete_details.reason if response.incomplete_details else None
-    finish = {"max_output_tokens": "length"}.get(reason, reason) or ("tool_calls" if calls else "stop")
+    finish = {"max_output_tokens": "length"}.get(reason or "", reason) or ("tool_calls" if calls else "stop")
     parts = [part for item in response.output if item.type == "message" for part in item.content]
     return {
         "text": response.output_text,
