@@ -31,7 +31,7 @@ def autoregressive(random: np.random.Generator, n: int, alike: float, scatter: f
     return scatter * found
 
 
-class Served(Struct, frozen=True):
+class SimulatedTarget(Struct, frozen=True):
     """A target of the log: its speed, and at which hours of the day it has calls. `own`: its slow hours are its own."""
 
     name: str
@@ -40,7 +40,7 @@ class Served(Struct, frozen=True):
     own: bool = False
 
 
-def log_of(random: np.random.Generator, days: int, *targets: Served) -> ProductionTraffic:
+def log_of(random: np.random.Generator, days: int, *targets: SimulatedTarget) -> ProductionTraffic:
     traffic = ProductionTraffic(lambda _: None, period_h=period_hours(days * HOURS * 3600))
     shared = _levels(random, days)
     for target in targets:
@@ -71,14 +71,14 @@ def _levels(random: np.random.Generator, days: int) -> Floats:
 
 def covered(random: np.random.Generator, days: int) -> bool:
     """Return whether the 95% interval of the median contains it."""
-    (speed,) = log_of(random, days, Served("a/gpt")).speeds()
+    (speed,) = log_of(random, days, SimulatedTarget("a/gpt")).speeds()
     low, high = speed.total_tps.interval("p50")
     return (low or 0) <= SPEED <= (high or np.inf)
 
 
-def named(random: np.random.Generator, days: int, other: Served) -> bool:
+def named(random: np.random.Generator, days: int, other: SimulatedTarget) -> bool:
     """Return whether the comparison with another target names one as faster: the other one, if it is faster."""
-    traffic = log_of(random, days, Served("a/gpt", own=other.own), other)
+    traffic = log_of(random, days, SimulatedTarget("a/gpt", own=other.own), other)
     (found,) = traffic.comparisons(traffic.speeds())
     as_faster = found.first if (found.ratio or 0) > 1 else found.other
     return found.real and (other.faster == 1 or as_faster == other.name)
@@ -102,10 +102,12 @@ def main() -> None:
     for days in (2, 7, 14, 30):
         print(f"| the 95% interval contains the median | {days} | {share_of(covered, days):.2f} |", flush=True)
     cases = {
-        "equally fast, one is used at night only: one named as faster": Served("b/gpt", night_only=True),
-        "equally fast, same slow hours: one named as faster": Served("b/gpt"),
-        "equally fast, slow hours of their own: one named as faster": Served("b/gpt", own=True),
-        "one is 10% faster and used at night only: named as faster": Served("b/gpt", faster=1.1, night_only=True),
+        "equally fast, one is used at night only: one named as faster": SimulatedTarget("b/gpt", night_only=True),
+        "equally fast, same slow hours: one named as faster": SimulatedTarget("b/gpt"),
+        "equally fast, slow hours of their own: one named as faster": SimulatedTarget("b/gpt", own=True),
+        "one is 10% faster and used at night only: named as faster": SimulatedTarget(
+            "b/gpt", faster=1.1, night_only=True
+        ),
     }
     for name, other in cases.items():
         for days in (7, 14, 30):

@@ -169,7 +169,7 @@ def test_shift_by_a_tenth_of_correlated_rounds_is_found(scatter: float) -> None:
     assert np.mean(rounds > 240) <= 0.1
 
 
-def test_weekends_that_differ_become_usual_and_a_drift_on_one_is_found() -> None:
+def test_weekends_become_usual_and_drifts_on_them_are_found() -> None:
     """The watch begins on a Thursday. The fourth weekend is slow."""
     noise = Noise("", 0.03, weekend=-0.2)
     values = 100 * np.exp(noise.drawn(26 * 24, np.random.default_rng(5)))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from benchmarks.production import Served, drifts, named
+from benchmarks.production import SimulatedTarget, drifts, named
 from msgspec.structs import replace
 from tests.analysis.made import MS, failure, request
 from tests.cases import each_case
@@ -404,7 +404,7 @@ def test_correlated_days_are_rarely_a_drift() -> None:
 
 
 def test_target_used_at_night_only_does_not_look_faster() -> None:
-    night, fast = Served("b/gpt", night_only=True), Served("b/gpt", faster=1.1, night_only=True)
+    night, fast = SimulatedTarget("b/gpt", night_only=True), SimulatedTarget("b/gpt", faster=1.1, night_only=True)
     assert sum(named(np.random.default_rng([seed, 7]), 14, night) for seed in range(12)) <= 3
     assert all(named(np.random.default_rng([seed, 7]), 14, fast) for seed in range(3))
 

@@ -48,12 +48,12 @@ WINDOW_HOURS, WINDOW = 14 * 24, 72
 """What is usual comes from the rounds of so many hours, but at least from so many rounds."""
 ALLOWANCE, LIMIT = 0.5, 8.5
 """Allowance per round and limit of the CUSUM, in standard deviations."""
-SLOW_ALLOWANCE, SLOW_LIMIT = 0.2, 15.5
+SLOW_ALLOWANCE, SLOW_LIMIT = 0.2, 17.0
 """The same of the slow CUSUM. The first round of a change counts at most half of its limit."""
 SLOW_AFTER_HOURS = 6 * 24
 """Hours from the first round until the level is known well enough for the slow CUSUM."""
 SLOW_ALIKE = 0.3
-"""Correlation up to which the slow CUSUM finds nothing that the other one would miss, and knows the begin less well."""
+"""Correlation up to which the slow CUSUM finds nothing that the other one would miss, and knows its start less well."""
 WEEKEND = (2, 3)
 """Days of the weekend in weeks that begin on Thursdays, like 1970."""
 WEEKEND_WINDOW_HOURS = 28 * 24
@@ -167,7 +167,7 @@ class _Baseline(Struct, frozen=True, kw_only=True):
 
 
 class _Rounds:
-    """Rounds in order: their hours since 1970 and the logarithms of their figure, without what weekends change."""
+    """Rounds in order: their hours since 1970 and the logarithms of their figure."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
@@ -191,7 +191,8 @@ class TimesModel:
     sides: tuple[int, ...] = (1, -1)
 
     def __init__(self) -> None:
-        self._usual, self._all, self._as_measured = _Rounds(), _Rounds(), _Rounds()
+        self._usual, self._all = _Rounds(), _Rounds()  # without what weekends change, moved when a new level is usual
+        self._as_measured = _Rounds()
         self._weekend = 0.0  # deviation of the rounds of weekends
         self._fit: _Baseline | None = None
         self._not_fitted = 0
