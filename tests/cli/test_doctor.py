@@ -5,7 +5,7 @@ from tests.cli.conftest import Split
 from tests.cli.peer import Peer, answer
 
 from splitsecond.benchmark.runs import self_check
-from splitsecond.core.transport import packets
+from splitsecond.cli.commands import doctor
 from splitsecond.simulator.process import RunningProvider
 
 
@@ -68,7 +68,7 @@ def test_doctor_measures_the_error_of_the_instrument(split: Split, monkeypatch: 
 def test_doctor_reports_the_packet_clock_and_how_to_allow_it(
     split: Split, monkeypatch: pytest.MonkeyPatch, refusal: str
 ) -> None:
-    monkeypatch.setattr(packets, "packet_clock_refusal", lambda: refusal)
+    monkeypatch.setattr(doctor, "packet_clock_refusal", lambda: refusal)
     ended = split("doctor", "nope/x", "--json", "-")
     assert ended.json["packet_clock"] == {"available": not refusal, "refusal": refusal}
     assert ("--cap-add NET_RAW" in ended.words) is bool(refusal)

@@ -131,8 +131,8 @@ log: sqlite:///{tmp_path}/log.db
         assert row["output_tokens"] == pytest.approx(tokens)
         assert row["cost_usd"] == pytest.approx(cost)
         assert row["faults"] == {"http_429": failed}
-        assert row["period"] == "day"
-        assert row["periods"] == 15
+        assert row["period"] == "2 days"  # so that 14 days have seven periods
+        assert row["periods"] == 8
 
 
 def test_too_few_answers_have_no_grade(split: Split, log: str) -> None:
