@@ -20,6 +20,7 @@ class ScriptedExchange:
         self.receiver = receiver
         self.connection = Connected(1, False, 1 * MS, 2 * MS, 3 * MS, "127.0.0.1:1")
         self.sent_ns = clock.now_ns()
+        self.written_ns = 0
         self.resent = self.sparse = False
         self.time_left: TimeLeft = lambda: None
         self.closed_ns: int | None = None
