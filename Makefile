@@ -49,7 +49,7 @@ fuzz: $(VENV)/.develops
 clients: $(CLIENTS)/.installed
 
 # The same tests with the newest version of every client, the tests of the vendors' own libraries, and the table of every client,
-# feature and target in docs/clients.md. Needs Node.js 22.
+# feature and target in docs/reference/client-matrix.md. Needs Node.js 22.
 clients-newest: $(BIN)/python
 	@$(PYTHON) -m venv $(NEWEST)
 	@$(NEWEST)/bin/python -m pip install --quiet --upgrade -r tests/clients/requirements.in

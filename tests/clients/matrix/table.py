@@ -1,4 +1,4 @@
-"""The table of clients, features and targets in `docs/clients.md`, from the stored results."""
+"""The table of clients, features and targets in `docs/reference/client-matrix.md`, from the stored results."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.clients.matrix.clients import BY_NAME as CLIENTS
 from tests.clients.matrix.features import FEATURES
 
 RESULTS = Path(__file__).parent / "results.json"
-PAGE = Path(__file__).parents[3] / "docs/clients.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/client-matrix.md"
 BEGIN, END = "<!-- matrix -->\n", "<!-- end of matrix -->"
 TITLES = {
     "chat": "OpenAI's chat (`/v1/chat/completions`)",
