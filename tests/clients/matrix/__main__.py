@@ -1,8 +1,8 @@
 """Tries every feature of every client with targets of every API format: `python -m tests.clients.matrix [CLIENT…]`.
 
-It writes `results.json` and the tables in `docs/reference/client-matrix.md`. With names of clients it only runs these, and prints each
-cell that does not pass; the stored results of other clients stay. With ``--only-print`` it writes nothing. The clients
-must be in `build/clients-matrix` (`make clients-newest`).
+It writes `results.json` and the tables in `docs/reference/client-matrix.md`. With names of clients it only runs these,
+and prints each cell that does not pass; the stored results of other clients stay. With ``--only-print`` it writes
+nothing. The clients must be in `build/clients-matrix` (`make clients-newest`).
 """
 
 import json
