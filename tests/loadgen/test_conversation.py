@@ -42,7 +42,7 @@ def decoded(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def growing(*tokens: int) -> list[Turn]:
-    """Return turns with prompts of these lengths, each of which contains the one before."""
+    """Return turns with prompts of these lengths. Each prompt contains the one before."""
     shared = [0, *tokens]
     return [
         Turn(input_tokens=one, output_tokens=9, shared_tokens=same) for one, same in zip(tokens, shared, strict=False)

@@ -110,8 +110,8 @@ class SessionFindings(Struct, kw_only=True):
     `fixed_ms`, `prefill_tokens_per_s` and `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill
     speed + cached tokens × their cost.
     `misses` of `reusing` turns, whose prompt should have been in the cache, found less than half of it there, which is
-    the `miss_share`; turns of which nothing tells are in neither. `miss_s`: what one costs; `miss_waiting_share`: what
-    all cost ÷ all time until first tokens.
+    the `miss_share`; both leave out turns whose cached input is unknown. `miss_s`: what one costs;
+    `miss_waiting_share`: what all cost ÷ all time until first tokens.
     `usd` and `usd_uncached`: cost of a session, and what it would be without a cache.
     """
 

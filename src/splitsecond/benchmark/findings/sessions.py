@@ -98,7 +98,7 @@ def model_of(turns: Turns) -> PrefillModel | None:
 
 
 def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flags]:
-    """Return of which turns it is known whether their prompt was in the cache, and which of these missed.
+    """Return two masks of turns: whether a hit or a miss is known, and whether it was a miss.
 
     Where the provider reports no cached tokens, TTFT tells, if that of a fresh prompt is far enough from that of a
     reused one for what the turns of a session scatter.

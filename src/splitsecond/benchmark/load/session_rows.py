@@ -177,7 +177,7 @@ def _later(turn: Turn, wait_s: float) -> Turn:
 
 
 class _Tips:
-    """The prompts of a conversation, of which a later one may be a continuation."""
+    """The prompts of a conversation so far. A later prompt may continue any of them."""
 
     def __init__(self, block_tokens: int, place: str) -> None:
         self._block_tokens = block_tokens

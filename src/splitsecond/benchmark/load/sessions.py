@@ -1,4 +1,4 @@
-"""Sessions: conversations of several requests, each of which begins with the one before it and the answer to it.
+"""Sessions: conversations of several requests. Each request begins with the one before it and its answer.
 
 A session has a main conversation. A sub-agent has a conversation of its own, a branch: it runs beside its parent, whose
 next turn waits for it. Lengths are in tokens, as the source of the session counts them. A session from a file of texts

@@ -194,7 +194,7 @@ def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) 
 
 
 def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> list[RoundNumbers]:
-    """Return those of the rounds and the sessions of values of which there are enough to show their scatter."""
+    """Return the groupings by round, and by session if enough sessions show their scatter."""
     found = [] if rounds is None else [rounds]
     return found if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS else [*found, clusters]
 

@@ -199,7 +199,7 @@ _NEEDED: Mapping[str, tuple[set[str], ...]] = {
     "time": ({"time"}, {"end_time"}),
     "duration_s, duration_ms or both time and end_time": ({"duration_s"}, {"duration_ms"}, {"time", "end_time"}),
 }
-"""The sets of fields of which a file needs one."""
+"""What a file needs, by name: all fields of at least one of the sets."""
 
 
 def _lacking(fields: Set[str]) -> str:

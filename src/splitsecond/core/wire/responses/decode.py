@@ -114,7 +114,7 @@ class ResponsesDecoder(StreamDecoder):
         self._items = PartNumbers()
         self._called: set[str] = set()
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
-        self._with_parts: set[int] = set()  # and of those without, of which whole parts came
+        self._with_parts: set[int] = set()  # of items without deltas: the text came as a whole part
 
     def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
         self._chunks += 1
