@@ -1,6 +1,6 @@
 """Ceilings of this gateway within the limits that a fleet of gateways shares: a table in shared memory.
 
-The hub (`fleet/process`) writes ceilings into it, and the workers compare their use with them, so no request
+The hub (`fleet/member`) writes ceilings into it, and the workers compare their use with them, so no request
 waits for a database. A worker writes only how many requests it refused because of a ceiling, which is how the fleet
 process learns that the gateway needs more.
 
