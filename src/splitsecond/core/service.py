@@ -19,6 +19,7 @@ from msgspec import Raw, Struct, field
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Event
 from splitsecond.core.observation import Observation, Role
+from splitsecond.core.session import CallSession
 
 Operation = Literal["chat", "completions", "embeddings", "rerank", "moderations"]
 WHOLE_OPERATIONS: frozenset[Operation] = frozenset({"embeddings", "rerank", "moderations"})
@@ -70,6 +71,8 @@ class Notes(Struct, kw_only=True):
     which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
     observer has all observations when it has `attempts` of them.
 
+    `session`: where in a session of the client the call stands; None if it was not looked for.
+
     `meter` is set for a call whose cost is limited. `large`: the body is large (`large_bodies`), so work on it goes to
     a thread. `estimate`: what it may use, estimated there; None: not yet.
     """
@@ -87,6 +90,7 @@ class Notes(Struct, kw_only=True):
     condition: str = ""
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None
+    session: CallSession | None = None
     meter: OutputMeter | None = None
     large: bool = False
     estimate: RequestEstimate | None = None
