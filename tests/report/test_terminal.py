@@ -231,6 +231,9 @@ def test_tables_take_the_widest_form_that_fits(width: int, form: str) -> None:
     assert ("groq/llama-3.1-70b " in text.split("•")[0]) is (form != "narrow")
     assert interval in text
     assert "…" not in text
+    assert "TTFT p95" in text
+    assert ("TPS p95" in text.split("need")[0]) is (form != "narrow")
+    assert ("TPS p95 and total TPS p95 need more columns." in text) is (form == "narrow")
 
 
 def test_open_loop_states_the_start_of_its_ttft() -> None:
