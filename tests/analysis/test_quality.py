@@ -4,7 +4,6 @@ import pytest
 from tests.cases import each_case
 
 from splitsecond.benchmark.findings.quality import Quality, Requirements, parse_quality
-from splitsecond.core.catalog.provider import provider
 from splitsecond.core.errors import CallerFault
 
 FILE = """
@@ -63,4 +62,21 @@ def test_unreadable_quality_file_is_refused(text: str) -> None:
     ],
 )
 def test_refusal_names_what_the_target_lacks(required: Requirements, target: str, why: str) -> None:
-    assert required.refusal(target, provider(target.partition("/")[0]), 131_072) == why
+    assert required.refusal(target, 131_072) == why
+
+
+@each_case(
+    ("required", "target", "context", "unknown"),
+    [
+        (Requirements(needs=["images"]), "openai/gpt-4o", None, ""),
+        (Requirements(needs=["images"]), "myserver/gpt-4o", None, ""),  # a model takes them, whoever runs it
+        (Requirements(needs=["images"]), "groq/openai/gpt-oss-20b", None, ""),  # refused, not unknown
+        (Requirements(needs=["images"]), "groq/of-tomorrow", None, "takes images"),
+        (Requirements(needs=["images", "tools"]), "x/mistral-7b", None, "takes tools"),
+        (Requirements(context_tokens=9), "x/y", None, "has a context of 9 tokens"),
+        (Requirements(context_tokens=9), "x/y", 10, ""),
+    ],
+)
+def test_unknown_abilities_are_named(required: Requirements, target: str, context: int | None, unknown: str) -> None:
+    expected = f"the catalogue does not know whether it {unknown}" if unknown else ""
+    assert required.unknown(target, context) == expected

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.analysis.made import closed_loop, failure, renamed, request, row
 from tests.cases import each_case
 
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import AskedCondition, Recommendation
 from splitsecond.benchmark.findings.recommendation import (
+    AtLoad,
     evidence_of_log,
     evidence_of_run,
     recommend,
@@ -15,6 +17,7 @@ from splitsecond.benchmark.findings.recommendation import (
 )
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import wall_time
+from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.columns import AttemptColumns
 from splitsecond.core.timing.uses import USES
 from splitsecond.core.wording import full
@@ -143,10 +146,16 @@ LOADS = {
 """By target and concurrency: TTFT and the time of a token, in ms. One is first to begin, the other writes faster."""
 
 
-def of_run(use: str, prices: dict[str, Price] | None = None, invalid: str = "") -> Recommendation:
-    """The recommendation from a run of `LOADS`."""
+def of_run(
+    use: str,
+    prices: dict[str, Price] | None = None,
+    invalid: str = "",
+    at: AtLoad | None = None,
+    run_loads: dict[str, dict[int, tuple[float, float]]] = LOADS,
+) -> Recommendation:
+    """The recommendation from a run of `run_loads`. `invalid`: the row, or all rows of the target, that are INVALID."""
     asked, observations = [], []
-    for target, loads in LOADS.items():
+    for target, loads in run_loads.items():
         for concurrency, (ttft_ms, gap_ms) in loads.items():
             name = f"{target}@c{concurrency}"
             asked.append(AskedCondition(condition=name, target=target, concurrency=concurrency))
@@ -154,23 +163,63 @@ def of_run(use: str, prices: dict[str, Price] | None = None, invalid: str = "") 
             observations += renamed(made, name, target)
     rows = condition_rows(asked, observations, [], prices=prices)
     for each in rows:
-        each.invalid = ["spoilt"] if each.target == invalid else []
-    (found,) = recommend(evidence_of_run(rows), [use])
+        each.invalid = ["spoilt"] if invalid in (each.target, each.condition) else []
+    (found,) = recommend(evidence_of_run(rows), [use], at)
     return found
 
 
-def test_run_states_the_highest_load_within_the_limit() -> None:
+def test_voice_is_judged_at_the_heaviest_load() -> None:
+    """The target that is faster for one user is too slow for many."""
     found = of_run("voice")
-    assert [(c.target, c.load, c.up_to) for c in found.candidates] == [
-        ("first/m", "concurrency 1", "concurrency 8"),
-        ("tokens/m", "concurrency 1", "concurrency 32"),
+    assert [(c.target, c.keeps, c.load, c.up_to) for c in found.candidates] == [
+        ("tokens/m", "yes", "concurrency 32", "concurrency 32"),
+        ("first/m", "no", "concurrency 32", "concurrency 8"),
     ]
-    assert found.candidates[0].rows == ["first/m@c1", "first/m@c8", "first/m@c32"]
+    assert found.fastest == "tokens/m"
+    assert "first/m meets the limit up to concurrency 8, not at concurrency 32." in found.would_change
+    assert found.candidates[0].rows == ["tokens/m@c1", "tokens/m@c8", "tokens/m@c32"]
+
+
+def test_the_caller_can_name_the_load_that_decides() -> None:
+    found = of_run("voice", at=AtLoad(1, closed=True))
+    assert [(c.target, c.load) for c in found.candidates] == [
+        ("first/m", "concurrency 1"),
+        ("tokens/m", "concurrency 1"),
+    ]
+    with pytest.raises(CallerFault, match="no target was measured at 5 requests/s") as refused:
+        of_run("voice", at=AtLoad(5, closed=False))
+    assert refused.value.hint == "Targets were measured at concurrency 1, concurrency 8 and concurrency 32."
+
+
+def test_target_without_a_valid_row_at_the_load_is_unsure() -> None:
+    found = of_run("voice", invalid="tokens/m@c32")
+    assert [(c.target, c.keeps, c.load, c.why) for c in found.candidates] == [
+        ("tokens/m", "unsure", "concurrency 8", "it has no valid row at concurrency 32"),
+        ("first/m", "no", "concurrency 32", "its TTFT p95 is 900 ms"),
+    ]
+
+
+def test_target_of_unknown_ability_is_ranked_last_and_not_recommended() -> None:
+    """The fastest target is not known to take images."""
+    evidence = [
+        [replace(each, unknown="it is unknown") if each.target == "quick/m" else each for each in loads]
+        for loads in evidence_of_log(speeds({"quick/m": 100, "a/m": 200, "slow/m": 800}))
+    ]
+    (found,) = recommend(evidence, ["voice"])
+    assert [(c.target, c.keeps) for c in found.candidates] == [("a/m", "yes"), ("quick/m", "unsure"), ("slow/m", "no")]
+    assert (found.fastest, found.policy) == ("a/m", '"a/m"')
+
+
+def test_few_requests_recommend_nobody() -> None:
+    found = one("voice", speeds({"a/m": 200}, requests=19))
+    assert kept(found) == {"a/m": "unsure"}
+    assert found.candidates[0].why == "only 19 requests, fewer than 20"
+    assert (found.fastest, found.cheapest, found.policy) == ("", "", "")
 
 
 @pytest.mark.parametrize(
     ("use", "best"),
-    [("voice", "first/m"), ("completion", "tokens/m"), ("agent", "tokens/m"), ("long-form", "tokens/m")],
+    [("voice", "tokens/m"), ("completion", "tokens/m"), ("agent", "tokens/m"), ("long-form", "tokens/m")],
 )
 def test_each_use_has_its_own_criterion(use: str, best: str) -> None:
     assert of_run(use).fastest == best
@@ -178,7 +227,7 @@ def test_each_use_has_its_own_criterion(use: str, best: str) -> None:
 
 def test_an_agent_makes_ten_calls_of_200_tokens() -> None:
     found = {c.target: c.agent_ms for c in of_run("agent").candidates}
-    assert found == pytest.approx({"tokens/m": 10 * (250 + 200 * 5), "first/m": 10 * (100 + 200 * 40)})
+    assert found == pytest.approx({"tokens/m": 10 * (295 + 200 * 8), "first/m": 10 * (900 + 200 * 60)})
 
 
 def test_batch_is_ranked_at_the_load_with_most_tokens_per_dollar() -> None:
@@ -205,7 +254,7 @@ def test_the_engine_is_not_ranked_beside_providers() -> None:
 def test_the_sentence_of_a_use() -> None:
     found = of_run("agent")
     assert full(use_statements([found], "agent")) == [
-        "For agent, tokens/m is the best of 2 (agent time 12.5 s at concurrency 1)."
+        "For agent, tokens/m is the best of 2 (agent time 18.9 s at concurrency 32)."
     ]
     assert full(use_statements([found], "voice")) == []
 

@@ -231,6 +231,8 @@ def test_tables_take_the_widest_form_that_fits(width: int, form: str) -> None:
     assert ("groq/llama-3.1-70b " in text.split("•")[0]) is (form != "narrow")
     assert interval in text
     assert "…" not in text
+    assert "TTFT p95" in text
+    assert ("TPS p95 needs more columns." in text) is (form == "narrow")
 
 
 def test_open_loop_states_the_start_of_its_ttft() -> None:
@@ -261,8 +263,7 @@ def test_regions_have_a_column_and_the_machine_its_place() -> None:
 @pytest.mark.parametrize(
     ("width", "headings"),
     [
-        (60, ["TTFT p50", "TPS p50"]),
-        (72, ["TTFT p50", "TPS p50"]),
+        (72, ["TTFT p50", "TPS p50", "TTFT p95"]),
         (88, ["TTFT p50", "TPS p50", "TTFT p95", "TPS p95"]),
         (180, ["TTFT p50", "TPS p50", "TPOT p50", "E2E p50", "TTFT p95", "TPS p95"]),
     ],
@@ -279,7 +280,7 @@ def test_columns_depend_on_the_width_and_names_stay_whole(invented: Invented, wi
 
 def test_a_very_narrow_console_has_a_line_for_each_row(invented: Invented) -> None:
     run, _ = invented
-    words = " ".join(printed(run, width=48).split())
+    words = " ".join(printed(run, width=60).split())
     ttft = run.conditions[0].ttft_ms
     assert all(f" {condition.target}: TTFT p50 ms " in words for condition in run.conditions if not condition.invalid)
     assert " replicate/meta-llama-3-70b INVALID: TTFT p50 ms " in words

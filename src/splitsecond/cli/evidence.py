@@ -66,7 +66,8 @@ def _required(found: Evidence, required: Requirements) -> Evidence:
     context = listing(found.target).context_tokens if owner and required.context_tokens else None
     return msgspec.structs.replace(
         found,
-        refused=required.refusal(found.target, owner, context),
+        refused=required.refusal(found.target, context),
+        unknown=required.unknown(found.target, context),
         quality=required.quality.score(found.target),
         billions=required.quality.size(found.target),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from splitsecond.benchmark.findings.recommendation import AtLoad
 from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S
@@ -46,6 +47,18 @@ def servers(
         urls[own or text] = url
     same = {"model": model, "api_key_env": api_key_env, "api_format": api_format or "openai"}
     return [Server(base_url=url, name=name if key == url else key, **same) for key, url in urls.items()]
+
+
+def judged_load(text: str, option: str) -> AtLoad:
+    """Return the load that a text such as c=16 or rate=2.5 names. Raises `CallerFault` for another one."""
+    kind, _, amount = text.partition("=")
+    try:
+        value = float(amount)
+    except ValueError:
+        value = 0.0
+    if kind not in ("c", "rate") or not 0 < value < math.inf:
+        raise wrong(option, text, "a load of the run, such as c=16 or rate=5")
+    return AtLoad(value, kind == "c")
 
 
 def named_url(text: str) -> tuple[str, str]:

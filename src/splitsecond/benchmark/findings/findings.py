@@ -109,11 +109,12 @@ class Capacity(Struct, kw_only=True):
 class TargetRating(Struct, frozen=True, kw_only=True):
     """Rating of one target for one use. `keeps`: whether it meets the limit. `why`: why not, or why it is unsure.
 
-    Of a run, it describes the target under `load`; up to the load `up_to`, each load meets the limit as surely, and
-    `rows` are the conditions that it rests on. All three are empty for a log. `value`: the percentile that the limit
-    applies to, `ci95` its interval; None without a limit. `tps` and `agent_ms` are medians, `tokens_per_s` the system
-    throughput, or in a log the median total TPS. The price, in US dollars, is that of the target's own mix of input and
-    output. `quality`: the score that the user gives; `billions`: parameters of the model.
+    Of a run, it describes the target under `load`; `up_to` is the heaviest load up to which each load meets the
+    limit or perhaps does, "" if none does; `rows` are the conditions that it rests on. All three are empty for a
+    log. `value`: the percentile that the limit applies to, `ci95` its interval; None without a limit. `tps` and
+    `agent_ms` are medians, `tokens_per_s` the system throughput, or in a log the median total TPS. The price, in US
+    dollars, is that of the target's own mix of input and output. `quality`: the score that the user gives;
+    `billions`: parameters of the model.
     """
 
     target: str

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from splitsecond.core.catalog.provider import Provider
+from splitsecond.core.catalog.model_names import capabilities
 from splitsecond.core.errors import content_faults
 
 CAPABILITIES = ("tools", "images")
@@ -61,13 +61,13 @@ class Requirements(Struct, frozen=True, kw_only=True):
     least_quality: float | None = None
     quality: Quality = Quality()
 
-    def refusal(self, target: str, provider: Provider | None, context_tokens: int | None) -> str:
+    def refusal(self, target: str, context_tokens: int | None) -> str:
         """Return why a target does not meet the requirements; "" if it does, or if the catalogue does not know.
 
-        `provider` is its entry in the catalogue, `context_tokens` its context window; None: unknown.
+        `context_tokens`: its context window; None: unknown.
         """
-        about = provider.model(target.partition("/")[2]) if provider else None
-        lacking = [each for each in self.needs if about is not None and getattr(about, each) is False]
+        takes = capabilities(target)
+        lacking = [each for each in self.needs if getattr(takes, each) is False]
         if lacking:
             return f"the catalogue says that it takes no {' and no '.join(lacking)}"
         if self.context_tokens and context_tokens and context_tokens < self.context_tokens:
@@ -82,3 +82,11 @@ class Requirements(Struct, frozen=True, kw_only=True):
             if score < self.least_quality
             else ""
         )
+
+    def unknown(self, target: str, context_tokens: int | None) -> str:
+        """Return what the catalogue would have to know of a target to decide; "" if it knows all."""
+        takes = capabilities(target)
+        open_needs = [f"takes {each}" for each in self.needs if getattr(takes, each) is None]
+        if self.context_tokens and not context_tokens:
+            open_needs.append(f"has a context of {self.context_tokens:,} tokens")
+        return f"the catalogue does not know whether it {' and '.join(open_needs)}" if open_needs else ""

@@ -5,9 +5,12 @@ meets it if only the percentile itself does. A target with more than one failed 
 Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the cheapest are
 named, with a policy that chooses among all of them by their current state.
 
-A run has a target under several loads. It is judged and ranked at its lightest load, because the ranking figures are
-those of one request. For a batch nobody waits: each target is ranked at the load at which a dollar buys most tokens;
-among loads at which it buys about as many, at the one with the highest throughput.
+A run has targets under several loads. Where many users wait at once, targets are judged and ranked at the heaviest
+load of the run, because a limit that holds for one user says nothing about many; completion at the lightest, because
+one user waits for one request. The caller can name another load. A target without a usable row at that load is judged
+at its nearest lighter one, and its verdict is "unsure" at best. For a batch nobody waits: each target is ranked at
+the load at which a dollar buys most tokens; among loads at which it buys about as many, at the one with the highest
+throughput.
 
 In a log, targets have prompts and answers of different lengths, so their prices are compared at the mix of input and
 output of all of them. A log has no figure of an agent for each request: it is computed from the medians of TTFT and
@@ -24,8 +27,9 @@ from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Recommendation, TargetRating
 from splitsecond.benchmark.findings.slo import limited
 from splitsecond.benchmark.findings.statements import MISSES
-from splitsecond.benchmark.findings.usable_rows import rows_by_target
+from splitsecond.benchmark.findings.usable_rows import load_of, rows_by_target
 from splitsecond.core.catalog.price import MILLION
+from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS, USES, Use
 from splitsecond.core.wording import Statement, change, counted_as, listed, load, number, percent
 from splitsecond.log.production.speed import ProductionSpeed
@@ -35,19 +39,26 @@ SCHEMA = "splitsecond.recommend/2"
 Keeps = Literal["yes", "unsure", "no"]
 SAME_VALUE = 0.98
 """Share of the most tokens per dollar that counts as the same: prompts and responses differ a little between rows."""
+MIN_REQUESTS = 20
+"""Below so many requests, a target is not recommended."""
 _ORDER: dict[str, int] = {"yes": 0, "unsure": 1, "no": 2}
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """What is known of one target under one load. `row`: the condition of a run; `load`: in words; "" for a log.
 
+    `amount`: the load's concurrency or rate, as `closed` (a concurrency) says; 0 for a log.
+
     `tokens_per_s`: of the system, in a log the median total TPS. `token_source`: how its tokens were counted, of a log
     how most were. `refused`: why the target cannot be used at all, such as too small a context; "" if it can.
+    `unknown`: what is not known of its abilities but required; "" if nothing.
     """
 
     target: str
     row: str = ""
     load: str = ""
+    amount: float = 0.0
+    closed: bool = True
     requests: int
     error_share: float
     figures: Mapping[str, Summary]
@@ -56,6 +67,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     tokens_per_usd: float | None = None
     token_source: str = ""
     refused: str = ""
+    unknown: str = ""
     quality: float | None = None
     billions: float | None = None
 
@@ -70,6 +82,8 @@ def _of_row(row: ConditionFindings) -> Evidence:
         target=row.target,
         row=row.condition,
         load=load(row),
+        amount=load_of(row),
+        closed=row.concurrency is not None,
         requests=row.requests,
         error_share=row.errors / row.requests,
         figures={"ttft_ms": ttft.summary(row), "tps": row.tps, "agent_ms": row.agent_ms},
@@ -109,17 +123,44 @@ def _agent(ttft: Summary, tps: Summary) -> Summary:
     return Summary(n=min(ttft.n, tps.n), p50=time(ttft.p50, tps.p50), ci95={"p50": interval})
 
 
-def recommend(evidence: Sequence[Sequence[Evidence]], uses: Sequence[str] = tuple(USES)) -> list[Recommendation]:
-    return [_for_use(name, USES[name], evidence) for name in uses]
+class AtLoad(Struct, frozen=True):
+    """A load at which targets are to be judged: a concurrency (`closed`), or a rate in requests/s."""
+
+    amount: float
+    closed: bool
+
+    def __str__(self) -> str:
+        return f"concurrency {self.amount:g}" if self.closed else f"{self.amount:g} requests/s"
 
 
-def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Recommendation:
-    rated = [_rated(each, use) for each in evidence]
-    apart = _counted_differently(rated, evidence, use)
+def recommend(
+    evidence: Sequence[Sequence[Evidence]], uses: Sequence[str] = tuple(USES), at: AtLoad | None = None
+) -> list[Recommendation]:
+    """Return the recommendation for each of `uses`. `at`: the load that decides all uses; None: that of the use.
+
+    Raises `CallerFault` if no target was measured at `at`.
+    """
+    measured = sorted({AtLoad(each.amount, each.closed) for loads in evidence for each in loads}, key=_by_load)
+    if at is not None and at not in measured:
+        raise CallerFault(
+            f"no target was measured at {at}",
+            kind="no_load",
+            hint=f"Targets were measured at {listed([str(each) for each in measured])}.",
+        )
+    heaviest = at or (measured[-1] if measured else None)
+    return [_for_use(name, USES[name], evidence, at, heaviest) for name in uses]
+
+
+def _for_use(
+    name: str, use: Use, evidence: Sequence[Sequence[Evidence]], at: AtLoad | None, heaviest: AtLoad | None
+) -> Recommendation:
+    rated = [_rated(each, use, at, heaviest) for each in evidence]
+    apart = _counted_differently(rated, evidence, use) | _of_unknown_ability(rated, evidence)
     rated = [replace(r, keeps="unsure", why=apart[r.target]) if r.target in apart else r for r in rated]
     ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
     surest = next((r.keeps for r in ordered), "no")
-    chosen = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
+    able = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
+    chosen = [r for r in able if r.requests >= MIN_REQUESTS]
     by_name = sorted((r for r in chosen if r.quality is not None), key=lambda r: r.target)
     cheapest = _least(chosen, lambda r: r.usd_per_million)
     return Recommendation(
@@ -132,7 +173,7 @@ def _for_use(name: str, use: Use, evidence: Sequence[Sequence[Evidence]]) -> Rec
         cheapest=cheapest,
         smallest=_least(by_name, lambda r: r.billions),
         policy=_policy(name, use, [r.target for r in chosen], priced=bool(cheapest)),
-        would_change=_would_change(use, chosen, [r for r in ordered[len(chosen) :] if r.target not in apart]),
+        would_change=_would_change(use, chosen, [r for r in ordered if r not in chosen and r.target not in apart]),
         candidates=ordered,
     )
 
@@ -143,18 +184,20 @@ def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float |
     return min(values)[2] if values else ""
 
 
-def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
+def _rated(loads: Sequence[Evidence], use: Use, at: AtLoad | None, heaviest: AtLoad | None) -> TargetRating:
     verdicts = [_verdict(each, use) for each in loads]
-    at = 0 if use.limit is not None else _cheapest_load(loads, verdicts)
-    judged, (keeps, why) = loads[at], verdicts[at]
-    reached = next((i for i, (each, _) in enumerate(verdicts) if each != keeps), len(loads))
+    place, required = _judged_load(loads, verdicts, use, at, heaviest)
+    judged, (keeps, why) = loads[place], verdicts[place]
+    if required is not None and keeps != "no":
+        keeps, why = "unsure", f"it has no valid row at {required}"
+    reached = next((i for i, (each, _) in enumerate(verdicts) if each == "no"), len(loads))
     value, interval = _limited(judged, use)
     return TargetRating(
         target=judged.target,
         keeps=keeps,
         why=why,
         load=judged.load,
-        up_to="" if keeps == "no" else judged.load if use.limit is None else loads[reached - 1].load,
+        up_to=loads[reached - 1].load if reached and use.limit is not None else "",
         value=value,
         ci95=interval,
         ttft_p95_ms=judged.figures["ttft_ms"].p95,
@@ -168,6 +211,31 @@ def _rated(loads: Sequence[Evidence], use: Use) -> TargetRating:
         requests=judged.requests,
         rows=[each.row for each in loads if each.row],
     )
+
+
+def _judged_load(
+    loads: Sequence[Evidence],
+    verdicts: Sequence[tuple[Keeps, str]],
+    use: Use,
+    at: AtLoad | None,
+    heaviest: AtLoad | None,
+) -> tuple[int, AtLoad | None]:
+    """Return which of `loads` decides, and the load that should decide if the target was not measured at it."""
+    if at is None and use.limit is None:
+        return _cheapest_load(loads, verdicts), None
+    if heaviest is None or (at is None and use.alone):
+        return 0, None
+    lighter = [i for i, each in enumerate(loads) if _by_load(_load_at(each)) <= _by_load(heaviest)]
+    place = max(lighter, default=0)
+    return place, None if _load_at(loads[place]) == heaviest else heaviest
+
+
+def _load_at(found: Evidence) -> AtLoad:
+    return AtLoad(found.amount, found.closed)
+
+
+def _by_load(load: AtLoad) -> tuple[bool, float]:
+    return not load.closed, load.amount
 
 
 def _cheapest_load(loads: Sequence[Evidence], verdicts: Sequence[tuple[Keeps, str]]) -> int:
@@ -196,6 +264,11 @@ def _counted_differently(
     }
 
 
+def _of_unknown_ability(rated: Sequence[TargetRating], evidence: Sequence[Sequence[Evidence]]) -> dict[str, str]:
+    unknown = {loads[0].target: loads[0].unknown for loads in evidence}
+    return {r.target: why for r in rated if r.keeps != "no" and (why := unknown[r.target])}
+
+
 def _limited(found: Evidence, use: Use) -> tuple[float | None, Interval]:
     if use.limit is None:
         return None, (None, None)
@@ -213,6 +286,8 @@ def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
         return "no", found.refused
     if found.error_share > MISSES:
         return "no", f"{percent(found.error_share)} of its requests failed"
+    if found.requests < MIN_REQUESTS:
+        return "unsure", f"only {counted_as(found.requests, 'request')}, fewer than {MIN_REQUESTS}"
     if use.limit is None:
         return "yes", ""
     name, limit = use.limit
@@ -266,6 +341,8 @@ _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[
 
 def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
     sentences = _runner_up(use, chosen)
+    lighter = [r for r in others if r.keeps == "no" and r.up_to and r.up_to != r.load]
+    sentences += [f"{r.target} meets the limit up to {r.up_to}, not at {r.load}." for r in lighter]
     unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
     if unsure:
         sentences.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
@@ -321,9 +398,9 @@ def use_statements(found: Sequence[Recommendation], use: str, period: str = "") 
             best = each.candidates[0]
             value = of(best)
             shown = f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})" if value is not None else ""
-            sure = "" if best.keeps == "yes" else " perhaps"
+            limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(use)}"
             rank = f"the best of {len(each.candidates)}{shown}"
             if period:
-                return [Statement(f"For {use}, {best.target} was{sure} {rank} in {period}.")]
-            return [Statement(f"For {use}, {best.target} is{sure} {rank}.")]
+                return [Statement(f"For {use}, {best.target} was {rank} in {period}{limit}.")]
+            return [Statement(f"For {use}, {best.target} is {rank}{limit}.")]
     return []

@@ -14,7 +14,7 @@ from splitsecond.core.money.cost import usd_or_free
 from splitsecond.core.pages.figure_cells import MISSING, FigureCell, interval_text, number, safe_text
 
 WHY_NOT = "why not"
-_FEWER = (WHY_NOT, "output\ntokens/$", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "up to")
+_FEWER = (WHY_NOT, "output\ntokens/$", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "at")
 
 
 def recommendation_table(found: Recommendation, console: Console) -> None:
@@ -62,7 +62,7 @@ def _columns(found: Recommendation, beside: bool) -> dict[str, list[Text]]:
     priced = any(c.usd_per_million is not None for c in rated)
     columns: list[tuple[str, bool, Callable[[TargetRating], Text]]] = [
         ("meets\nlimit", True, lambda c: Text(*KEEPS[c.keeps])),
-        ("up to", any(len(c.rows) > 1 for c in rated), lambda c: Text(short_load(c.up_to))),
+        ("at", any(len(c.rows) > 1 for c in rated), lambda c: Text(short_load(c.load))),
         ("TTFT p95\nms", limit != "ttft", lambda c: Text(number(c.ttft_p95_ms))),
         (heading.format(found.percentile), bool(limit), lambda c: _judged(c, scale, beside=beside)),
         ("TPS\np50", limit != "tps", lambda c: Text(number(c.tps))),

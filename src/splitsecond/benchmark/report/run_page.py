@@ -207,7 +207,7 @@ def _use_table(run: Run) -> HtmlTable | None:
     body: list[Row] = [
         [
             TableCell(text=target, target=True),
-            *(TableCell(text=c.text, notes=[c.up_to] if c.up_to else [], look=looks.get(c.look, "")) for c in cells),
+            *(TableCell(text=c.text, notes=[c.load] if c.load else [], look=looks.get(c.look, "")) for c in cells),
         ]
         for target, cells in use_matrix.use_matrix(run).items()
     ]

@@ -27,8 +27,8 @@ from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages import figure_cells
-from splitsecond.core.pages.figure_cells import MISSING, number, safe_text
-from splitsecond.core.wording import Statement, change, counted_as, paired
+from splitsecond.core.pages.figure_cells import MAIN_PERCENTILES, MISSING, number, safe_text
+from splitsecond.core.wording import Statement, change, counted_as, listed, paired
 
 PER_MILLION = "usd_per_million"
 SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
@@ -39,12 +39,15 @@ MORE_FIGURES = (FIGURES["tpot_ms"], FIGURES["e2e_ms"])
 
 
 class TableLayout(Struct, frozen=True, kw_only=True):
-    """Layout of a table. `name_width`: names are broken after slashes and hyphens; 0: never."""
+    """Layout of a table. `name_width`: names are broken after slashes and hyphens; 0: never.
+
+    `narrow`: of the figures beyond medians only the p95 of TTFT remains, which decides most uses.
+    """
 
     beside: bool = False
     name_width: int = 0
-    percentiles: Sequence[str] = figure_cells.MAIN_PERCENTILES
     more: Sequence[Figure] = ()
+    narrow: bool = False
 
 
 LAYOUTS = (
@@ -54,7 +57,7 @@ LAYOUTS = (
     TableLayout(),
 )
 BROKEN_NAMES = TableLayout(name_width=SHORTEST_NAME)
-ONLY_MEDIANS = TableLayout(name_width=SHORTEST_NAME, percentiles=figure_cells.MAIN_PERCENTILES[:1])
+NARROW = TableLayout(name_width=SHORTEST_NAME, narrow=True)
 
 Tables = Callable[[TableLayout], list[Table]]
 
@@ -77,6 +80,8 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _print_savings(run, console)
     if use_matrix.use_matrix(run):
         _print_uses(run, console)
+    elif too_few := use_matrix.note(run):
+        print_item(console, "", too_few, "dim")
     for reason in run.invalid:
         print_item(console, "INVALID: ", reason, "bold red")
     print_findings(console, paired(run.statements, run.short_statements))
@@ -102,8 +107,17 @@ def _print_levels(run: Run, console: Console) -> None:
         if priced and not money:
             costs = (f"{c.target} {rows.per_million(c)} {rows.cost(c)}".strip() for c in level.conditions)
             print_item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
+        _print_left_out(level, table, console)
         _print_remarks(rows.remarks(level), len(level.conditions), console)
         console.print()
+
+
+def _print_left_out(level: rows.LoadLevel, table: Table, console: Console) -> None:
+    usual = _level_table(level, BROKEN_NAMES, money=False)
+    shown = {column.header for column in table.columns}
+    missing = [str(column.header).partition("\n")[0] for column in usual.columns if column.header not in shown]
+    if missing:
+        print_item(console, "  ", f"{listed(missing)} {'needs' if len(missing) == 1 else 'need'} more columns.", "dim")
 
 
 def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
@@ -140,16 +154,15 @@ def _print_sessions(run: Run, console: Console) -> None:
 
 
 def _print_uses(run: Run, console: Console) -> None:
-    place = "Below"
-    if _fit(console, lambda layout: [_use_table(run, layout)]):
+    wide = _fit(console, lambda layout: [_use_table(run, layout)])
+    if wide:
         (table,) = _fitting(console, lambda layout: [_use_table(run, layout)])
         _print_table(table, console)
     else:
         console.print(Text(use_matrix.TITLE, "bold"))
         for use, fits in use_matrix.use_lines(run).items():
             print_item(console, f"  {use}: ", fits)
-        place = "In brackets after"
-    print_item(console, "  ", use_matrix.note(run, place=place), "dim")
+    print_item(console, "  ", use_matrix.note(run, beside=not wide), "dim")
     console.print()
 
 
@@ -185,7 +198,7 @@ def _fitting(console: Console, tables: Tables) -> list[Table]:
     for layout in LAYOUTS:
         if _spare(console, tables(layout)) >= 0:
             return tables(layout)
-    layout = BROKEN_NAMES if _fit(console, tables) else ONLY_MEDIANS
+    layout = BROKEN_NAMES if _fit(console, tables) else NARROW
     names = [table.columns[0] for table in tables(layout)]
     widest = max(console.measure(cell).maximum for column in names for cell in column.cells)
     room = max(_spare(console, tables(layout)), 0)
@@ -247,9 +260,14 @@ def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> 
 
 
 def _main_columns(layout: TableLayout, *, open_loop: bool) -> list[rows.MetricColumn]:
-    found = rows.main_columns(open_loop=open_loop, percentiles=layout.percentiles, more=layout.more)
     further = {figure.label for figure in layout.more}
-    return [c for c in found if c.label not in further or c.percentile == layout.percentiles[0]]
+
+    def shown(column: rows.MetricColumn) -> bool:
+        if column.percentile in ("", MAIN_PERCENTILES[0]):
+            return True
+        return column.label not in further and (not layout.narrow or column.label == FIGURES["ttft_ms"].label)
+
+    return [c for c in rows.main_columns(open_loop=open_loop, more=layout.more) if shown(c)]
 
 
 def _cell(cell: figure_cells.FigureCell) -> StyledCell:
@@ -317,7 +335,7 @@ def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) 
 def _use_table(run: Run, layout: TableLayout) -> Table:
     matrix = use_matrix.use_matrix(run)
     columns = [
-        [StyledCell(text=cells[at].text, look=cells[at].look, remark=cells[at].up_to) for cells in matrix.values()]
+        [StyledCell(text=cells[at].text, look=cells[at].look, remark=cells[at].load) for cells in matrix.values()]
         for at in range(len(run.uses))
     ]
     names = [(target, False) for target in matrix]

@@ -1,22 +1,34 @@
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.findings import Recommendation, Run, TargetRating
+from splitsecond.benchmark.findings.recommendation import MIN_REQUESTS
+from splitsecond.core.wording import counted_as, listed
+from splitsecond.log.statistics.summary import needed
 
-KEEPS: dict[str, tuple[str, str]] = {"yes": ("yes", "green"), "unsure": ("perhaps", "yellow"), "no": ("no", "red")}
+KEEPS: dict[str, tuple[str, str]] = {
+    "yes": ("yes", "green"),
+    "unsure": ("cannot tell", "yellow"),
+    "no": ("no", "red"),
+}
 TITLE = "Which target for which use"
 FIRST = "★ marks the first of a use, by its own figure. "
 AHEAD = "★ marks the target that was ahead in a use, by its own figure. "
-UP_TO = "{} a verdict is the heaviest load up to which it holds. "
+LOADS = "Below a verdict is its load; below a no, ≤ is the heaviest load within the limit. "
+LOADS_AFTER = "≤ is the heaviest load within the limit. "
+TOO_FEW = "No verdicts on uses: {} per row are too few. Verdicts begin at {}; a p95 has an interval from {} on."
 MORE = "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
 
 
 class MatrixCell(Struct, frozen=True, kw_only=True):
     text: str
     look: str
-    up_to: str = ""
+    load: str = ""
 
 
 def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
+    """Return the verdicts on each target, by use; none where every row has too few requests for a recommendation."""
+    if _most_requests(run) < MIN_REQUESTS:
+        return {}
     order = dict.fromkeys(c.target for c in run.conditions)
     ratings = [{rating.target: rating for rating in use.candidates} for use in run.uses]
     return {
@@ -26,34 +38,61 @@ def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
     }
 
 
-def note(run: Run, *, place: str = "Below") -> str:
-    several_loads = any(cell.up_to for cells in use_matrix(run).values() for cell in cells)
+def note(run: Run, *, beside: bool = False) -> str:
+    """Return what the marks mean. `beside`: loads stand beside verdicts, not below them."""
+    matrix = use_matrix(run)
+    if not matrix:
+        most = _most_requests(run)
+        return TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, needed(0.95)) if most else ""
+    several_loads = any(cell.load for cells in matrix.values() for cell in cells)
+    loads = LOADS_AFTER if beside else LOADS
     first = FIRST if run.spread is None or run.spread.claims else AHEAD
-    return (first if any(map(_has_first, run.uses)) else "") + (UP_TO.format(place) if several_loads else "") + MORE
+    return (first if any(map(_has_first, run.uses)) else "") + (loads if several_loads else "") + MORE
 
 
 def use_lines(run: Run) -> dict[str, str]:
-    matrix = use_matrix(run)
+    """Return, by use and its load, the targets of each verdict, and up to which load the others meet the limit."""
+    if not use_matrix(run):
+        return {}
     lines = {}
-    for at, use in enumerate(run.uses):
-        cells = [(target, cells[at]) for target, cells in matrix.items() if cells[at].text != "no"]
-        fits = [f"{cell.text} {target}{f' ({cell.up_to})' if cell.up_to else ''}" for target, cell in cells]
-        lines[use.use] = ", ".join(fits) or "no target"
+    for use in run.uses:
+        loads = {short_load(rating.load) for rating in use.candidates if rating.keeps != "no"}
+        shared = loads.pop() if len(loads) == 1 else ""
+        words = {word: _targets(use, keeps, shared) for keeps, (word, _) in KEEPS.items()}
+        verdicts = [f"{word} {listed(targets)}" for word, targets in words.items() if targets]
+        lines[f"{use.use} at {shared}" if shared else use.use] = "; ".join(verdicts) or "no target"
     return lines
+
+
+def _targets(use: Recommendation, keeps: str, shared: str) -> list[str]:
+    marked = []
+    for rating in use.candidates:
+        cell = _cell(use, rating)
+        if rating.keeps == keeps and (cell.load or keeps != "no"):
+            star = "★ " if cell.text.startswith("★") else ""
+            marked.append(f"{star}{rating.target}{f' ({cell.load})' if cell.load not in ('', shared) else ''}")
+    return marked
+
+
+def _most_requests(run: Run) -> int:
+    return max((rating.requests for use in run.uses for rating in use.candidates), default=0)
 
 
 def _cell(use: Recommendation, rating: TargetRating) -> MatrixCell:
     word, look = KEEPS[rating.keeps]
-    several = len(rating.rows) > 1
+    load = ""
+    if len(rating.rows) > 1:
+        lighter = f"≤ {short_load(rating.up_to)}" if rating.up_to else ""
+        load = lighter if rating.keeps == "no" else short_load(rating.load)
     return MatrixCell(
-        text=f"★ {word}" if rating.target == use.fastest and _has_first(use) else word,
+        text=f"★ {word}" if _has_first(use) and rating.target == use.fastest else word,
         look=look,
-        up_to=short_load(rating.up_to) if several else "",
+        load=load,
     )
 
 
 def _has_first(use: Recommendation) -> bool:
-    return len(use.candidates) > 1
+    return len(use.candidates) > 1 and bool(use.fastest)
 
 
 def short_load(load: str) -> str:

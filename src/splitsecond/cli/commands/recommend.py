@@ -10,6 +10,7 @@ from splitsecond.benchmark.findings.recommendation import recommend as recommend
 from splitsecond.benchmark.report.recommendation import recommendation_table
 from splitsecond.cli.evidence import evidence_of_folders, logged_evidence, requirements, with_requirements
 from splitsecond.cli.log_source import DAYS, LoggedTraffic
+from splitsecond.cli.option_values import judged_load
 from splitsecond.cli.options import USES as USE_NAMES
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
 from splitsecond.cli.results import Output
@@ -31,6 +32,10 @@ def recommend(
         list[str] | None,
         typer.Option(metavar="TEXT", help="Only targets whose name contains this. Repeatable.", show_default=False),
     ] = None,
+    at: Annotated[
+        str,
+        typer.Option(metavar="LOAD", help="Judge at this load, such as c=16 or rate=5. [default: that of the use]"),
+    ] = "",
     needs: Annotated[
         str, typer.Option(metavar="tools,images", help="What the model must take, by the catalogue.")
     ] = "",
@@ -58,12 +63,14 @@ def recommend(
     splitsecond recommend chat batch --only gpt-oss-120b --only llama-3.3-70b
 
     Of the targets that meet the limit of a use: the best by its figure, and the cheapest. They are judged by speed
-    and price, from runs or from the gateway's log. The quality of responses is not measured: name the models that
+    and price, from runs or from the gateway's log: at the heaviest load of a run where many users wait at once, at
+    the lightest for completion. The quality of responses is not measured: name the models that
     are good enough with --only, or give them scores with --quality.
     """
     runs, uses = _runs_and_uses(names or [])
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
+    judged_at = judged_load(at, "--at") if at else None
     required = requirements(needs, context, quality, least_quality)
     if runs:
         evidence = evidence_of_folders(runs, only or ())
@@ -74,7 +81,7 @@ def recommend(
         evidence = logged_evidence(logged, only or ())
         source = {"since": logged.since, "until": logged.until}
         source_words = f"By real requests, {logged.words}"
-    recommendations = recommended(with_requirements(evidence, required), uses)
+    recommendations = recommended(with_requirements(evidence, required), uses, judged_at)
 
     def show(console: Console) -> None:
         console.print(source_words, highlight=False)

@@ -7,6 +7,7 @@ differ; a name without a date is a snapshot's alias only if the maker published 
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import resources
 
@@ -27,11 +28,27 @@ class _Rule(Struct, frozen=True, forbid_unknown_fields=True):
     put: str = ""
 
 
+class Capabilities(Struct, frozen=True):
+    """What a model takes in a request; None: not known."""
+
+    tools: bool | None = None
+    images: bool | None = None
+
+
+class _KnownCapabilities(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    models: list[str]
+    tools: bool | None = None
+    images: bool | None = None
+    source: str
+    checked: str
+
+
 class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     rules: list[_Rule]
     aliases: dict[str, list[str]]
     makers: dict[str, list[str]]
     hosts: dict[str, list[str]]
+    capabilities: list[_KnownCapabilities]
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -80,6 +97,34 @@ def model_name(name: str) -> str:
         if found == before:
             break
     return aliases.get(found, found)
+
+
+def capabilities(model: str) -> Capabilities:
+    """Return what the model of this name takes, by the entries of all providers that have it and by `model_names.toml`.
+
+    Entries that contradict each other leave it unknown.
+    """
+    return _capabilities_by_model().get(model_name(model), Capabilities())
+
+
+@cache
+def _capabilities_by_model() -> dict[str, Capabilities]:
+    stated: dict[str, list[tuple[bool | None, bool | None]]] = {}
+    for name in names():
+        for model, entry in provider(name).models.items():
+            stated.setdefault(model_name(model), []).append((entry.tools, entry.images))
+    for table in _names().capabilities:
+        for model in table.models:
+            stated.setdefault(model, []).append((table.tools, table.images))
+    return {
+        model: Capabilities(*(_agreed(column) for column in zip(*values, strict=True)))
+        for model, values in stated.items()
+    }
+
+
+def _agreed(stated: Iterable[bool | None]) -> bool | None:
+    values = {each for each in stated if each is not None}
+    return values.pop() if len(values) == 1 else None
 
 
 def _maker(model: str) -> str:

@@ -23,12 +23,15 @@ class Use(Struct, frozen=True, kw_only=True):
     `limit` names a limit of requests (`benchmark.findings.slo`) and its value: at most that many ms, for "tps" at least
     that many tokens/s; None: nobody waits. A target meets it if this `percentile` of its requests does. `good_ms`:
     stricter limit below which the use is served well. `by`: the figure that ranks the targets that meet the limit.
+    `alone`: the user waits for one request at a time, so that the lightest load decides; otherwise many users wait at
+    once, and the heaviest load decides.
     """
 
     limit: tuple[str, float] | None
     percentile: Literal["p50", "p95"] = "p95"
     good_ms: float | None = None
     by: Criterion = "ttft_ms"
+    alone: bool = False
 
     @property
     def limits(self) -> dict[str, float]:
@@ -43,7 +46,7 @@ USES: dict[str, Use] = {
     "edge": Use(limit=("ttft", 100.0)),
     "translation": Use(limit=("ttft", 200.0)),
     "voice": Use(limit=("ttft", 300.0)),
-    "completion": Use(limit=("ttft", 500.0), by="tps"),
+    "completion": Use(limit=("ttft", 500.0), by="tps", alone=True),
     "chat": Use(limit=("ttft", 3000.0), good_ms=1000.0),
     "agent": Use(limit=("agent", 30_000.0), percentile="p50", by="agent_ms"),
     "long-form": Use(limit=("tps", 50.0), by="tps"),
