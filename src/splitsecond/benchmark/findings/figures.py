@@ -39,7 +39,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     """One figure of a request. `name` is its key in run.json.
 
     `of` returns its value for one request (None: undefined) or, for gaps within a request, an array of values; `scale`
-    divides them to give `unit`. With `higher_is_better`, percentiles run from the fast end. `from_due` names the figure
+    divides them to give `unit`. With `higher_is_better`, percentiles run from the fast end. `from_due`: the figure
     that replaces this one in an open loop, where time counts from the moment a request was due.
 
     `among`: the requests that it describes. A failed one counts as slower than all others, unless `answered_only`.
@@ -58,7 +58,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     among: Callable[[Observation], bool] = lambda o: True
     scale: int = 1
     higher_is_better: bool = False
-    from_due: str = ""
+    from_due: "Figure | None" = None
     per_request: bool = True
     answered_only: bool = False
     counts_tokens: bool = False
@@ -111,7 +111,7 @@ class Figure(Struct, frozen=True, kw_only=True):
         return found
 
     def under(self, *, open_loop: bool) -> "Figure":
-        return FIGURES[self.from_due] if open_loop and self.from_due else self
+        return self.from_due if open_loop and self.from_due else self
 
 
 def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | None) -> FigureSample:
@@ -172,6 +172,26 @@ def _goes_on(o: Observation) -> bool:
     return o.turn is not None and o.turn.turn > 1
 
 
+_TTFT_DUE = Figure(
+    name="ttft_due_ms",
+    label="TTFT from due",
+    unit="ms",
+    group="Latency",
+    definition=("TTFT counted from the moment the schedule planned the request, so waiting in our client is included."),
+    of=lambda o: o.ttft_due_ns,
+    scale=NS_PER_MS,
+)
+_RESPONSE = Figure(
+    name="response_ms",
+    label="response time",
+    unit="ms",
+    group="Latency",
+    definition="E2E counted from the moment the request was due.",
+    of=lambda o: o.response_ns,
+    scale=NS_PER_MS,
+    listed=("p95",),
+)
+
 FIGURES: dict[str, Figure] = {
     figure.name: figure
     for figure in (
@@ -186,7 +206,7 @@ FIGURES: dict[str, Figure] = {
             ),
             of=lambda o: o.ttft_ns,
             scale=NS_PER_MS,
-            from_due="ttft_due_ms",
+            from_due=_TTFT_DUE,
             main=True,
             listed=("p99",),
             compared=True,
@@ -201,17 +221,7 @@ FIGURES: dict[str, Figure] = {
             of=lambda o: o.ttft_cold_ns,
             scale=NS_PER_MS,
         ),
-        Figure(
-            name="ttft_due_ms",
-            label="TTFT from due",
-            unit="ms",
-            group="Latency",
-            definition=(
-                "TTFT counted from the moment the schedule planned the request, so waiting in our client is included."
-            ),
-            of=lambda o: o.ttft_due_ns,
-            scale=NS_PER_MS,
-        ),
+        _TTFT_DUE,
         Figure(
             name="first_answer_ms",
             label="time to first answer",
@@ -288,21 +298,12 @@ FIGURES: dict[str, Figure] = {
             definition="End to end: from the first byte of the request to the last token.",
             of=lambda o: o.e2e_ns,
             scale=NS_PER_MS,
-            from_due="response_ms",
+            from_due=_RESPONSE,
             listed=("p50", "p95"),
             compared=True,
             stated=True,
         ),
-        Figure(
-            name="response_ms",
-            label="response time",
-            unit="ms",
-            group="Latency",
-            definition="E2E counted from the moment the request was due.",
-            of=lambda o: o.response_ns,
-            scale=NS_PER_MS,
-            listed=("p95",),
-        ),
+        _RESPONSE,
         Figure(
             name="agent_ms",
             label="agent time",

@@ -73,7 +73,7 @@ def _leads_everywhere(run: Run, found: Sequence[Lead]) -> bool:
 
 
 def _plain(of: Lead) -> str:
-    return next((name for name in (TTFT, TPS) if of.metric.name in (name, FIGURES[name].from_due)), of.metric.name)
+    return next((name for name in (TTFT, TPS) if of.metric in (FIGURES[name], FIGURES[name].from_due)), of.metric.name)
 
 
 def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead], *, everywhere: bool = False) -> str:
