@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, compared_figures, ended
 from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
+from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.findings.round_spread import RoundSpread, round_spread, spread_statement
 from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
 from splitsecond.core.errors import CallerFault

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, Figure, ttft_figure
+from splitsecond.benchmark.findings.figures import FIGURES, ttft_figure
+from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.row_fields import Goodput
 from splitsecond.benchmark.statistics.sessions import session_groupings
 from splitsecond.core.errors import CallerFault

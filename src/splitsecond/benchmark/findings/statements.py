@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
+from splitsecond.benchmark.findings.figures import TOTALS, ended, main_figures, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.findings.row_cost import cost_statements
 from splitsecond.benchmark.findings.usable_rows import load_order, row

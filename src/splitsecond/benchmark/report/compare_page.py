@@ -1,8 +1,9 @@
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, Comparison, ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
 from splitsecond.benchmark.findings.findings import FigureChange
+from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.report import rows
 from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import ROW, Chart, LegendEntry, Plot, palette_entries, picture

@@ -1,7 +1,8 @@
 from collections.abc import Sequence
 
-from splitsecond.benchmark.findings.figures import FIGURES, Figure
+from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
+from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.findings.usable_rows import lightest_rows, rows_by_target

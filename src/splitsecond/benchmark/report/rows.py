@@ -9,16 +9,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import (
-    FIGURES,
-    TOTALS,
-    Figure,
-    Total,
-    main_figures,
-    main_totals,
-    ttft_figure,
-)
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, main_figures, main_totals, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.findings.row_fields import Instrument, NodeFindings
 from splitsecond.benchmark.findings.usable_rows import load_of
 from splitsecond.core.money.cost import price_words, usd, usd_or_free

@@ -19,8 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, Figure
+from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
+from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_matrix
