@@ -231,6 +231,7 @@ TOTALS: dict[str, Total] = {
             higher_is_better=True,
             main=True,
             compared=True,
+            tested=True,
             ci95_of=lambda row: row.output_tokens_per_s_ci95,
         ),
         Total(

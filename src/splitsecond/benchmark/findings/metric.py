@@ -9,7 +9,10 @@ from msgspec import Struct
 
 from splitsecond.benchmark.findings.row_fields import RowFields
 from splitsecond.benchmark.statistics.sessions import session_numbers
+from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
+from splitsecond.core.wording import number, percent
+from splitsecond.log.statistics.sample_comparison import Parts
 from splitsecond.log.statistics.summary import (
     MIN_ROUNDS,
     FigureSample,
@@ -19,6 +22,9 @@ from splitsecond.log.statistics.summary import (
     Summary,
     summary_of,
 )
+
+_WORDS: dict[str, Callable[[float], str]] = {"share": percent, "USD": usd}
+"""Units that are part of the number in words."""
 
 
 class Figure(Struct, frozen=True, kw_only=True):
@@ -106,7 +112,10 @@ def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | No
 
 
 class Total(Struct, frozen=True, kw_only=True):
-    """One number of a row. With `of` it is computed from the row; without, it is a field of `RowFields`."""
+    """One number of a row. With `of` it is computed from the row; without, it is a field of `RowFields`.
+
+    `tested`: a change gets an interval and a test. `by_round`: the two numbers of each round that it is the ratio of.
+    """
 
     name: str
     label: str
@@ -117,12 +126,19 @@ class Total(Struct, frozen=True, kw_only=True):
     higher_is_better: bool | None = None
     main: bool = False
     compared: bool = False
+    tested: bool = False
     ci95_of: Callable[[RowFields], Interval] = lambda row: (None, None)
+    by_round: Callable[[RowFields], Parts] = lambda row: {}
 
     @property
     def unit_after(self) -> str:
-        return "" if self.unit in ("", *re.split("[ ,]+", self.label)) else f" {self.unit}"
+        return "" if self.unit in ("", *_WORDS, *re.split("[ ,]+", self.label)) else f" {self.unit}"
 
     def value(self, row: RowFields) -> float | None:
         stored: float | None = getattr(row, self.name)
         return self.of(row) if stored is None and self.of else stored
+
+
+def in_words(metric: Figure | Total, value: float) -> str:
+    """Return a value in words, before the `unit_after` of its metric."""
+    return _WORDS.get(metric.unit, number)(value)

@@ -58,6 +58,7 @@ def _session_total(
     of: Callable[[SessionFindings], Estimated | float],
     *,
     higher_is_better: bool | None = None,
+    compared: bool = False,
 ) -> Total:
     def estimated(row: RowFields) -> Estimated:
         found = Estimated() if row.session is None else of(row.session)
@@ -71,7 +72,10 @@ def _session_total(
         group="Sessions",
         of=lambda row: estimated(row).value,
         higher_is_better=higher_is_better,
+        compared=compared,
+        tested=compared,
         ci95_of=lambda row: estimated(row).ci95,
+        by_round=lambda row: row.session.by_round.get(name, {}) if row.session else {},
     )
 
 
@@ -94,13 +98,23 @@ SESSION_TOTALS = (
         "sessions that were finished in them.",
         lambda s: s.session_s,
         higher_is_better=False,
+        compared=True,
+    ),
+    _session_total(
+        "session_waiting_s",
+        "waiting in a session",
+        "s",
+        "Mean time of a session until first tokens, along the critical path: the turns without which the session would "
+        "have gone on sooner.",
+        lambda s: s.waiting_s,
+        higher_is_better=False,
+        compared=True,
     ),
     _session_total(
         "session_waiting_share",
         "waiting for first tokens",
         "share",
-        "Share of the time of sessions until first tokens, along the critical path: the turns without which a session "
-        "would have gone on sooner.",
+        "Share of the time of sessions until first tokens, along the critical path.",
         lambda s: s.waiting_share,
         higher_is_better=False,
     ),
@@ -140,6 +154,7 @@ SESSION_TOTALS = (
         "Cached share of input ÷ ideal cached share.",
         lambda s: s.cached_of_ideal,
         higher_is_better=True,
+        compared=True,
     ),
     _session_total(
         "prefill_tokens_per_s",
@@ -198,6 +213,7 @@ SESSION_TOTALS = (
         "Cost of the measured turns ÷ sessions that were finished.",
         lambda s: s.usd,
         higher_is_better=False,
+        compared=True,
     ),
     _session_total(
         "usd_per_session_uncached",

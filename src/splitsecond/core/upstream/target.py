@@ -73,7 +73,7 @@ _SESSION = "x-session-id"
 """Routers in front of several replicas read this header (SGLang's, Dynamo's, MLPerf's clients), to keep a session where
 its prompt is cached."""
 _CACHE_KEY = "prompt_cache_key"
-"""The same as a field of the body. A provider that takes it (`takes` in its quirks) routes by it; others may refuse it."""
+"""The same as a field of the body. Providers that route by it name it in their quirk `takes`; others may refuse it."""
 
 
 class Target:
