@@ -24,6 +24,8 @@ TOKEN_S = 0.01
 BLOCK = 64
 """Tokens of a block of the prompt cache."""
 AGENT_TURNS = 2
+LONGER = 6
+"""How many times as long a long session is."""
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -32,7 +34,8 @@ class Server(Struct, frozen=True, kw_only=True):
     `fixed_s`, `new_s` and `reused_s`: TTFT of no token, and of each. `of_session`, `of_minute`, `of_turn`: how much
     sessions, minutes and turns differ; `alike`: correlation of successive turns. `tau_s`: how long slow minutes last.
     `miss`: share of turns that are not in the cache; `breaks`: share of turns that fail. `turns`: least and most of a
-    session; `agents`: sub-agents that work at the same time in the middle of each session.
+    session; `long`: share of sessions that are `LONGER` times as long; `agents`: sub-agents that work at the same time
+    in the middle of each session.
     """
 
     fixed_s: float = 0.25
@@ -48,6 +51,7 @@ class Server(Struct, frozen=True, kw_only=True):
     reports: bool = True
     primes_well: bool = True
     turns: tuple[int, int] = (4, 16)
+    long: float = 0.0
     tokens: int = 60
     prompt: int = 15_000
     new: int = 900
@@ -150,16 +154,20 @@ class _Run:
     def _talk(self, *, joined: bool = False) -> Talk:
         server, chance = self.server, self.chance
         self.sessions += 1
-        low, high = server.turns
-        count = chance.randint(low, high)
-        while joined and chance.random() * high > count:  # a slot is more often in a long session
-            count = chance.randint(low, high)
+        longest = server.turns[1] * (LONGER if server.long else 1)
+        count = self._count()
+        while joined and chance.random() * longest > count:  # a slot is more often in a long session
+            count = self._count()
         talk = Talk(f"{self.condition}-{self.sessions}", chance.gauss(0, 1), count, 0, last=chance.gauss(0, 1))
         talk.next = chance.randint(1, count) if joined else 1
         if talk.next > 1:
             talk.context = self._prompt() + (talk.next - 2) * (round(server.new * math.exp(0.5)) + server.tokens)
         talk.wait_s = chance.expovariate(1 / server.tools_s) if talk.next > 1 else 0.0
         return talk
+
+    def _count(self) -> int:
+        count = self.chance.randint(*self.server.turns)
+        return count * LONGER if self.server.long and self.chance.random() < self.server.long else count
 
     def _prompt(self) -> int:
         return round(self.server.prompt * math.exp(self.chance.gauss(0, 0.5)))

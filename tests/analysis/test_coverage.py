@@ -8,16 +8,18 @@ from benchmarks.coverage import (
     PLANNED,
     PLANS,
     SCATTERS,
-    SERVERS,
-    TRUTH_OF_SLOW_MINUTES,
     Planned,
     Scatter,
     covered,
     false_reports,
-    false_session_differences,
     found_in_reports,
     found_real,
     of_plan,
+)
+from benchmarks.session_coverage import (
+    SERVERS,
+    TRUTH_OF_SLOW_MINUTES,
+    false_session_differences,
     session_truths,
     sessions_covered,
 )

@@ -164,7 +164,7 @@ def test_shares_of_the_time_of_sessions_add_up() -> None:
     found = session_of(row_of(simulated(Server(agents=3))))
     parts = [part.value or 0.0 for part in (found.waiting_share, found.generating_share, found.tools_share)]
     assert sum(parts) == pytest.approx(1)
-    assert found.session_s_rounds.keys() == {1, 2, 3, 4, 5}
+    assert found.by_round["session_s"].keys() == {1, 2, 3, 4, 5}
 
 
 def test_classes_of_turns_add_up() -> None:

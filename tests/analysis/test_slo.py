@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.analysis.made import MS, failure, request
 from tests.cases import each_case
 
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.observation import SessionTurn
 from splitsecond.core.timing.uses import USES
 
 
@@ -19,6 +21,7 @@ from splitsecond.core.timing.uses import USES
         ("tpot=500us", {"tpot": 0.5}),
         ("tps=.5", {"tps": 0.5}),
         ("ttft_ms.p95 < 3000, tps.p95 >= 50", {"ttft": 3000.0, "tps": 50.0}),
+        ("ttft_first_turn=9s, ttft_later_turns_ms.p95 < 800", {"ttft_first_turn": 9000.0, "ttft_later_turns": 800.0}),
     ],
 )
 def test_limits_are_read_in_ms(text: str, limits: dict[str, float]) -> None:
@@ -84,6 +87,14 @@ def test_one_token_response_meets_speed_limits() -> None:
     assert not parse_slo("tpot=10ms,ttft=50ms").met_by(one, open_loop=False)
     at_once = request(gap_ms=0)
     assert not parse_slo("tpot=10ms").met_by(at_once, open_loop=False)
+
+
+def test_first_and_later_turns_have_limits_of_their_own() -> None:
+    slo = parse_slo("ttft_first_turn=300ms,ttft_later_turns=100ms")
+    first, later = (replace(request(ttft_ms=200), turn=SessionTurn(session="s", turn=number)) for number in (1, 2))
+    assert slo.met_by(first, open_loop=False)
+    assert not slo.met_by(later, open_loop=False)
+    assert slo.met_by(request(ttft_ms=500), open_loop=False)
 
 
 def test_an_open_loop_is_judged_from_due() -> None:

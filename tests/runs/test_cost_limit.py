@@ -7,6 +7,7 @@ from tests.cases import each_case
 
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.runs.cost_limit import (
     CostLimit,
@@ -22,6 +23,7 @@ from splitsecond.cli.option_values import prices
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import usd
 
 DOLLAR = Price(input_usd=1000.0, output_usd=2000.0)
 WORKLOAD = Workload(run="r", output_tokens=500)
@@ -97,6 +99,30 @@ def test_estimate_with_cache_reuse_includes_cache_writes() -> None:
         assert about == pytest.approx(26 * (500 * 1000e-6 + 500 * 2000e-6) + 13 * more)
     words = announce(made, WORKLOAD, CostLimit(prices={"a/x": DOLLAR}), ["a/x"], input_tokens=500)
     assert words == f"This run costs about $39.00 at most, for 26 requests (6 of them for warm-up and cool-down) {FEW}"
+
+
+def test_sessions_cost_between_an_ideal_cache_and_none() -> None:
+    turns = [Turn(input_tokens=1000, output_tokens=10), Turn(input_tokens=1200, output_tokens=10, shared_tokens=1000)]
+    sessions = SessionSet(name="s", format="f", sessions=[Session(id="a", turns=turns)])
+    workload = Workload(run="r", sessions=sessions)
+    made = make_plan({"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, sessions=sessions)
+    price = Price(input_usd=1000.0, output_usd=2000.0, cached_usd=100.0, cache_write_usd=1250.0)
+    most, least = (
+        estimate_usd(made, workload, input_tokens=512, prices={"a/x": price}, ideal=ideal) for ideal in (False, True)
+    )
+    fill, answer = 1100 * 1250e-6, 10 * 2000e-6  # 2 requests fill the cache; 10 turns and 2 cool-downs are sent
+    assert most == pytest.approx(2 * (fill + 2000e-6) + 12 * (fill + answer))
+    assert least == pytest.approx(2 * (fill + 2000e-6) + 12 * (500 * 100e-6 + 600 * 1250e-6 + answer))
+    for limit, stop in ((None, ""), (16.0, " It stops at $16.00."), (20.0, "")):
+        allowance = CostLimit(prices={"a/x": price}, most_usd=limit)
+        words = announce(made, workload, allowance, ["a/x"], input_tokens=512)
+        assert words == (
+            f"This run costs about {usd(least)} with an ideal prompt cache to {usd(most)} without one, for 14 requests "
+            f"(4 of them for warm-up and cool-down) {FEW}{stop}"
+        )
+    times = Calibrated(workload=workload, ttft_ns=NS_PER_S, response_ns=NS_PER_S)
+    said = announce_duration(made, {"a/x": times}, most, by_round=False, usd_at_least=least)
+    assert f"10 of them measured, {usd(least)} to {usd(most)}." in said
 
 
 def test_prompts_from_a_file_are_as_long_as_they_are() -> None:

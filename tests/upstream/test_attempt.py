@@ -121,6 +121,32 @@ def test_request_has_address_model_and_request_id() -> None:
 
 
 @pytest.mark.parametrize(
+    ("takes", "body", "key"),
+    [
+        ((), {}, None),
+        (("prompt_cache_key",), {}, "s1"),
+        (("prompt_cache_key",), {"prompt_cache_key": "own"}, "own"),
+    ],
+)
+def test_a_session_is_named_where_the_provider_takes_a_cache_key(
+    takes: tuple[str, ...], body: dict[str, str], key: str | None
+) -> None:
+    async def main() -> None:
+        client = ScriptedClient()
+        spec = msgspec.structs.replace(SPEC, quirks={"takes": takes})
+        target = connect(spec, lambda o: None, environment={}, client=client.as_client())
+        call = Call(id="c", body={"messages": [], **body}, start_ns=clock.now_ns(), hints={"session": "s1"})
+        waiting = asyncio.get_running_loop().create_task(target(call))
+        await client.exchange()
+        waiting.cancel()
+        _, request = client.sent[0]
+        assert dict(request.fresh)["x-session-id"] == "s1"
+        assert msgspec.json.decode(request.body).get("prompt_cache_key") == key
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
     ("auth", "header"),
     [
         ("bearer", ("authorization", "Bearer s3cret")),

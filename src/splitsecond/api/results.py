@@ -7,8 +7,9 @@ from typing import Any, Literal, get_args
 
 from splitsecond.benchmark.findings.compare import Comparison, RunData
 from splitsecond.benchmark.findings.compare import compare as compare_runs
-from splitsecond.benchmark.findings.figures import FIGURES, Figure
+from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
+from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.runs.concluding import recompute, run_folder
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, file_faults

@@ -34,13 +34,19 @@ def paired(statements: Sequence[str], short: Sequence[str]) -> list[Statement]:
 
 
 class Loaded(Protocol):
-    """Anything that was measured under a load: a row of findings, or the change of a row."""
+    """Anything that was measured under a load: a row of findings, or the change of a row.
+
+    `in_sessions`: its concurrency or rate is that of sessions, not of requests.
+    """
 
     @property
     def concurrency(self) -> int | None: ...
 
     @property
     def rate(self) -> float | None: ...
+
+    @property
+    def in_sessions(self) -> bool: ...
 
     @property
     def cache_reuse(self) -> bool: ...
@@ -123,7 +129,11 @@ def load(of: Loaded, *, short: bool = False) -> str:
     """Format the load as a noun: "concurrency 8", in short "c=8", "5 requests/s with cache reuse", "its trace"."""
     if of.concurrency is not None:
         return f"{'c=' if short else 'concurrency '}{of.concurrency}{kind(of)}"
-    return ("its trace" if of.rate is None else f"{of.rate:g} requests/s") + kind(of)
+    return ("its trace" if of.rate is None else rate(of)) + kind(of)
+
+
+def rate(of: Loaded) -> str:
+    return f"{of.rate:g} {'sessions' if of.in_sessions else 'requests'}/s"
 
 
 def kind(of: Loaded) -> str:

@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total, compared_figures, ended
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, compared_figures, ended
 from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
+from splitsecond.benchmark.findings.metric import Figure, Total, in_words
 from splitsecond.benchmark.findings.round_spread import RoundSpread, round_spread, spread_statement
 from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
 from splitsecond.core.errors import CallerFault
@@ -30,10 +31,12 @@ from splitsecond.log.statistics.sample_comparison import (
     compare_blocks,
     compare_samples,
     holm,
+    ratio_blocks,
     untested,
 )
 from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, FigureSample
 
+THROUGHPUT = "output_tokens_per_s"
 STATED_PERCENTILES = ("p50", "p95")
 """A change of one of these gets a sentence; the others repeat it, or rest on few requests."""
 DAY = len("2025-06-01")
@@ -55,7 +58,7 @@ class RunData(Struct, frozen=True):
 class ConditionChange(Struct, frozen=True, kw_only=True):
     """Changes of one row. `notes`: what else differs between the runs, or spoils the comparison.
 
-    `totals` are numbers such as the throughput or the errors; only the throughput has a test.
+    `totals` are numbers such as the throughput or the errors; the throughput and some figures of sessions have a test.
     """
 
     target: str
@@ -65,6 +68,7 @@ class ConditionChange(Struct, frozen=True, kw_only=True):
     figures: list[FigureChange]
     totals: list[FigureChange]
     notes: list[str]
+    in_sessions: bool = False
     cache_reuse: bool = False
     workload: str = ""
 
@@ -109,12 +113,16 @@ class _Side(Struct, frozen=True):
         known = [value for each in self.rows if (value := total.value(each)) is not None]
         return sum(known) / (1 if total.unit == "requests" else len(known)) if known else None
 
-    def throughput(self) -> Blocks:
+    def blocks(self, total: Total) -> Blocks:
+        """Return the logarithm of a total in each round or run, if it is tested."""
         if self.by_run:
-            rates = [each.output_tokens_per_s or 0.0 for each in self.rows]
+            values = [total.value(each) or 0.0 for each in self.rows]
+        elif total.name == THROUGHPUT:
+            values = [rate for each in self.rows for rate in each.output_tokens_per_s_rounds.values()]
         else:
-            rates = [rate for each in self.rows for rate in each.output_tokens_per_s_rounds.values()]
-        found = {at: math.log(rate) for at, rate in enumerate(rates) if rate > 0}
+            parts = dict(enumerate(part for each in self.rows for part in total.by_round(each).values()))
+            return ratio_blocks(parts) if len(parts) >= MIN_ROUNDS else {}
+        found = {at: math.log(value) for at, value in enumerate(values) if value > 0}
         return found if self.by_run or len(found) >= MIN_ROUNDS else {}
 
 
@@ -127,8 +135,8 @@ def compare(
 ) -> Comparison:
     """Compare the runs of two sides, at least one each.
 
-    `match` maps names of targets before to names after. `figures`: names of further figures. Raises `CallerFault` if a
-    run is twice on one side: it would count as further rounds.
+    `match` maps names of targets before to names after. `figures`: names of further figures and totals.
+    Raises `CallerFault` if a run is twice on one side: it would count as further rounds.
     """
     _check_once(before)
     _check_once(after)
@@ -216,12 +224,14 @@ class _Changed(Struct, frozen=True):
     old: _Side
     new: _Side
     compared: list[Compared]
+    totals: list[Total]
 
 
 def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
     open_loop = new.rows[-1].concurrency is None
     figures = compared_figures(open_loop=open_loop)
     figures += [figure for name, figure in FIGURES.items() if name in more and figure not in figures]
+    totals = [total for name, total in TOTALS.items() if total.compared or name in more]
     alike = old.rows[-1].token_source == new.rows[-1].token_source
     compared: list[Compared] = []
     for figure in figures:
@@ -229,13 +239,13 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
             if figure.counts_tokens and not alike:
                 found = untested(found.first, found.second, found.needs)
             compared.append((figure.name, name, found))
-    throughput = TOTALS["output_tokens_per_s"]
-    totals = old.total(throughput), new.total(throughput)
-    if not open_loop and alike and None not in totals:
-        compared.append(
-            (throughput.name, "", compare_blocks(old.throughput(), new.throughput(), paired=False, percentiles=totals))
-        )
-    return _Changed(old, new, compared)
+    for total in totals:
+        values = old.total(total), new.total(total)
+        fits = total.name != THROUGHPUT or (alike and not open_loop)
+        if total.tested and fits and None not in values:
+            blocks = old.blocks(total), new.blocks(total)
+            compared.append((total.name, "", compare_blocks(*blocks, paired=False, percentiles=values)))
+    return _Changed(old, new, compared, totals)
 
 
 def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:
@@ -259,10 +269,11 @@ def _condition_change(of: _Changed, compared: Sequence[Compared]) -> ConditionCh
             figure_change(total, "", tested[total.name])
             if total.name in tested
             else figure_change(total, "", untested(of.old.total(total), of.new.total(total)))
-            for total in TOTALS.values()
-            if total.compared
+            for total in of.totals
+            if total.group != "Sessions" or new.in_sessions or old.in_sessions
         ],
         notes=_notes(of.old.rows, of.new.rows),
+        in_sessions=new.in_sessions,
         cache_reuse=new.cache_reuse,
         workload=new.workload,
     )
@@ -345,11 +356,11 @@ def _real(changed: ConditionChange, *, of_period: bool) -> list[Statement]:
     before, after = (", ", " in these minutes") if of_period else (", for the ", "")
     return [
         Statement(
-            f"{changed.name} {level(changed)}: {label} went from {_value(f.before)} to "
-            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, None if of_period else f.p_value)}"
+            f"{changed.name} {level(changed)}: {label} went from {_value(metric, f.before)} to "
+            f"{_value(metric, f.after)}{metric.unit_after}{change_evidence(f, None if of_period else f.p_value)}"
             f"{before}{better}{after}.",
-            f"{changed.name} {level(changed, short=True)}: {label} {_value(f.before)} → "
-            f"{_value(f.after)}{metric.unit_after}{change_evidence(f, short=True)}, {better}.",
+            f"{changed.name} {level(changed, short=True)}: {label} {_value(metric, f.before)} → "
+            f"{_value(metric, f.after)}{metric.unit_after}{change_evidence(f, short=True)}, {better}.",
         )
         for f in _stated(changed)
         if f.real and (metric := FIGURES.get(f.figure) or TOTALS[f.figure])
@@ -358,8 +369,8 @@ def _real(changed: ConditionChange, *, of_period: bool) -> list[Statement]:
     ]
 
 
-def _value(value: float | None) -> str:
-    return "beyond what was answered" if value is None else number(value)
+def _value(metric: Figure | Total, value: float | None) -> str:
+    return "beyond what was answered" if value is None else in_words(metric, value)
 
 
 def _statements(changes: Sequence[ConditionChange], *, of_period: bool) -> list[Statement]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from splitsecond.benchmark.findings.check_inputs import CheckInputs
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ended, successful
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
 from splitsecond.benchmark.findings.lateness import instrument_of, ordered_ms
@@ -21,7 +22,7 @@ from splitsecond.benchmark.findings.row_fields import NodeFindings
 from splitsecond.benchmark.findings.sessions import session_findings
 from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.findings.throughput import per_second
-from splitsecond.benchmark.findings.validity import CheckInputs, invalid_of_node, invalid_reasons, notes
+from splitsecond.benchmark.findings.validity import invalid_of_node, invalid_reasons, notes
 from splitsecond.benchmark.statistics.sessions import session_load
 from splitsecond.benchmark.statistics.steady import (
     MeasuredLoad,

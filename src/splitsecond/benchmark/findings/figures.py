@@ -4,142 +4,25 @@
 docs/reference/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry.
 """
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
-from msgspec import Struct
 
-from splitsecond.benchmark.findings.row_fields import Estimated, RowFields, SessionFindings
-from splitsecond.benchmark.statistics.sessions import session_numbers
+from splitsecond.benchmark.findings.metric import Figure, Total
+from splitsecond.benchmark.findings.row_fields import RowFields
+from splitsecond.benchmark.findings.session_figures import SESSION_FIGURES, SESSION_TOTALS
 from splitsecond.benchmark.statistics.steady import begin_ns, event_tokens
 from splitsecond.core.catalog.price import MILLION
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
-from splitsecond.log.statistics.summary import (
-    MIN_ROUNDS,
-    FigureSample,
-    Floats,
-    Interval,
-    RoundNumbers,
-    Summary,
-    summary_of,
-)
+from splitsecond.log.statistics.summary import Floats, Summary
 
 GROUPS = ("Latency", "Speed after the first token", "Sessions", "System", "Tokens per request")
 MAX_TOKENS = 1 << 20
 """Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
 ONE_TOKEN_PER_EVENT = 1.05
 """Up to this many tokens per event, a stream counts as one token at a time, and ITL per token equals ITL."""
-
-
-class Figure(Struct, frozen=True, kw_only=True):
-    """One figure of a request. `name` is its key in run.json.
-
-    `of` returns its value for one request (None: undefined) or, for gaps within a request, an array of values; `scale`
-    divides them to give `unit`. With `higher_is_better`, percentiles run from the fast end. `from_due` names the figure
-    that replaces this one in an open loop, where time counts from the moment a request was due.
-
-    `among`: the requests that it describes. A failed one counts as slower than all others, unless `answered_only`.
-    `counts_tokens`: compared only between rows with the same source of counts.
-
-    `main`: shown in the first table (p50 and p95). `listed`: percentiles under "All metrics". `applies`: rows for which
-    it differs from simpler figures. `compared`: part of `compare`; `stated`: a change gets a sentence.
-    """
-
-    name: str
-    label: str
-    unit: str
-    group: str
-    definition: str
-    of: Callable[[Observation], float | Floats | None]
-    among: Callable[[Observation], bool] = lambda o: True
-    scale: int = 1
-    higher_is_better: bool = False
-    from_due: str = ""
-    per_request: bool = True
-    answered_only: bool = False
-    counts_tokens: bool = False
-    main: bool = False
-    listed: tuple[str, ...] = ("p50",)
-    applies: Callable[[RowFields], bool] = lambda row: True
-    compared: bool = False
-    stated: bool = False
-
-    @property
-    def unit_after(self) -> str:
-        return f" {self.unit}"
-
-    def value(self, observation: Observation) -> Any:
-        value = self.of(observation) if self.among(observation) else None
-        return None if value is None else value / self.scale
-
-    def sample(self, requests: Sequence[Observation]) -> FigureSample:
-        """Return the figure of `requests` (see `ended`), in `unit`; those that succeeded without it are left out.
-
-        Gaps within a request are those of the answers.
-        """
-        requests = [o for o in requests if self.among(o)]
-        if self.answered_only or not self.per_request:
-            requests = [o for o in requests if o.ok]
-        failed = -np.inf if self.higher_is_better else np.inf
-        found = [(o, value) for o in requests if (value := self.of(o) if o.ok else failed) is not None]
-        numbers = np.array([o.round for o, _ in found], dtype=np.int64)
-        if self.per_request:
-            values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
-        else:
-            values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
-            rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
-        clusters = session_numbers([o for o, _ in found]) if self.per_request else None
-        return _in_rounds(values / self.scale, rounds, clusters)
-
-    def summarise(self, requests: Sequence[Observation]) -> Summary:
-        """Return the distribution over `requests` (see `ended`).
-
-        Gaps within a request get no intervals: a slow step of the server delays all of its streams at once, so the
-        number of gaps says nothing about the error of a percentile.
-        """
-        sample = self.sample(requests)
-        if self.per_request:
-            return summary_of(sample, higher_is_better=self.higher_is_better)
-        return summary_of(sample.values, independent=False)
-
-    def summary(self, row: RowFields) -> Summary:
-        found: Summary = getattr(row, self.name)
-        return found
-
-    def under(self, *, open_loop: bool) -> "Figure":
-        return FIGURES[self.from_due] if open_loop and self.from_due else self
-
-
-def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | None) -> FigureSample:
-    spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
-    return FigureSample(values.astype(np.float64), rounds, spread, clusters)
-
-
-class Total(Struct, frozen=True, kw_only=True):
-    """One number of a row. With `of` it is computed from the row; without, it is a field of `RowFields`."""
-
-    name: str
-    label: str
-    unit: str
-    definition: str
-    group: str = ""
-    of: Callable[[RowFields], float | None] | None = None
-    higher_is_better: bool | None = None
-    main: bool = False
-    compared: bool = False
-    ci95_of: Callable[[RowFields], Interval] = lambda row: (None, None)
-
-    @property
-    def unit_after(self) -> str:
-        return "" if self.unit in ("", *re.split("[ ,]+", self.label)) else f" {self.unit}"
-
-    def value(self, row: RowFields) -> float | None:
-        stored: float | None = getattr(row, self.name)
-        return self.of(row) if stored is None and self.of else stored
 
 
 def _gaps(o: Observation) -> Floats:
@@ -160,17 +43,25 @@ def _agent_ns(o: Observation) -> float | None:
     return None if ttft is None or tpot is None else AGENT_STEPS * (ttft + AGENT_STEP_TOKENS * tpot)
 
 
-def _of_sessions(row: RowFields) -> bool:
-    return row.session is not None
-
-
-def _begins(o: Observation) -> bool:
-    return o.turn is not None and o.turn.turn == 1
-
-
-def _goes_on(o: Observation) -> bool:
-    return o.turn is not None and o.turn.turn > 1
-
+_TTFT_DUE = Figure(
+    name="ttft_due_ms",
+    label="TTFT from due",
+    unit="ms",
+    group="Latency",
+    definition=("TTFT counted from the moment the schedule planned the request, so waiting in our client is included."),
+    of=lambda o: o.ttft_due_ns,
+    scale=NS_PER_MS,
+)
+_RESPONSE = Figure(
+    name="response_ms",
+    label="response time",
+    unit="ms",
+    group="Latency",
+    definition="E2E counted from the moment the request was due.",
+    of=lambda o: o.response_ns,
+    scale=NS_PER_MS,
+    listed=("p95",),
+)
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
@@ -186,7 +77,7 @@ FIGURES: dict[str, Figure] = {
             ),
             of=lambda o: o.ttft_ns,
             scale=NS_PER_MS,
-            from_due="ttft_due_ms",
+            from_due=_TTFT_DUE,
             main=True,
             listed=("p99",),
             compared=True,
@@ -201,17 +92,7 @@ FIGURES: dict[str, Figure] = {
             of=lambda o: o.ttft_cold_ns,
             scale=NS_PER_MS,
         ),
-        Figure(
-            name="ttft_due_ms",
-            label="TTFT from due",
-            unit="ms",
-            group="Latency",
-            definition=(
-                "TTFT counted from the moment the schedule planned the request, so waiting in our client is included."
-            ),
-            of=lambda o: o.ttft_due_ns,
-            scale=NS_PER_MS,
-        ),
+        _TTFT_DUE,
         Figure(
             name="first_answer_ms",
             label="time to first answer",
@@ -288,21 +169,12 @@ FIGURES: dict[str, Figure] = {
             definition="End to end: from the first byte of the request to the last token.",
             of=lambda o: o.e2e_ns,
             scale=NS_PER_MS,
-            from_due="response_ms",
+            from_due=_RESPONSE,
             listed=("p50", "p95"),
             compared=True,
             stated=True,
         ),
-        Figure(
-            name="response_ms",
-            label="response time",
-            unit="ms",
-            group="Latency",
-            definition="E2E counted from the moment the request was due.",
-            of=lambda o: o.response_ns,
-            scale=NS_PER_MS,
-            listed=("p95",),
-        ),
+        _RESPONSE,
         Figure(
             name="agent_ms",
             label="agent time",
@@ -332,32 +204,7 @@ FIGURES: dict[str, Figure] = {
             counts_tokens=True,
             compared=True,
         ),
-        Figure(
-            name="ttft_first_turn_ms",
-            label="TTFT of first turns",
-            unit="ms",
-            group="Sessions",
-            definition="TTFT of the first turns of sessions and of their sub-agents: most of the prompt is new.",
-            of=lambda o: o.ttft_ns,
-            among=_begins,
-            scale=NS_PER_MS,
-            listed=("p50", "p95"),
-            applies=_of_sessions,
-            compared=True,
-        ),
-        Figure(
-            name="ttft_later_turns_ms",
-            label="TTFT of later turns",
-            unit="ms",
-            group="Sessions",
-            definition="TTFT of all later turns, whose prompt begins with the turn before and its answer.",
-            of=lambda o: o.ttft_ns,
-            among=_goes_on,
-            scale=NS_PER_MS,
-            listed=("p50", "p95"),
-            applies=_of_sessions,
-            compared=True,
-        ),
+        *SESSION_FIGURES,
     )
 }
 
@@ -368,165 +215,6 @@ def _ttft(row: RowFields) -> Summary:
 
 def _divided(value: float | None, by: float | None) -> float | None:
     return value / by if value is not None and by else None
-
-
-def _session_total(
-    name: str,
-    label: str,
-    unit: str,
-    definition: str,
-    of: Callable[[SessionFindings], Estimated | float],
-    *,
-    higher_is_better: bool | None = None,
-) -> Total:
-    def estimated(row: RowFields) -> Estimated:
-        found = Estimated() if row.session is None else of(row.session)
-        return found if isinstance(found, Estimated) else Estimated(found)
-
-    return Total(
-        name=name,
-        label=label,
-        unit=unit,
-        definition=definition,
-        group="Sessions",
-        of=lambda row: estimated(row).value,
-        higher_is_better=higher_is_better,
-        ci95_of=lambda row: estimated(row).ci95,
-    )
-
-
-_SESSION_TOTALS = (
-    _session_total("sessions", "sessions", "", "Sessions that were measured.", lambda s: s.sessions),
-    _session_total("turns", "turns", "", "Measured requests of these sessions.", lambda s: s.turns),
-    _session_total(
-        "sessions_ok_share",
-        "sessions without an error",
-        "share",
-        "Sessions that were finished, of those that were finished or in which a request failed.",
-        lambda s: s.ok_share,
-        higher_is_better=True,
-    ),
-    _session_total(
-        "session_s",
-        "session time",
-        "s",
-        "Mean time of a session, its tools included: the time of all sessions in flight during the rounds ÷ the "
-        "sessions that were finished in them.",
-        lambda s: s.session_s,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "session_waiting_share",
-        "waiting for first tokens",
-        "share",
-        "Share of the time of sessions until first tokens, along the critical path: the turns without which a session "
-        "would have gone on sooner.",
-        lambda s: s.waiting_share,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "session_generating_share",
-        "generating",
-        "share",
-        "Share of the time of sessions from first tokens to the ends of answers, along the critical path.",
-        lambda s: s.generating_share,
-    ),
-    _session_total(
-        "session_tools_share",
-        "tools",
-        "share",
-        "The rest of the time of sessions: from the end of an answer on the critical path to the next turn.",
-        lambda s: s.tools_share,
-    ),
-    _session_total(
-        "cached_share",
-        "cached share of input",
-        "share",
-        "Input tokens of the turns that the provider reports as cached ÷ their input tokens.",
-        lambda s: s.cached_share,
-        higher_is_better=True,
-    ),
-    _session_total(
-        "ideal_cached_share",
-        "ideal cached share",
-        "share",
-        "The cached share of a prompt cache without limits.",
-        lambda s: s.ideal_cached_share,
-    ),
-    _session_total(
-        "cached_of_ideal",
-        "cached, of the ideal",
-        "share",
-        "Cached share of input ÷ ideal cached share.",
-        lambda s: s.cached_of_ideal,
-        higher_is_better=True,
-    ),
-    _session_total(
-        "prefill_tokens_per_s",
-        "prefill speed",
-        "tokens/s",
-        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part + new tokens ÷ "
-        "prefill speed + cached tokens × their cost.",
-        lambda s: s.prefill_tokens_per_s,
-        higher_is_better=True,
-    ),
-    _session_total(
-        "ms_per_1000_cached_tokens",
-        "1,000 cached tokens",
-        "ms",
-        "What 1,000 tokens from the prompt cache add to TTFT, by the same fit.",
-        lambda s: s.ms_per_1000_cached_tokens,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "ttft_fixed_ms",
-        "fixed part of TTFT",
-        "ms",
-        "TTFT without any input, by the same fit: network, queue and the first step.",
-        lambda s: s.fixed_ms,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "cache_miss_share",
-        "cache misses",
-        "share",
-        "Turns that found less than half of their ideal in the prompt cache, of those whose ideal is 1,024 tokens or "
-        "more. Where the provider reports no cached tokens, TTFT decides.",
-        lambda s: s.miss_share,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "cache_miss_s",
-        "cost of a cache miss",
-        "s",
-        "Mean time that a cache miss adds to TTFT: its missing tokens × (time of a new token − that of a cached one).",
-        lambda s: s.miss_s,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "cache_miss_waiting_share",
-        "waiting by cache misses",
-        "share",
-        "Cost of all cache misses ÷ all time until first tokens.",
-        lambda s: s.miss_waiting_share,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "usd_per_session",
-        "cost of a session",
-        "USD",
-        "Cost of the measured turns ÷ sessions that were finished.",
-        lambda s: s.usd,
-        higher_is_better=False,
-    ),
-    _session_total(
-        "usd_per_session_uncached",
-        "cost without a cache",
-        "USD",
-        "Cost of a session if all of its input had the price of new input.",
-        lambda s: s.usd_uncached,
-    ),
-)
 
 
 TOTALS: dict[str, Total] = {
@@ -543,6 +231,7 @@ TOTALS: dict[str, Total] = {
             higher_is_better=True,
             main=True,
             compared=True,
+            tested=True,
             ci95_of=lambda row: row.output_tokens_per_s_ci95,
         ),
         Total(
@@ -718,7 +407,7 @@ TOTALS: dict[str, Total] = {
             compared=True,
         ),
         Total(name="requests", label="requests", unit="requests", definition="Measured requests that were sent."),
-        *_SESSION_TOTALS,
+        *SESSION_TOTALS,
     )
 }
 

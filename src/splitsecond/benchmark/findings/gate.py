@@ -33,6 +33,7 @@ STATISTICS = (*PERCENTILES, "mean", "min", "max")
 EQUIVALENT_DOUBT = 0.1
 """Probability that the interval of an equivalence misses: twice that of each one-sided test."""
 
+_TESTED = [total.name for total in TOTALS.values() if total.tested]
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -281,7 +282,7 @@ def parse_equivalence(text: str) -> Equivalence:
     figure, statistic, share = match["figure"], match["statistic"] or "", float(match["limit"]) / 100
     if figure in FIGURES and statistic not in PERCENTILES:
         raise _not_equivalence(text, f"{figure} needs one of .{', .'.join(PERCENTILES)}")
-    if figure not in FIGURES and (figure != "output_tokens_per_s" or statistic):
+    if figure not in FIGURES and (statistic or figure not in _TESTED):
         raise _not_equivalence(text, f"there is no figure {figure!r} with an interval")
     if not 0 < share < 1:
         raise _not_equivalence(text, "the percentage must be above 0 and below 100")
@@ -298,8 +299,8 @@ def _not_equivalence(text: str, what: str) -> CallerFault:
     return CallerFault(
         f"cannot read the equivalence {text!r}: {what}",
         kind="bad_gate",
-        hint=f"Allowed: one of {', '.join(FIGURES)} with .p50, .p95 or .p99, or output_tokens_per_s; then ± and a "
-        "percentage, as in 'ttft_ms.p50 ±5%'.",
+        hint=f"Allowed: one of {', '.join(FIGURES)} with .p50, .p95 or .p99, or one of {', '.join(_TESTED)}; then ± "
+        "and a percentage, as in 'ttft_ms.p50 ±5%'.",
     )
 
 

@@ -104,15 +104,16 @@ class SessionFindings(Struct, kw_only=True):
     `primed` sessions, whose cache was filled before their first turn, the `unprimed` ones began with a prompt that was
     not in the cache, by usage and by TTFT.
 
-    `session_s`: mean session time; `session_s_rounds`: that of each round. `waiting_share`, `generating_share` and
-    `tools_share` of the time of sessions are spent so along the critical path. `cached_share`: reported cached input ÷
-    input; `ideal_cached_share`: the same of a cache without limits; `cached_of_ideal`: the first ÷ the second.
+    `session_s`: mean session time; `waiting_s`: the part of it until first tokens. `waiting_share`, `generating_share`
+    and `tools_share` of the time of sessions are spent so along the critical path. `cached_share`: reported cached
+    input ÷ input; `ideal_cached_share`: the same of a cache without limits; `cached_of_ideal`: the first ÷ the second.
     `fixed_ms`, `prefill_tokens_per_s` and `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill
     speed + cached tokens × their cost.
     `misses` of `reusing` turns, whose prompt should have been in the cache, found less than half of it there, which is
     the `miss_share`; both leave out turns whose cached input is unknown. `miss_s`: what one costs;
     `miss_waiting_share`: what all cost ÷ all time until first tokens.
-    `usd` and `usd_uncached`: cost of a session, and what it would be without a cache.
+    `usd` and `usd_uncached`: cost of a session, and what it would be without a cache. `by_round`: for each figure that
+    comparisons test, the two numbers of each round that it is the ratio of.
     """
 
     sessions: int
@@ -124,7 +125,7 @@ class SessionFindings(Struct, kw_only=True):
     cache_by: str = ""
     ok_share: Estimated = Estimated()
     session_s: Estimated = Estimated()
-    session_s_rounds: dict[int, float] = {}
+    waiting_s: Estimated = Estimated()
     waiting_share: Estimated = Estimated()
     generating_share: Estimated = Estimated()
     tools_share: Estimated = Estimated()
@@ -141,6 +142,7 @@ class SessionFindings(Struct, kw_only=True):
     miss_waiting_share: Estimated = Estimated()
     usd: Estimated = Estimated()
     usd_uncached: Estimated = Estimated()
+    by_round: dict[str, dict[int, tuple[float, float]]] = {}
     classes: list[TurnClass] = []
 
 
@@ -185,3 +187,7 @@ class RowFields(Struct, kw_only=True):
     nodes: list[NodeFindings] = []
     invalid: list[str] = []
     notes: list[str] = []
+
+    @property
+    def in_sessions(self) -> bool:
+        return self.session is not None

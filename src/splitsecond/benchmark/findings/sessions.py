@@ -25,6 +25,7 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.money.cost import Prices, costs_usd
 from splitsecond.core.observation import Observation
 from splitsecond.log.statistics.jackknife import Flags, jackknife_intervals
+from splitsecond.log.statistics.sample_comparison import Parts
 from splitsecond.log.statistics.summary import (
     Floats,
     RoundNumbers,
@@ -145,6 +146,8 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
     known_well, miss = (each & counted for each in judged_misses(basis, model))
     by, could = session_groupings(answered), known_well[counted]
     times = session_times(sessions)
+    spent, spent_by_round = _times(times)
+    costs, costs_by_round = _costs(times, prices)
     over = [each for each in times if each.finished or each.broken]
     judged = basis.reported or model is not None
     fit = _FitFindings(model, basis, counted, miss, session_groupings(known) if intervals else [])
@@ -159,7 +162,7 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
             np.array([each.finished for each in over], dtype=bool),
             session_groupings([each.session.requests[0] for each in over]),
         ),
-        **_times(times),
+        **spent,
         cached_share=_ratio(turns.cached, turns.total, by) if turns.reported else Estimated(),
         ideal_cached_share=_ratio(turns.ideal, turns.total, by),
         cached_of_ideal=_ratio(turns.cached, turns.ideal, by) if turns.reported else Estimated(),
@@ -167,8 +170,13 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
         reusing=int(could.sum()),
         miss_share=_share(miss[counted][could], [each[could] for each in by]) if judged else Estimated(),
         **fit.fields(),
-        **_costs(times, prices),
+        **costs,
         classes=_classes(turns, measured, answered),
+        by_round={
+            **spent_by_round,
+            **costs_by_round,
+            **({"cached_of_ideal": _by_round(turns.cached, turns.ideal, answered)} if turns.reported else {}),
+        },
     )
 
 
@@ -229,44 +237,63 @@ def _share(met: Flags, by: Sequence[RoundNumbers]) -> Estimated:
     return Estimated(float(met.mean()), grouped_share_interval(met, by)) if len(met) else Estimated()
 
 
-def _times(times: Sequence[SessionTime]) -> dict[str, Any]:
-    """Return the mean session time and what it is spent on, as fields.
+Fields = dict[str, Any]
+
+
+def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, Parts]]:
+    """Return the mean session time and what it is spent on, as fields, and by round.
 
     The interval of session time is that of rounds, if there are enough: sessions of one round share its length.
     """
-    by = session_groupings([each.session.requests[0] for each in times])
+    begins = [each.session.requests[0] for each in times]
+    by = session_groupings(begins)
     finished = np.array([each.finished for each in times], dtype=float)
     parts = np.array([(each.waiting_s, each.generating_s, each.tools_s) for each in times])
-    whole = parts.sum(axis=1)
-    rounds = np.array([each.session.round for each in times])
-    return {
-        "session_s": _inverse(_ratio(finished, whole, by[:1])),  # what scatters is the number of finished sessions
-        "session_s_rounds": {
-            int(number): float(whole[rounds == number].sum() / ended)
-            for number in np.unique(rounds)
-            if number and (ended := finished[rounds == number].sum())
-        },
-        "waiting_share": _ratio(parts[:, 0], whole, by),
+    whole, waiting = parts.sum(axis=1), parts[:, 0]
+    fields = {
+        "session_s": _per_finished(whole, finished, by),
+        "waiting_s": _per_finished(waiting, finished, by),
+        "waiting_share": _ratio(waiting, whole, by),
         "generating_share": _ratio(parts[:, 1], whole, by),
         "tools_share": _ratio(parts[:, 2], whole, by),
     }
+    return fields, {
+        "session_s": _by_round(whole, finished, begins),
+        "session_waiting_s": _by_round(waiting, finished, begins),
+    }
 
 
-def _costs(times: Sequence[SessionTime], prices: Prices) -> dict[str, Any]:
-    """Return the cost of the measured turns ÷ the sessions that were finished, as fields."""
+def _per_finished(amounts: Floats, finished: Floats, by: Sequence[RoundNumbers]) -> Estimated:
+    return _inverse(_ratio(finished, amounts, by[:1]))  # what scatters is the number of finished sessions
+
+
+def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> Parts:
+    rounds = np.array([o.round for o in of])
+    return {
+        int(number): (float(amounts[rounds == number].sum()), float(sizes[rounds == number].sum()))
+        for number in np.unique(rounds)
+        if number
+    }
+
+
+def _costs(times: Sequence[SessionTime], prices: Prices) -> tuple[Fields, dict[str, Parts]]:
+    """Return the cost of the measured turns ÷ the sessions that were finished, as fields, and by round."""
     sessions = [each.session for each in times]
     price = prices.get(sessions[0].requests[0].target)
     if price is None or not price.by_token:
-        return {}
+        return {}, {}
     turns = [o for session in sessions for o in session.turns]
-    sizes = np.array([each.finished and o is each.session.turns[0] for each in times for o in each.session.turns])
+    ends = [each.finished and o is each.session.turns[0] for each in times for o in each.session.turns]
+    finished = np.array(ends, dtype=float)
     fresh = [replace(o, cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0) for o in turns]
-    found = {}
+    fields, parts = {}, {}
     for name, billed in (("usd", turns), ("usd_uncached", fresh)):
         costs = [cost for _, cost, _ in costs_usd(billed, prices.get)]
         if None not in costs:
-            found[name] = _ratio(np.array(costs, dtype=float), sizes.astype(float), session_groupings(turns)[:1])
-    return found
+            usd = np.array(costs, dtype=float)
+            fields[name] = _per_finished(usd, finished, session_groupings(turns))
+            parts[name] = _by_round(usd, finished, turns)
+    return fields, {"usd_per_session": parts["usd"]} if "usd" in parts else {}
 
 
 class _FitFindings(Struct, frozen=True):

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, Figure, ttft_figure
+from splitsecond.benchmark.findings.figures import FIGURES, ttft_figure
+from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.row_fields import Goodput
 from splitsecond.benchmark.statistics.sessions import session_groupings
 from splitsecond.core.errors import CallerFault
@@ -26,6 +27,8 @@ _AT_P95 = re.compile(r"(?P<figure>[a-z0-9_]+)\.p95\s*(?P<sign>[<>])=?\s*(?P<valu
 _LIMITED: dict[str, Callable[[bool], Figure]] = {
     "ttft": lambda open_loop: ttft_figure(open_loop=open_loop),
     "tpot": lambda open_loop: FIGURES["tpot_ms"],
+    "ttft_first_turn": lambda open_loop: FIGURES["ttft_first_turn_ms"],
+    "ttft_later_turns": lambda open_loop: FIGURES["ttft_later_turns_ms"],
     "e2e": lambda open_loop: FIGURES["e2e_ms"].under(open_loop=open_loop),
     "tps": lambda open_loop: FIGURES["tps"],
     "agent": lambda open_loop: FIGURES["agent_ms"],
@@ -37,7 +40,8 @@ _ALLOWED = (
 
 
 class Slo(Struct, frozen=True, kw_only=True):
-    """Limits of every request: at most that many ms, for "tps" at least that many tokens/s.
+    """Limits of every request: at most that many ms, for "tps" at least that many tokens/s. "ttft_first_turn" and
+    "ttft_later_turns" limit these turns of sessions only.
 
     `use` is the named use they belong to, or "".
     """
@@ -68,6 +72,8 @@ class Slo(Struct, frozen=True, kw_only=True):
 
     def _within(self, name: str, limit: float, observation: Observation, open_loop: bool) -> bool:
         figure = limited(name, open_loop=open_loop)
+        if not figure.among(observation):
+            return True
         value = figure.value(observation)
         if value is None:  # an answer of one token has no speed after its first token that could miss a limit
             return figure.counts_tokens and observation.streamed_tokens in (0, 1)

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.figures import TOTALS, Figure, Total, ended, main_figures, ttft_figure
+from splitsecond.benchmark.findings.figures import TOTALS, ended, main_figures, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.findings.row_cost import cost_statements
 from splitsecond.benchmark.findings.usable_rows import load_order, row
@@ -47,6 +48,7 @@ from splitsecond.log.statistics.sample_comparison import (
     compare_blocks,
     compare_samples,
     holm,
+    ratio_blocks,
 )
 from splitsecond.log.statistics.summary import PERCENTILES, Interval
 
@@ -164,12 +166,10 @@ def _session_time(rows: Sequence[Row]) -> Iterator[Lead]:
         return
     (first, at), (second, next_at) = ranked[:2]
     best, next_best = rows[at], rows[next_at]
-    short, long = (
-        {number: math.log(s) for number, s in c.session.session_s_rounds.items()} if c.session else {}
-        for c in (best, next_best)
-    )
+    total = TOTALS["session_s"]
+    short, long = (ratio_blocks(total.by_round(c)) for c in (best, next_best))
     found = compare_blocks(short, long, paired=True, percentiles=(first, second))
-    yield Lead(TOTALS["session_s"], best, next_best, (first, second), found)
+    yield Lead(total, best, next_best, (first, second), found)
 
 
 def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:

@@ -6,25 +6,23 @@ figure do not matter, however long they are.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from msgspec import Struct
 
+from splitsecond.benchmark.findings.check_inputs import ERROR_SHARE, Check, CheckInputs
 from splitsecond.benchmark.findings.figures import ttft_figure
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
 from splitsecond.benchmark.findings.lateness import (
     dispatch_late_ns,
     exposed_lag_ns,
     first_token_range_ns,
     ordered_ms,
 )
-from splitsecond.benchmark.statistics.sessions import as_requests, critical_path, sessions_of
+from splitsecond.benchmark.findings.session_validity import few_sessions, primed_badly, sessions_broke, sessions_late
+from splitsecond.benchmark.statistics.sessions import as_requests
 from splitsecond.benchmark.statistics.steady import (
     STEADY_PERCENT,
-    MeasuredLoad,
     TimeWindows,
-    done_ns,
     due_ns,
     ended_in,
     in_flight,
@@ -32,14 +30,11 @@ from splitsecond.benchmark.statistics.steady import (
 )
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
-from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wire.api_format import USAGE_WORDS
 from splitsecond.core.wording import change as signed
-from splitsecond.core.wording import counted, counted_as, listed, number, percent
-from splitsecond.log.statistics.summary import MIN_CLUSTERS, MIN_ROUNDS, PERCENTILES, Floats, needed, percentile
+from splitsecond.core.wording import counted_as, listed, number, percent
+from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, Floats, needed, percentile
 
-ERROR_SHARE = 0.02
-"""Largest error of a percentile by the client's delays, as a share of it."""
 ERROR_MS = 1.0
 """Error of a percentile that is always allowed, in ms."""
 
@@ -64,27 +59,6 @@ NOTHING_CACHED = (
     "Many providers cache from 1,024 tokens on, some models from 4,096."
 )
 FAILED_SHARE = 0.01
-BROKEN_SHARE = 0.1
-"""Share of sessions that may break: the turns after it are those of the others only."""
-UNPRIMED_SHARE, UNPRIMED_RATIO = 0.2, 3.0
-"""Share of first turns that may miss a cache that was primed, and how many times that of later turns it may be: what
-misses as often in later turns is the provider's cache, not the priming."""
-NAMES_SHOWN = 3
-
-
-class CheckInputs(Struct, frozen=True, kw_only=True):
-    """Input of the checks. `measured` are the requests that count, `answered` those of them that succeeded."""
-
-    asked: AskedCondition
-    findings: ConditionFindings
-    measured: Sequence[Observation]
-    answered: Sequence[Observation]
-    load: MeasuredLoad
-    readings: Sequence[InstrumentReading]
-    cancelled: int
-
-
-Check = Callable[[CheckInputs], str]
 
 
 def invalid_reasons(inputs: CheckInputs) -> list[str]:
@@ -183,52 +157,6 @@ def _stood_still(inputs: CheckInputs) -> str:
     return (
         f"the client stood still for {number(seconds)} s (the process or its machine was paused) while "
         f"{touched:,} of {len(inputs.measured):,} requests were in flight."
-    )
-
-
-def _sessions_late(inputs: CheckInputs) -> str:
-    """Return whether turns left late. It does not change TTFT, but the time of sessions."""
-    if inputs.findings.session is None:
-        return ""
-    paths = [critical_path(session.turns) for session in sessions_of(inputs.measured)]
-    late_ns = sum(dispatch_late_ns(o) or 0 for path in paths for o in path)
-    length_ns = sum(done_ns(path[-1]) - due_ns(path[0]) for path in paths)
-    if late_ns <= ERROR_SHARE * length_ns:
-        return ""
-    mean_ms = late_ns / sum(map(len, paths)) / NS_PER_MS
-    return (
-        f"client overloaded: turns were sent {number(mean_ms)} ms late on average, so session time "
-        f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more workers or a less "
-        "busy machine."
-    )
-
-
-def _primed_badly(inputs: CheckInputs) -> str:
-    found = inputs.findings.session
-    if found is None or not found.primed:
-        return ""
-    first = len(found.unprimed) / found.primed
-    later = (found.misses - len(found.unprimed)) / max(found.reusing - found.primed, 1)
-    if first <= UNPRIMED_SHARE or first <= UNPRIMED_RATIO * later:
-        return ""
-    more = len(found.unprimed) - NAMES_SHOWN
-    shown = [name.removeprefix(f"{inputs.asked.condition}-") for name in found.unprimed[:NAMES_SHOWN]]
-    names = [*shown, *([f"{more:,} more"] if more > 0 else [])]
-    how = "reports no cached tokens and takes" if found.cache_by == "usage" else "takes"
-    return (
-        f"the cache was primed badly in {len(found.unprimed):,} of {found.primed:,} sessions ({listed(names)}): their "
-        f"first turn {how} as long as a fresh prompt. Later turns missed in {percent(later)}."
-    )
-
-
-def _sessions_broke(inputs: CheckInputs) -> str:
-    found = inputs.findings.session
-    ended = 0 if found is None else found.finished + found.broken
-    if found is None or found.broken <= BROKEN_SHARE * ended:
-        return ""
-    return (
-        f"{found.broken:,} of {ended:,} sessions that ended broke ({counted(inputs.findings.error_kinds)}), so later "
-        "turns are those of the other sessions only."
     )
 
 
@@ -437,16 +365,6 @@ def _few_rounds(inputs: CheckInputs) -> str:
     )
 
 
-def _few_sessions(inputs: CheckInputs) -> str:
-    found = inputs.findings.session
-    if found is None or inputs.findings.ttft_ms.rounds or found.sessions >= MIN_CLUSTERS:
-        return ""
-    return (
-        f"{counted_as(found.sessions, 'session is', 'sessions are')} too few for intervals: it takes {MIN_CLUSTERS}, "
-        f"or {MIN_ROUNDS} rounds."
-    )
-
-
 def _load_fell(inputs: CheckInputs) -> str:
     windows = inputs.load.steady
     if inputs.asked.open_loop or not windows.length_ns:
@@ -487,9 +405,9 @@ _INVALID: tuple[Check, ...] = (
     _burst,
     _collections,
     _stood_still,
-    _sessions_late,
-    _primed_badly,
-    _sessions_broke,
+    sessions_late,
+    primed_badly,
+    sessions_broke,
     _not_stationary,
     _clocks_of_nodes,
 )
@@ -504,7 +422,7 @@ _NOTES: tuple[Check, ...] = (
     _sparse,
     _lag_in_itl,
     _few_rounds,
-    _few_sessions,
+    few_sessions,
     _load_fell,
     _runqueue,
     _failed,

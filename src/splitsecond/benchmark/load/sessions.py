@@ -106,7 +106,7 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def next_session(self, random: Random) -> Session:
         return random.choice(self.sessions)
 
-    def mean(self, figure: Literal["input_tokens", "output_tokens", "wait_ns"]) -> float:
+    def mean(self, figure: Literal["input_tokens", "output_tokens", "shared_tokens", "wait_ns"]) -> float:
         """Return the mean of a figure over all turns, with the waits as they are sent."""
         turns = [turn for session in self.sessions for turn in session.all_turns()]
         values = [self.wait_ns(turn) if figure == "wait_ns" else getattr(turn, figure) for turn in turns]

@@ -65,7 +65,7 @@ def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
 
 
 def _chart(found: Capacity, steps: Steps, y: Axis) -> Chart:
-    chart = Chart(load_axis({load_of(row) for row, _ in steps}, open_loop=found.open_loop), y)
+    chart = Chart(load_axis({load_of(row) for row, _ in steps}, load_unit(open_loop=found.open_loop)), y)
     if found.holds is not None:
         chart.add(None, chart.upright_rule(found.holds, f"capacity: {found.holds:g}"))
     return chart

@@ -1,12 +1,13 @@
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, Comparison, ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
 from splitsecond.benchmark.findings.findings import FigureChange
-from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.findings.metric import Figure, Total
+from splitsecond.benchmark.report import rows, sessions
 from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import ROW, Chart, LegendEntry, Plot, palette_entries, picture
-from splitsecond.core.pages.figure_cells import MISSING, number
+from splitsecond.core.pages.figure_cells import MISSING
 from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
 from splitsecond.core.wording import change, counted_as
 
@@ -35,7 +36,7 @@ def render_comparison(found: Comparison) -> str:
         title="Comparison of two runs",
         lead=f"Before: {found.before}. After: {found.after}.",
         statements=found.statements,
-        tables=[_table(title, own) for title, own in levels.items()],
+        tables=[each for title, own in levels.items() for each in (_table(title, own), *_session_tables(title, own))],
         notes=notes,
     )
 
@@ -74,7 +75,7 @@ def _badge(found: Comparison, worse: bool, better: bool) -> Badge:
 def _tile(changed: ConditionChange, f: FigureChange) -> Tile:
     metric = _metric(f)
     interval = f" ({change(f.ci95[0])} to {change(f.ci95[1])})" if f.ci95 else ""
-    moved = f"{number(f.before)} → {number(f.after)}{metric.unit_after}{interval}"
+    moved = f"{_values(f)}{interval}"
     return Tile(
         label=f"{metric.label} {f.percentile}".rstrip() + f", {rows.load_words(changed)}",
         value="–" if f.change is None else change(f.change),
@@ -85,6 +86,11 @@ def _tile(changed: ConditionChange, f: FigureChange) -> Tile:
 
 def _metric(f: FigureChange) -> Figure | Total:
     return FIGURES.get(f.figure) or TOTALS[f.figure]
+
+
+def _values(f: FigureChange) -> str:
+    column = rows.MetricColumn(metric=_metric(f))
+    return f"{column.formatted(f.before)} → {column.formatted(f.after)}{column.metric.unit_after}"
 
 
 def _kind(f: FigureChange) -> str:
@@ -129,7 +135,7 @@ def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:
     words = f"{change(f.change or 0.0)}{' ' if f.ci95 else ''}"
     if f.ci95:
         words += f"({change(f.ci95[0])} to {change(f.ci95[1])})"
-    tip = f"{label}: {number(f.before)} → {number(f.after)}{metric.unit_after}\n{words}"
+    tip = f"{label}: {_values(f)}\n{words}"
     low, high = (min(max(end, chart.x.low), chart.x.high) for end in f.ci95 or (f.change or 0.0, f.change or 0.0))
     middle = min(max(f.change or 0.0, chart.x.low), chart.x.high)
     chart.add(entry, chart.span(low, high, y) if f.ci95 else "", chart.mark(entry, middle, y, tip))
@@ -141,12 +147,12 @@ def _table(title: str, changes: Sequence[ConditionChange]) -> HtmlTable:
     columns = [
         column
         for column in rows.main_columns(open_loop=open_loop, more=[FIGURES["e2e_ms"]])
-        if column.metric.compared and any(_of(c, column) is not None for c in changes)
+        if column.metric.compared and any(column.change(c) is not None for c in changes)
     ]
     body = [
         [
             TableCell(text=changed.name),
-            *(_cell(_of(changed, column)) for column in columns),
+            *(_cell(column, column.change(changed)) for column in columns),
             _errors(next((total for total in changed.totals if total.figure == "errors"), None)),
         ]
         for changed in changes
@@ -156,18 +162,24 @@ def _table(title: str, changes: Sequence[ConditionChange]) -> HtmlTable:
     )
 
 
-def _of(changed: ConditionChange, column: rows.MetricColumn) -> FigureChange | None:
-    found = changed.figures if column.percentile else changed.totals
-    return next((f for f in found if (f.figure, f.percentile) == (column.metric.name, column.percentile)), None)
+def _session_tables(title: str, changes: Sequence[ConditionChange]) -> list[HtmlTable]:
+    columns = sessions.changed_columns(changes)
+    body = [[TableCell(text=c.name), *(_cell(each.column, each.column.change(c)) for each in columns)] for c in changes]
+    head = ["target", *(each.column.heading for each in columns)]
+    return (
+        [HtmlTable(caption=f"{title}, {sessions.TITLE.lower()}", head=head, body=body, export=True)] if columns else []
+    )
 
 
-def _cell(f: FigureChange | None) -> str | TableCell:
+def _cell(column: rows.MetricColumn, f: FigureChange | None) -> str | TableCell:
     if f is None:
         return MISSING
     notes = [] if f.change is None else [change(f.change)]
     if f.ci95:
         notes.append(f"{change(f.ci95[0])} to {change(f.ci95[1])}")
-    return TableCell(text=number(f.after), notes=notes, look=("good" if f.better else "bad") if f.real else "")
+    return TableCell(
+        text=column.formatted(f.after), notes=notes, look=("good" if f.better else "bad") if f.real else ""
+    )
 
 
 def _errors(f: FigureChange | None) -> str | TableCell:

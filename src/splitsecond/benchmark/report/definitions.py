@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, Figure, Total
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
+from splitsecond.benchmark.findings.metric import Figure, Total
 
 CONCEPTS = {
     "First token": (

@@ -1,7 +1,8 @@
 from collections.abc import Sequence
 
-from splitsecond.benchmark.findings.figures import FIGURES, Figure
+from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
+from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.findings.usable_rows import lightest_rows, rows_by_target
@@ -73,7 +74,7 @@ def _leads_everywhere(run: Run, found: Sequence[Lead]) -> bool:
 
 
 def _plain(of: Lead) -> str:
-    return next((name for name in (TTFT, TPS) if of.metric.name in (name, FIGURES[name].from_due)), of.metric.name)
+    return next((name for name in (TTFT, TPS) if of.metric in (FIGURES[name], FIGURES[name].from_due)), of.metric.name)
 
 
 def _sentence(lightest: Sequence[ConditionFindings], by_metric: dict[str, Lead], *, everywhere: bool = False) -> str:

@@ -70,8 +70,8 @@ def _tip(target: str, load: str, median: float, low: float, high: float, unit: s
 
 
 def _lines(run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float], *, open_loop: bool) -> Chart:
-    chart = Chart(load_axis({load for _, load, *_ in found}, open_loop=open_loop), fitted("", ends))
-    what = load_unit(open_loop=open_loop)
+    what = load_unit(open_loop=open_loop, in_sessions=any(c.in_sessions for c in run.conditions))
+    chart = Chart(load_axis({load for _, load, *_ in found}, what), fitted("", ends))
     entries = target_entries_of(run)
     for place, (target, entry) in enumerate(entries.items()):
         own = sorted(one[1:] for one in found if one[0] == target)

@@ -9,16 +9,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import (
-    FIGURES,
-    TOTALS,
-    Figure,
-    Total,
-    main_figures,
-    main_totals,
-    ttft_figure,
-)
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.findings.compare import ConditionChange
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, main_figures, main_totals, ttft_figure
+from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
+from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.findings.row_fields import Instrument, NodeFindings
 from splitsecond.benchmark.findings.usable_rows import load_of
 from splitsecond.core.money.cost import price_words, usd, usd_or_free
@@ -33,14 +27,14 @@ from splitsecond.core.pages.figure_cells import (
     safe_text,
     share,
 )
-from splitsecond.core.wording import ENGINE, SIMULATED, Loaded, counted_as, listed
+from splitsecond.core.wording import ENGINE, SIMULATED, Loaded, counted_as, listed, rate
 from splitsecond.log.statistics.summary import Summary
 
 NODES_SHOWN = 8
 
 
 class LoadLevel(Struct, frozen=True, kw_only=True):
-    """Rows that were measured under the same load: a concurrency, or requests/s (None: arrivals of a trace).
+    """Rows that were measured under the same load: a concurrency, or a rate (None: arrivals of a trace).
 
     Rows with `cache_reuse` have tables of their own. `searched`: they are of a capacity search, which decides on its
     own how many requests they need.
@@ -141,7 +135,7 @@ def level_title(condition: Loaded) -> str:
     way = kind_title(cache_reuse=condition.cache_reuse, workload=condition.workload)
     if condition.concurrency is not None:
         return f"Concurrency {condition.concurrency}{way}"
-    return ("Arrivals from a trace" if condition.rate is None else f"{condition.rate:g} requests/s") + way
+    return ("Arrivals from a trace" if condition.rate is None else rate(condition)) + way
 
 
 def kind_title(*, cache_reuse: bool, workload: str) -> str:
@@ -179,12 +173,17 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
         )
         return f"{self.name}, {self.metric.unit}" if shown else self.name
 
+    def formatted(self, value: float | None) -> str:
+        return {"share": share, "USD": usd}.get(self.metric.unit, number)(value)
+
+    def change(self, changed: ConditionChange) -> FigureChange | None:
+        found = changed.figures if self.percentile else changed.totals
+        return next((f for f in found if (f.figure, f.percentile) == (self.metric.name, self.percentile)), None)
+
     def cell(self, condition: ConditionFindings) -> FigureCell:
         if isinstance(self.metric, Total):
-            value = self.metric.value(condition)
-            formatted = {"share": share, "USD": usd}.get(self.metric.unit, number)
-            between = interval_text(self.metric.ci95_of(condition), formatted)
-            return FigureCell(figure=formatted(value), interval=between.replace("%–", "–"))
+            between = interval_text(self.metric.ci95_of(condition), self.formatted)
+            return FigureCell(figure=self.formatted(self.metric.value(condition)), interval=between.replace("%–", "–"))
         if not self.metric.applies(condition):
             return FigureCell(figure=MISSING)
         return cell(self.metric.summary(condition), self.percentile)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from splitsecond.benchmark.findings.compare import ConditionChange
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.row_fields import TurnClass
@@ -48,6 +49,20 @@ COLUMNS = (
     _total("cache\nmisses", "cache_miss_share", narrow=True),
     _total("$ per\nsession", "usd_per_session"),
 )
+
+CHANGES = (
+    _total("session\ns", "session_s"),
+    _total("waiting\ns", "session_waiting_s"),
+    _figure("later\nTTFT p50", "ttft_later_turns_ms", "p50"),
+    _total("cached,\nof ideal", "cached_of_ideal"),
+    _total("$ per\nsession", "usd_per_session"),
+)
+"""The columns of a comparison."""
+
+
+def changed_columns(changes: Sequence[ConditionChange]) -> list[SessionColumn]:
+    """Return the columns of sessions in which a row of a comparison has a change; none without sessions."""
+    return [each for each in CHANGES if any((f := each.column.change(c)) and f.after is not None for c in changes)]
 
 
 def of_sessions(level: LoadLevel) -> list[ConditionFindings]:

@@ -19,8 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, Figure
+from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
+from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_matrix
@@ -175,6 +176,9 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
     for shown, table in zip(levels, tables, strict=True):
         _print_table(table, console)
         _print_below(shown, console, costs=priced and not money)
+    in_sessions = [shown for shown in levels if sessions.changed_columns(shown)]
+    for table in _fitting(console, lambda layout: [_session_change_table(shown, layout) for shown in in_sessions]):
+        _print_table(table, console)
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
             print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
@@ -286,6 +290,13 @@ def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, mone
     return _table(title, [(c.name, False) for c in shown], main, columns, layout, ["$/M\ntokens"] if money else ())
 
 
+def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout) -> Table:
+    own = sessions.changed_columns(shown)
+    columns = [[_moved(c, each.column) for c in shown] for each in own]
+    title = f"{sessions.TITLE} at {rows.level_title(shown[0]).lower()}: the second run, and how it differs"
+    return _filled(title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout)
+
+
 def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = collapse_padding
@@ -349,16 +360,10 @@ def _saved(cell: savings.ChangeCell, layout: TableLayout) -> StyledCell:
 
 
 def _moved(changed: ConditionChange, column: rows.MetricColumn) -> StyledCell:
-    name = column.metric.name
-    if not column.percentile:
-        return next((_total(total) for total in changed.totals if total.figure == name), StyledCell(text=MISSING))
-    found = [f for f in changed.figures if (f.figure, f.percentile) == (name, column.percentile)]
-    if not found:
+    moved = column.change(changed)
+    if moved is None:
         return StyledCell(text=MISSING)
-    (moved,) = found
-    return StyledCell(
-        text=figure_cells.number(moved.after), remark=_change(moved.change), remark_look=_change_look(moved)
-    )
+    return StyledCell(text=column.formatted(moved.after), remark=_change(moved.change), remark_look=_change_look(moved))
 
 
 def _total(total: FigureChange) -> StyledCell:
@@ -366,11 +371,7 @@ def _total(total: FigureChange) -> StyledCell:
         return StyledCell(
             text=f"{total.after:g}", remark="" if total.after == total.before else f"was {total.before:g}"
         )
-    if total.figure == PER_MILLION:
-        return StyledCell(text=usd(total.after), remark=_change(total.change))
-    return StyledCell(
-        text=figure_cells.number(total.after), remark=_change(total.change), remark_look=_change_look(total)
-    )
+    return StyledCell(text=usd(total.after), remark=_change(total.change))
 
 
 def _money(changed: ConditionChange) -> list[FigureChange]:

@@ -115,33 +115,45 @@ def tokens_of_prompts(workload: Workload, asked: int) -> int:
     return sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
 
 
-def estimate_usd(plan: RunPlan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price]) -> float:
+def estimate_usd(
+    plan: RunPlan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price], ideal: bool = False
+) -> float:
     """Estimate the highest cost of the plan's tokens, warm-ups and cool-downs included.
 
     It assumes that every response has its full length, that each slot sends one cool-down, that a policy sends each
-    call to all of its targets, and that prompts that begin alike fill a cache each time and never hit it.
+    call to all of its targets, and that prompts that begin alike, or like the turn before, fill a cache each time and
+    never hit it. With `ideal`, turns of sessions find all in the cache that they can.
     """
+    sessions = workload.sessions
     input_tokens = tokens_of_prompts(workload, input_tokens)
+    cached = round(sessions.mean("shared_tokens")) if sessions is not None and ideal else 0
     limit = output_limit(workload.extra)
     if limit is None and workload.traced:
         limit = math.ceil(sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced))
-    if limit is None and workload.sessions is not None:
-        limit = math.ceil(workload.sessions.mean("output_tokens"))
+    if limit is None and sessions is not None:
+        limit = math.ceil(sessions.mean("output_tokens"))
     output_tokens = limit or workload.output_tokens or 0
 
-    def each(name: str, written: int) -> float:
-        price = prices.get(name)
-        if price is None or not price.by_token:
-            return 0.0
-        return price.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=written)
+    def each(price: Price, condition: Condition) -> float:
+        count, written = _count(condition), condition.cache_reuse or sessions is not None
+        fills = condition.warmups if sessions is not None else 0
+        if cached:
+            new = input_tokens - cached
+            one = price.cost_usd(
+                input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached, cache_write_tokens=new
+            )
+        elif written:
+            one = price.dearest_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+        else:
+            one = price.cost_usd(input_tokens=input_tokens, output_tokens=output_tokens)
+        fill = price.dearest_usd(input_tokens=input_tokens, output_tokens=1)
+        return (count - fills) * one + fills * fill
 
     return sum(
-        _count(condition)
-        * sum(
-            max(each(name, 0), each(name, input_tokens if condition.cache_reuse else 0))
-            for name in _called(condition.target, prices)
-        )
+        each(price, condition)
         for condition in plan.conditions
+        for name in _called(condition.target, prices)
+        if (price := prices.get(name)) is not None and price.by_token
     )
 
 
@@ -162,7 +174,11 @@ def announce(
     if not about:
         return rent
     stop = f" It stops at {usd(most)}." if most is not None and about > most else ""
-    words = f"This run costs about {usd(about)} at most, for {_requests(plan)}.{stop}"
+    cost = f"about {usd(about)} at most"
+    if workload.sessions is not None:
+        least = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices, ideal=True)
+        cost = f"about {usd(least)} with an ideal prompt cache to {usd(about)} without one"
+    words = f"This run costs {cost}, for {_requests(plan)}.{stop}"
     return " ".join(filter(None, (words, rent)))
 
 
@@ -222,12 +238,20 @@ def _count(condition: Condition) -> int:
     return condition.requests + condition.warmups + condition.cooldowns // COOLDOWNS_PER_SLOT
 
 
-def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_most: float, *, by_round: bool) -> str:
+def announce_duration(
+    plan: RunPlan,
+    piloted: Mapping[str, Calibrated],
+    usd_at_most: float,
+    *,
+    by_round: bool,
+    usd_at_least: float | None = None,
+) -> str:
     """Return about how long the run takes, with how many requests and at what cost, in words; and what a run takes that
     says anything about other minutes, if this one does not.
 
-    `piloted` has the response times of targets, each measured alone; under load they may take longer. `by_round`: the
-    words are about one round, because their number is not known.
+    `usd_at_least`: None: only the highest cost is estimated. `piloted` has the response times of targets, each measured
+    alone; under load they may take longer. `by_round`: the words are about one round, because their number is not
+    known.
     """
     busy_s = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / max(plan.rounds, 1)
     apart_s = max(busy_s, plan.apart_s)
@@ -239,7 +263,8 @@ def announce_duration(plan: RunPlan, piloted: Mapping[str, Calibrated], usd_at_m
     spread = f", in rounds {apart_s:.0f} s apart" if plan.apart_s else ""
     traced = any(condition.load.trace for condition in plan.conditions)
     claim = "" if apart_s >= CLAIM_APART_S or traced else f" It says nothing about other minutes; for that: {CLAIM}."
-    cost = f", at most {usd(usd_at_most / rounds)}" if usd_at_most else ""
+    least = "at most" if usd_at_least is None else f"{usd(usd_at_least / rounds)} to"
+    cost = f", {least} {usd(usd_at_most / rounds)}" if usd_at_most else ""
     many = any(condition.requests > FEW for condition in plan.conditions)
     long = seconds >= LONG_S and many and not by_round and not plan.apart_s
     shorter = f" For a first look: -n {FEW} --output-tokens 64." if long else ""

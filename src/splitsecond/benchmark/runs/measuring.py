@@ -381,8 +381,12 @@ class Measurement:
         if job.plan_with is None or not piloted:
             return job.plan
         plan = job.plan_with(max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S)
-        cost = estimate_usd(plan, job.workload, input_tokens=job.input_tokens, prices=job.prices)
-        self._progress.note(announce_duration(plan, piloted, cost, by_round=job.open_ended))
+        most, ideal = (
+            estimate_usd(plan, job.workload, input_tokens=job.input_tokens, prices=job.prices, ideal=ideal)
+            for ideal in (False, True)
+        )
+        least = ideal if job.workload.sessions is not None else None
+        self._progress.note(announce_duration(plan, piloted, most, by_round=job.open_ended, usd_at_least=least))
         return plan
 
     def _expected(self, blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:

@@ -68,15 +68,15 @@ def logarithmic(title: str, low: float, high: float, *, grid: bool = True) -> Ax
     return Axis(title=title, low=low, high=high, ticks=[(t, short(t)) for t in ticks], logarithmic=True, grid=grid)
 
 
-def load_axis(loads: Iterable[float], *, open_loop: bool) -> Axis:
+def load_axis(loads: Iterable[float], unit: str) -> Axis:
     found = sorted(set(loads))
     low, high = found[0] / 1.12, found[-1] * 1.12
     ticks = [(load, f"{load:,g}") for load in found]
-    return Axis(title=load_unit(open_loop=open_loop), low=low, high=high, ticks=ticks, logarithmic=True, grid=False)
+    return Axis(title=unit, low=low, high=high, ticks=ticks, logarithmic=True, grid=False)
 
 
-def load_unit(*, open_loop: bool) -> str:
-    return "requests/s" if open_loop else "concurrency"
+def load_unit(*, open_loop: bool, in_sessions: bool = False) -> str:
+    return ("sessions/s" if in_sessions else "requests/s") if open_loop else "concurrency"
 
 
 def shares(title: str) -> Axis:

@@ -72,6 +72,8 @@ its record of what it sent under this id."""
 _SESSION = "x-session-id"
 """Routers in front of several replicas read this header (SGLang's, Dynamo's, MLPerf's clients), to keep a session where
 its prompt is cached."""
+_CACHE_KEY = "prompt_cache_key"
+"""The same as a field of the body. Providers that route by it name it in their quirk `takes`; others may refuse it."""
 
 
 class Target:
@@ -98,6 +100,7 @@ class Target:
             self._quirks = msgspec.convert({"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks)
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
+        self._takes_cache_key = _CACHE_KEY in (self._quirks.takes or ())
         self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))
         path, _, self._query = path.partition("?")  # an address may bring a query, such as Azure's api-version
         self._path = path.rstrip("/")
@@ -210,6 +213,8 @@ class Target:
 
     def _encode(self, call: Call) -> Encoded:
         spec, encode = self._spec, self._api_format.encode
+        if self._takes_cache_key and (session := call.hints.get("session")):
+            call = msgspec.structs.replace(call, body={_CACHE_KEY: session, **call.body})
         return transcoding.request(
             call, spec.api_format, encode, spec.model, self._quirks, prefill=spec.prefill, target=spec.name
         )

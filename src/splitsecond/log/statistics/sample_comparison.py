@@ -67,6 +67,8 @@ TIE = 1e-9
 
 Blocks = dict[int, float]
 """One number for each round."""
+Parts = Mapping[int, tuple[float, float]]
+"""What a ratio divides, for each round."""
 
 
 class SampleComparison(Struct, frozen=True, kw_only=True):
@@ -170,6 +172,19 @@ def compare_blocks(
         sides = (a, b) if rounds >= MIN_ROUNDS and len(a) + len(b) <= MAX_REGROUPED else None
     found = replace(plain, log_ratio=middle, error=math.sqrt(variance), freedom=freedom, rounds=rounds, sides=sides)
     return judged(found, found.doubt_of(0.0), DOUBT)
+
+
+def ratio_blocks(parts: Parts) -> Blocks:
+    """Return the logarithm of Σ amounts / Σ sizes as each round moves it; nothing if one of them is 0.
+
+    The ratio is made linear in its sums, so that a round with a size of 0 counts too, and small ones do not count more
+    than large ones. The mean of the rounds is the logarithm of the ratio.
+    """
+    amounts, sizes = (sum(part[at] for part in parts.values()) for at in (0, 1))
+    if amounts <= 0 or sizes <= 0:
+        return {}
+    whole, n = math.log(amounts / sizes), len(parts)
+    return {number: whole + n * (amount / amounts - size / sizes) for number, (amount, size) in parts.items()}
 
 
 def judged(found: SampleComparison, p_value: float, doubt: float) -> SampleComparison:
