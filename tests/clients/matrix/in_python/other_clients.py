@@ -13,14 +13,21 @@ def litellm(provider: str) -> Callable[[str, str], Any]:
     return lambda origin, key: LiteLLM(provider, origin, key)
 
 
+_NOT_SENT = {
+    "anthropic": ("json", "audio"),
+    "gemini": ("system", "schema", "presence_penalty", "frequency_penalty", "cache"),
+    "ollama": ("choice", "image_url", "audio", "cache"),
+}
+"""What LiteLLM leaves out itself, or writes into the prompt, for models that it does not know."""
+
+
 class LiteLLM(Chat):
     known = (*(each for each in Chat.known if each not in ("texts", "n")), "top_k")
 
     def __init__(self, provider: str, origin: str, key: str) -> None:
         super().__init__(origin, key)
-        if provider == "anthropic":  # it leaves these out itself
-            self.known = tuple(each for each in self.known if each != "json")
-            self.kinds = ("image", "image_url", "pdf")
+        self.known = tuple(each for each in self.known if each not in _NOT_SENT.get(provider, ()))
+        self.kinds = tuple(each for each in self.kinds if each not in _NOT_SENT.get(provider, ()))
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without it, the import downloads a list of prices
         import litellm
 
