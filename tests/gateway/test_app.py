@@ -439,6 +439,7 @@ def test_notes_of_policies_become_response_headers() -> None:
             call.notes.chosen = "fastest: a/x\r\nset-cookie: b=c ü"
             call.notes.dropped.append("logit_bias")
             call.notes.added |= {"fake/model": "max_tokens=8192", "other": "max_tokens=1"}
+            call.notes.estimated += ["fake/model"] if call.stream else ["other"]
             return await fake()(call)
 
     async def main() -> None:
@@ -450,6 +451,7 @@ def test_notes_of_policies_become_response_headers() -> None:
             assert headers["x-splitsecond-chosen"] == "fastest: a/x??set-cookie: b=c ?"
             assert headers["x-splitsecond-dropped"] == "api_key, base_url, logit_bias"
             assert headers["x-splitsecond-added"] == "max_tokens=8192"
+            assert headers["x-splitsecond-estimated"] == ("message_start" if body is STREAM else "usage")
             assert headers["x-request-id"].startswith("req-")
 
     run_virtual(main())

@@ -189,3 +189,86 @@ def test_odd_embeddings_of_other_formats_are_faults(api_format: str) -> None:
     run_virtual(main(good[:-9], {"input": "a"}, 502))
     run_virtual(main(good, {"input": [1, 2]}, 400))
     run_virtual(main(good, {"input": []}, 400))
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"parts": [{"text": text}]}
+
+
+ASKED: dict[str, tuple[Any, Any]] = {
+    "/v1beta/models/fast:embedContent": (
+        {"content": _part("a"), "outputDimensionality": 2, "taskType": "CLUSTERING"},
+        {"embedding": {"values": [0.5, 1.5]}},
+    ),
+    "/v1beta/models/fast:batchEmbedContents": (
+        {"requests": [
+            {"model": "models/fast", "content": _part(text), "output_dimensionality": 2, "taskType": "CLUSTERING"}
+            for text in "ab"
+        ]},
+        {"embeddings": [{"values": [0.5, 1.5]}, {"values": [0.25, 1]}]},
+    ),
+    "/api/embed": (
+        {"model": "fast", "input": ["a", "b"], "dimensions": 2, "truncate": True},
+        {"embeddings": [[0.5, 1.5], [0.25, 1]]},
+    ),
+    "/api/embeddings": ({"model": "fast", "prompt": "a", "dimensions": 2, "truncate": True}, {"embedding": [0.5, 1.5]}),
+}  # fmt: skip
+"""By path the request of a client, and its answer."""
+BOTH = b'{"object":"list","data":[{"index":1,"embedding":[0.25,1]},{"index":0,"embedding":[0.5,1.5]}],"model":"m"}'
+OWN = {"gemini": "taskType", "ollama": "truncate"}
+
+
+@each_case("api_format", ["openai", *OTHERS])
+@each_case("path", ASKED)
+def test_geminis_and_ollamas_clients_get_embeddings(path: str, api_format: str) -> None:
+    async def main() -> None:
+        kept = Kept(Answering(BOTH if api_format == "openai" else OTHERS[api_format][2]))
+        asked, expected = ASKED[path]
+        client = await visitor(kept.target("a/x", api_format), tracker=kept.tracker).asks(asked, path=path)
+        assert client.status == 200, client.body
+        found: Any = client.json
+        assert {name: found[name] for name in expected} == expected
+        (sent,) = kept.transport.sent
+        body = sent.body.decode()
+        assert '"a"' in body
+        assert any(f'"{name}":2' in body for name in ("dimensions", "outputDimensionality", "output_dimension"))
+        own = "taskType" if "beta" in path else "truncate"
+        kept_own = own == OWN.get(api_format) or (own == "truncate" and api_format == "cohere")
+        assert (own in body) == kept_own
+        assert client.headers.get("x-splitsecond-dropped") == (None if kept_own else own)
+        assert kept.records[0].operation == "embeddings"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "words"),
+    [
+        ("/v1beta/models/fast:embedContent", {}, "requests[0].content"),
+        ("/v1beta/models/fast:embedContent", {"content": {"parts": [{"inlineData": {}}]}}, "no text"),
+        ("/v1beta/models/fast:batchEmbedContents", {"requests": {}}, "requests"),
+        (
+            "/v1beta/models/fast:batchEmbedContents",
+            {"requests": [{"content": _part("a"), "title": "t"}, {"content": _part("b")}]},
+            "other settings",
+        ),
+    ],
+)
+def test_embedding_requests_that_cannot_be_read_are_refused(path: str, asked: Any, words: str) -> None:
+    async def main() -> None:
+        client = await visitor(Kept(Answering(BOTH)).target("a/x")).asks(asked, path=path)
+        assert client.status == 400
+        error: Any = client.json["error"]
+        assert (error["status"], words in error["message"]) == ("INVALID_ARGUMENT", True), error
+
+    run_virtual(main())
+
+
+def test_odd_vectors_are_faults_for_ollamas_clients() -> None:
+    async def main() -> None:
+        service = Kept(Answering(b'{"data":[{"index":0}]}')).target("a/x")
+        client = await visitor(service).asks({"model": "fast", "input": "a"}, path="/api/embed")
+        assert client.status == 502
+        assert isinstance(client.json["error"], str)
+
+    run_virtual(main())

@@ -70,6 +70,16 @@ def test_errors_below_anthropics_paths_have_its_format() -> None:
     assert (client.status, client.json["type"]) == (404, "error")
 
 
+def test_codes_of_errors_are_numbers_for_openrouters_clients() -> None:
+    locked = ClientKey("web", hashlib.sha256(b"k").digest())
+    client = got("/api/v1/chat/completions", locked, method="POST", body=CHAT)
+    error = client.json["error"]
+    assert (client.status, error["code"], error["metadata"]) == (401, 401, {"error_type": "invalid_api_key"})
+    assert got("/api/v1/nowhere", method="POST", body={}).json["error"]["code"] == 404
+    assert got("/api/v1/models").json == got("/v1/models").json
+    assert isinstance(got("/api/nowhere", method="POST", body={}).json["error"], str)  # Ollama's
+
+
 def test_lists_of_models_have_a_request_id() -> None:
     assert got("/v1/models").headers["x-request-id"].startswith("req-")
     found = got("/v1/models/fast", anthropic_version="2023-06-01").headers
@@ -77,7 +87,7 @@ def test_lists_of_models_have_a_request_id() -> None:
 
 
 def test_unsupported_gemini_method_of_a_model_is_404() -> None:
-    client = got("/v1beta/models/fast:embedContent", method="POST", body={})
+    client = got("/v1beta/models/fast:predict", method="POST", body={})
     assert (client.status, client.json["error"]["status"]) == (404, "NOT_FOUND")
     assert got("/v1beta/models", method="POST", body={}).status == 405
 

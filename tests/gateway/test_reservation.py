@@ -12,6 +12,7 @@ from msgspec import Raw
 from tests.cases import each_case
 
 from splitsecond.core.service import Call, Operation
+from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS, input_tokens
 from splitsecond.core.wire.output_limit import MAX_TOKENS
 from splitsecond.gateway.records.reservation import (
     ReservedTokens,
@@ -23,7 +24,6 @@ from splitsecond.routing.router.prompt_tokens import (
     UNKNOWN_CONTEXT_TOKENS,
     conservative_input_tokens,
 )
-from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS, input_tokens
 
 
 def sent(operation: Operation = "chat", **fields: Any) -> Call:

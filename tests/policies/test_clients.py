@@ -11,6 +11,7 @@ from tests.policies.branches import play
 
 from splitsecond.core.events import Done, Token
 from splitsecond.core.service import Call, Service, Spoken
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.core.wire import anthropic, openai, responses
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.machinery.prompt import (
@@ -30,7 +31,6 @@ from splitsecond.routing.policies.fallback import fallback
 from splitsecond.routing.policies.pipeline import INSTRUCTION, _with_marker, pipeline
 from splitsecond.routing.policies.race import race
 from splitsecond.routing.policies.sticky import conversation
-from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.testing.fake_service import FakeService, Script
 
 API_FORMATS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")

@@ -10,7 +10,7 @@ from msgspec import Raw
 from tests.cases import each_case
 
 from splitsecond.core.service import Call
-from splitsecond.routing.targets.prompt_size import (
+from splitsecond.core.upstream.prompt_size import (
     PICTURE_TOKENS,
     USUAL_OUTPUT_TOKENS,
     input_tokens,

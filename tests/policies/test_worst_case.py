@@ -9,12 +9,12 @@ from tests.cases import each_case, sampled_cases
 from tests.worst_case import JSON_KINDS, check_cheap, check_linear, deepest_json, repeated
 
 from splitsecond.core.service import Call, Spoken
+from splitsecond.core.upstream.prompt_size import PICTURE_TOKENS, input_tokens
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.machinery.prompt import must_call, wanted_effort, wanted_form, with_instruction
 from splitsecond.routing.policies.by_complexity import complexity
 from splitsecond.routing.policies.cache import _key
 from splitsecond.routing.policies.sticky import conversation
-from splitsecond.routing.targets.prompt_size import PICTURE_TOKENS, input_tokens
 
 READERS: dict[str, Callable[[Call], object]] = {
     "prompt size": input_tokens,

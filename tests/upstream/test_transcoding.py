@@ -14,7 +14,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, ProviderFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Token
 from splitsecond.core.observation import Observation
-from splitsecond.core.service import Call, Spoken
+from splitsecond.core.service import Call, Notes, Spoken
 from splitsecond.core.transport.exchange import Request
 from splitsecond.core.upstream import transcoding
 from splitsecond.core.upstream.attempt import Attempt
@@ -291,3 +291,25 @@ def test_a_conversation_of_too_many_messages_is_not_translated(client: Spoken, p
     with pytest.raises(CallerFault, match=r"2.,... entries and parts; the maximum") as caught:
         transcoding.request(call, "cohere", cohere.encode, "m", Quirks())
     assert caught.value.status == 413
+
+
+@each_case("counted", [True, False])
+def test_a_stream_of_messages_begins_with_an_estimate(counted: bool) -> None:
+    counts = b',"usageMetadata":{"promptTokenCount":21,"candidatesTokenCount":2}' if counted else b""
+    asked = Call(id="c", body={"messages": [{"role": "user", "content": "four " * 100}]}, api_format="anthropic")
+
+    async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
+        exchange.body(GEMINI_WORD)
+        reply = await calling
+        exchange.body(GEMINI_END.replace(b"}\r\n", counts + b"}\r\n"))
+        exchange.end()
+        text = (await read_all(reply)).decode()
+        events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+        begun = next(event["message"]["usage"] for event in events if event["type"] == "message_start")
+        ended = next(event["usage"] for event in events if event["type"] == "message_delta")
+        assert (begun["input_tokens"], begun["output_tokens"]) == (132, 0)
+        assert ended["input_tokens"] == (21 if counted else 132)
+        assert notes.estimated == ["x/m"]
+
+    notes = Notes()
+    play(act, "anthropic", body=asked.body, stream=True, notes=notes)

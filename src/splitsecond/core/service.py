@@ -65,7 +65,8 @@ class Notes(Struct, kw_only=True):
     `cache`: "hit", "shared" (with an identical call in flight), "miss", or "" without a cache. `chosen`: why a policy
     chose the target that answers, in a few words. `dropped`: fields of the request that are sent to no target;
     `left_out`: by target, what could not be translated to its API format; `added`: by target, a field that its API
-    format requires and the request lacked, with its value.
+    format requires and the request lacked, with its value; `estimated`: targets whose streams begin with an estimate of
+    the prompt's tokens.
 
     A measurement sets `condition` and `role`, which the observations of the call's attempts carry, and `observer`,
     which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
@@ -87,6 +88,7 @@ class Notes(Struct, kw_only=True):
     dropped: list[str] = []
     left_out: dict[str, list[str]] = {}
     added: dict[str, str] = {}
+    estimated: list[str] = []
     condition: str = ""
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None

@@ -34,7 +34,7 @@ ROOT = HERE.parents[2]
 ENVIRONMENT = Path(os.environ.get("SPLITSECOND_MATRIX", ROOT / "build/clients-matrix"))
 PATHS = {"openai": "/v1", "responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta", "ollama": "", "cohere": "/v2"}
 TARGETS = tuple(PATHS)
-MAX_CLIENT_S = 240
+MAX_CLIENT_S = 900
 SLOW_S = 3
 MAX_NOTE = 200
 PROFILE = {"title": "A model", "model": "*", "embedding_dimensions": 64}
@@ -151,7 +151,7 @@ def run_client(client: Client, origin: str, wanted: list[tuple[str, Feature]]) -
         for target, feature in wanted
     )
     if client.python:
-        command = [str(ENVIRONMENT / "bin/python"), str(HERE / "in_python/run_client.py")]
+        command = [python_of(client), str(HERE / "in_python/run_client.py")]
     else:  # packages are looked for beside a script, or from the working folder for a script in the command
         script = (HERE / "in_javascript/run_client.mjs").read_text("utf-8")
         command = ["node", "--input-type=module", "--eval", script, "--"]
@@ -204,13 +204,17 @@ def truth(provider: RunningProvider) -> list[dict[str, Any]]:
     return found
 
 
+def python_of(client: Client) -> str:
+    return str(ENVIRONMENT / ("apart/bin/python" if client.apart else "bin/python"))
+
+
 def versions(client: Client) -> list[str]:
     """Return the versions of the client's packages."""
     if not client.python:
         folders = [ENVIRONMENT / "node_modules" / package / "package.json" for package in client.packages]
         return [json.loads(each.read_text("utf-8"))["version"] for each in folders]
     code = "import sys, importlib.metadata as m; print(*[m.version(each) for each in sys.argv[1:]])"
-    command = [str(ENVIRONMENT / "bin/python"), "-c", code, *client.packages]
+    command = [python_of(client), "-c", code, *client.packages]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 

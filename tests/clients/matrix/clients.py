@@ -4,12 +4,16 @@ from msgspec import Struct
 
 
 class Client(Struct, frozen=True):
-    """A client: its `name` in the scripts, the `api` that it uses, and the `packages` whose versions are shown."""
+    """A client: its `name` in the scripts, the `api` that it uses, and the `packages` whose versions are shown.
+
+    `apart`: its packages need other versions of those of other clients.
+    """
 
     name: str
     api: str
     packages: tuple[str, ...]
     python: bool = True
+    apart: bool = False
 
 
 CLIENTS = (
@@ -18,6 +22,8 @@ CLIENTS = (
     Client("openrouter", "chat", ("openrouter",)),
     Client("langchain-openai", "chat", ("langchain-openai",)),
     Client("pydantic-ai with openai", "chat", ("pydantic-ai-slim", "openai")),
+    Client("instructor with openai", "chat", ("instructor", "openai"), apart=True),
+    Client("litellm with openai", "chat", ("litellm", "openai"), apart=True),
     Client("openai for JavaScript", "chat", ("openai",), python=False),
     Client("groq-sdk", "chat", ("groq-sdk",), python=False),
     Client("@openrouter/sdk", "chat", ("@openrouter/sdk",), python=False),
@@ -65,6 +71,7 @@ CLIENTS = (
     Client("anthropic", "messages", ("anthropic",)),
     Client("langchain-anthropic", "messages", ("langchain-anthropic",)),
     Client("pydantic-ai with anthropic", "messages", ("pydantic-ai-slim", "anthropic")),
+    Client("litellm with anthropic", "messages", ("litellm",), apart=True),
     Client("@anthropic-ai/sdk", "messages", ("@anthropic-ai/sdk",), python=False),
     Client(
         "ai with @ai-sdk/anthropic",
@@ -79,6 +86,7 @@ CLIENTS = (
     Client("google-genai", "gemini", ("google-genai",)),
     Client("langchain-google-genai", "gemini", ("langchain-google-genai",)),
     Client("pydantic-ai with google", "gemini", ("pydantic-ai-slim", "google-genai")),
+    Client("litellm with gemini", "gemini", ("litellm",), apart=True),
     Client("@google/genai", "gemini", ("@google/genai",), python=False),
     Client(
         "ai with @ai-sdk/google",
@@ -92,6 +100,7 @@ CLIENTS = (
     Client("@langchain/google-genai", "gemini", ("@langchain/google-genai",), python=False),
     Client("ollama", "ollama", ("ollama",)),
     Client("langchain-ollama", "ollama", ("langchain-ollama",)),
+    Client("litellm with ollama", "ollama", ("litellm",), apart=True),
     Client("ollama for JavaScript", "ollama", ("ollama",), python=False),
     Client("@langchain/ollama", "ollama", ("@langchain/ollama",), python=False),
 )

@@ -23,12 +23,14 @@ OTHER_CLASSES = (
     "ResponseError",
     "SDKError",
     "ModelHTTPError",
+    "InstructorRetryException",
 )
 """Exceptions of libraries that only tell the status."""
 
 
 class Verdict(Struct, frozen=True):
-    """The `state` of a cell: "passes", "refused", "left out", "wrong", or "" where the client has no such feature."""
+    """The `state` of a cell: "passes", "refused", "left out", "estimated", "wrong", or "" where the client has no such
+    feature."""
 
     state: str
     note: str = ""
@@ -68,6 +70,9 @@ def judge(feature: Feature, target: str, result: dict[str, Any], evidence: Evide
         problems += _request_problems(feature, target, evidence)
     if not problems:
         return Verdict("passes")
+    if evidence.exchange.estimated and [each.partition(" ")[0] for each in problems] == ["usage"]:
+        used, output = result["answer"]["usage"]
+        return Verdict("estimated" if used > 0 and output == evidence.tokens[1] else "wrong", problems[0])
     if named is not None:
         return Verdict("left out", evidence.exchange.left_out)
     return Verdict("wrong", "; ".join(problems))

@@ -11,16 +11,21 @@ from dataclasses import dataclass, field
 CELL = re.compile(rb"\b(?:to|slow|fails)-(openai|responses|anthropic|gemini|ollama|cohere)(?:/|%2F)m-([a-z0-9-]+)")
 """The model's name, which names the target's API format and the feature."""
 _LEFT_OUT = re.compile(rb"x-splitsecond-dropped: ([^\r]*)\r", re.IGNORECASE)
+_ESTIMATED = re.compile(rb"x-splitsecond-estimated: [^\r]*message_start", re.IGNORECASE)
 MAX_KEPT_BYTES = 20_000
 REST_OF_REQUEST_S = 0.05
 
 
 @dataclass
 class Exchange:
-    """What the gateway answered to the requests of one cell: raw bytes, and the fields that it left out."""
+    """What the gateway answered to the requests of one cell: raw bytes, and the fields that it left out.
+
+    `estimated`: a stream begins with an estimate of the input tokens.
+    """
 
     response: bytearray = field(default_factory=bytearray)
     left_out: str = ""
+    estimated: bool = False
 
 
 class Relay:
@@ -54,6 +59,7 @@ class Relay:
                     current.response.extend(data)
                 if left_out := _LEFT_OUT.search(data):
                     current.left_out = left_out[1].decode("latin-1")
+                current.estimated = current.estimated or _ESTIMATED.search(data) is not None
                 writer.write(data)
                 await writer.drain()
 

@@ -20,11 +20,12 @@ TITLES = {
     "ollama": "Ollama (`/api/chat`)",
 }
 SHORT = {"openai": "ch", "responses": "re", "anthropic": "an", "gemini": "ge", "ollama": "ol", "cohere": "co", "": "-"}
-MARKS = {"refused": "r", "left out": "l", "wrong": "w"}
+MARKS = {"refused": "r", "left out": "l", "estimated": "e", "wrong": "w"}
 
 
 class Cell(Struct, frozen=True, array_like=True):
-    """What came of a `feature` with a `target`: "passes", "refused", "left out" or "wrong". `note`: why it is wrong."""
+    """What came of a `feature` with a `target`: "passes", "refused", "left out", "estimated" or "wrong". `note`: why it
+    is wrong."""
 
     feature: str
     target: str
@@ -67,17 +68,17 @@ def rendered(results: Results) -> str:
 
 def _lines(results: Results) -> Iterator[str]:
     states = Counter(cell.state for client in results.clients for cell in client.cells)
-    named = states["refused"] + states["left out"]
+    named = states["refused"] + states["left out"] + states["estimated"]
     yield (
-        f"On {results.date}, {states['passes']:,} of {states.total():,} cells pass, {named:,} are refused or left out "
-        f"by name, and {states['wrong']:,} are wrong."
+        f"On {results.date}, {states['passes']:,} of {states.total():,} cells pass, {named:,} are refused, left out or "
+        f"estimated by name, and {states['wrong']:,} are wrong."
     )
     yield ""
-    yield "| client | version | API | cells | pass | refused | left out | wrong |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| client | version | API | cells | pass | refused | left out | estimated | wrong |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for client in results.clients:
         count = Counter(cell.state for cell in client.cells)
-        counts = [count.total(), *(count[state] for state in ("passes", "refused", "left out", "wrong"))]
+        counts = [count.total(), *(count[state] for state in ("passes", *MARKS))]
         api = CLIENTS[client.name].api
         yield f"| `{client.name}` | {', '.join(client.versions)} | {api} | {' | '.join(map(str, counts))} |"
     for api, title in TITLES.items():

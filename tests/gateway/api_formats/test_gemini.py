@@ -151,6 +151,15 @@ def test_token_counts_are_estimated(google: genai.Client) -> None:
     assert 400 < counted.total_tokens < 600
 
 
+@pytest.mark.parametrize("api_format", ["openai", "gemini", "cohere", "ollama"])
+def test_embeddings(google: genai.Client, api_format: str) -> None:
+    settings = types.EmbedContentConfig(output_dimensionality=16, task_type="CLUSTERING")
+    asked: Any = ["a red house", "a blue car"]
+    found = google.models.embed_content(model=TARGETS[api_format], contents=asked, config=settings)
+    house, car = (each.values or [] for each in found.embeddings or [])
+    assert [len(house), len(car), house == car] == [16, 16, False]
+
+
 def test_models(google: genai.Client) -> None:
     names = [model.name for model in google.models.list()]
     assert "models/either" in names

@@ -113,6 +113,16 @@ def test_the_request_that_a_target_receives(llama: ollama.Client, behind: Behind
     }
 
 
+@pytest.mark.parametrize("api_format", ["openai", "gemini", "cohere", "ollama"])
+def test_embeddings(llama: ollama.Client, api_format: str) -> None:
+    answer = llama.embed(model=TARGETS[api_format], input=["a red house", "a blue car"], dimensions=16)
+    house, car = answer.embeddings
+    assert [len(house), len(car), house == car] == [16, 16, False]
+    assert answer.prompt_eval_count or api_format == "gemini"
+    one = llama.embeddings(model=TARGETS[api_format], prompt="a red house").embedding
+    assert len(one) > 16
+
+
 def test_models(llama: ollama.Client) -> None:
     assert "either" in [model.model for model in llama.list().models]
 

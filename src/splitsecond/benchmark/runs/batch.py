@@ -10,6 +10,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, file_faults
 from splitsecond.core.money.closed_early import attempt_cost
 from splitsecond.core.money.cost import usd
+from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.core.validation import wrong
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.batch import batch_file
@@ -20,7 +21,6 @@ from splitsecond.routing.construction.expression import targets
 from splitsecond.routing.router.call_tracker import CallTracker
 from splitsecond.routing.router.router import Listeners, Router
 from splitsecond.routing.router.settings import RouterSettings
-from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 MAX_IN_FLIGHT = 64
 LIMIT_IN_FLIGHT = 4096

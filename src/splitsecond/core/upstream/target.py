@@ -273,7 +273,10 @@ class Target:
         """Return the transcoder of an answer to `call`, which has another format; None if nobody reads its bytes."""
         if not (self._config.raw or call.watched):
             return None
-        return transcoding.transcoder(call, self._spec.model)
+        transcoder = transcoding.transcoder(call, self._spec.model)
+        if transcoder.prompt_tokens is not None:
+            call.notes.estimated.append(self._spec.name)
+        return transcoder
 
     async def _stream_request(
         self, follow: Follow, request: Request, attempt: Attempt, connect_deadline_ns: int

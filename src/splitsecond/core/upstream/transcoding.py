@@ -16,6 +16,7 @@ from msgspec import structs
 from splitsecond.core.catalog.model import Prefill
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Notes
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.core.wire.api_format import Encode, Encoded, Quirks
 from splitsecond.core.wire.chat_form import TRANSLATED, with_prefill
 from splitsecond.core.wire.client_format import ClientFormat, RequestReader, client_format
@@ -113,7 +114,11 @@ def transcoder(call: Call, model: str) -> Transcoder:
     """Return the transcoder that writes the answer of `model` in the API format of `call`."""
     if call.operation == "embeddings":
         return VectorsTranscoder(call, model)
-    return client_format(call).transcoder(call, model)
+    form = client_format(call)
+    made = form.transcoder(call, model)
+    if form.opens_with_tokens and call.stream:
+        made.prompt_tokens = input_tokens(call)
+    return made
 
 
 def continuation_encoder(call: Call) -> ContinuationEncoder | None:

@@ -15,11 +15,13 @@ from msgspec import Struct, structs
 from splitsecond.core.events import Usage
 from splitsecond.core.service import Call, Operation, Spoken
 from splitsecond.core.wire import anthropic, gemini, ollama, openai, responses, stored_ids
+from splitsecond.core.wire import client_embeddings as vectors
 from splitsecond.core.wire.anthropic import client_side as messages_side
 from splitsecond.core.wire.anthropic.messages import UNSIGNED_REASONING
 from splitsecond.core.wire.api_format import Encode, Encoded
 from splitsecond.core.wire.assembly import Assembly
 from splitsecond.core.wire.chat_form import REASONING_FIELD
+from splitsecond.core.wire.client_embeddings import Vectors, VectorsAssembly
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai import client_side as chat_side
 from splitsecond.core.wire.relay import StreamRelay
@@ -85,9 +87,10 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     tokens; the last is set if the client sets none. `output_format`: paths of fields that fix the form of the answer;
     `effort`: the path of the reasoning effort. `stored`: the provider stores answers unless the request forbids it.
     `prefills`: a last message of the assistant begins the answer. `kept`: the answers that a provider may keep, None if
-    there are none. `streams`: an answer is a stream unless the request says otherwise. `method_roots`: other paths
-    are one of these (the first that fits), a model and a method (`methods`: whether it streams). `incoming`: rewrites a
-    call in the common chat form as it comes in; then `name` is that form's, and policies and targets know no other.
+    there are none. `streams`: an answer is a stream unless the request says otherwise. `opens_with_tokens`: a stream
+    begins with the number of tokens of the prompt. `method_roots`: other paths are one of these (the first that fits),
+    a model and a method (`methods`: whether it streams; all are of `method_operation`). `incoming`: rewrites a call in
+    OpenAI's form as it comes in; then `name` is that form's, and policies and targets know no other.
 
     Translation. `reader`: None for the common chat form itself. `own_fields`, `own_parts`: what this format calls
     fields and parts of messages of the common chat form, for error messages; `left_out_names`: the same for what was
@@ -105,6 +108,7 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     root: str = ""
     method_roots: tuple[str, ...] = ()
     methods: Mapping[str, bool] = {}
+    method_operation: Operation = "chat"
     counting: TokenCounting | None = None
     models: ModelListing | None = None
     messages_field: str = "messages"
@@ -116,6 +120,7 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     prefills: bool = False
     kept: KeptAnswers | None = None
     streams: bool = False
+    opens_with_tokens: bool = False
     incoming: Callable[[Call], Call] | None = None
     reader: RequestReader | None = None
     own_fields: Mapping[str, str] = {}
@@ -152,6 +157,13 @@ OPENAI_CHAT = ClientFormat(
     continuation=chat_side.continuation_encoder,
     error_body=openai.error_body,
 )
+OPENROUTER_CHAT = structs.replace(
+    OPENAI_CHAT,
+    paths={f"/api{path}": operation for path, operation in OPENAI_CHAT.paths.items()},
+    root="/api/v1/",
+    models=ModelListing(("/api/v1/models",), openai.model_list, openai.model_entry),
+    error_body=openai.numbered_error_body,
+)
 ANTHROPIC_MESSAGES = ClientFormat(
     name="anthropic",
     paths={"/v1/messages": "chat"},
@@ -163,6 +175,7 @@ ANTHROPIC_MESSAGES = ClientFormat(
     output_format=(("output_config", "format"), ("output_format",)),
     effort=("output_config", "effort"),
     prefills=True,
+    opens_with_tokens=True,
     kept=stored_ids.MESSAGES,
     reader=RequestReader(anthropic.pass_on, anthropic.to_chat, anthropic.sources),
     own_fields={"stop": "stop_sequences", "response_format": "output_config.format"},
@@ -221,7 +234,8 @@ def _translated(
 
 GEMINI = _translated(
     gemini.StreamWriter,
-    (b"data: ", b"\r\n\r\n"),
+    # Google's older library for JavaScript ignores error events, but not a rest that is no event: here a comment.
+    (b"data: ", b"\r\n\r\n: error"),
     paths={},
     root="/v1beta/",
     # Vercel's and LangChain's clients leave out "models/" if a name has a slash.
@@ -258,8 +272,33 @@ OLLAMA_GENERATE = structs.replace(
     relay=partial(TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True),
     assembly=partial(TranslatedAssembly, ollama.GenerateWriter),
 )
-FORMATS: Sequence[ClientFormat] = (*CLIENT_FORMATS.values(), GEMINI, OLLAMA_CHAT, OLLAMA_GENERATE)
-"""The formats of `CLIENT_FORMATS`, which policies know, and those whose requests are translated as they come in."""
+
+
+def _embeddings(
+    form: ClientFormat, incoming: Callable[[Call], Call], write: Callable[[Vectors], dict[str, Any]], **fields: Any
+) -> ClientFormat:
+    """Return a path or method for embeddings of the clients of `form`."""
+    none = {"paths": {}, "root": "", "models": None, "counting": None, "methods": {}, "method_operation": "embeddings"}
+    assembly = partial(VectorsAssembly, write)
+    return structs.replace(form, **(none | fields), incoming=incoming, assembly=assembly)
+
+
+_EMBEDDINGS = (
+    _embeddings(GEMINI, vectors.one_of_gemini, vectors.one_for_gemini, methods={"embedContent": False}),
+    _embeddings(GEMINI, vectors.batch_of_gemini, vectors.batch_for_gemini, methods={"batchEmbedContents": False}),
+    _embeddings(OLLAMA_CHAT, vectors.of_ollama, vectors.for_ollama, paths={"/api/embed": "embeddings"}),
+    _embeddings(OLLAMA_CHAT, vectors.of_ollama, vectors.one_for_ollama, paths={"/api/embeddings": "embeddings"}),
+)
+FORMATS: Sequence[ClientFormat] = (
+    *CLIENT_FORMATS.values(),
+    OPENROUTER_CHAT,
+    GEMINI,
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+    *_EMBEDDINGS,
+)
+"""The formats of `CLIENT_FORMATS`, which policies know, that of OpenRouter's clients, which is a chat with other paths
+and errors, and those whose requests are translated as they come in. The first whose `root` fits a path counts."""
 
 
 def listing_at(path: str, headers: Mapping[bytes, bytes]) -> tuple[ModelListing, str] | None:

@@ -54,8 +54,11 @@ class _Choice:
 class Transcoder:
     """Transcoder of one answer. `identity` is part of the ids of its tool calls.
 
-    `single`: the format has one choice only; other choices are left out.
+    `single`: the format has one choice only; other choices are left out. `prompt_tokens`: an estimate for formats whose
+    streams begin with the number; None for none.
     """
+
+    prompt_tokens: int | None = None
 
     def __init__(self, writer: AnswerWriter, identity: str, *, single: bool) -> None:
         self._writer = writer
@@ -90,7 +93,7 @@ class Transcoder:
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = _Choice()
-            out.append(self._writer.opening(index))
+            out.append(self._writer.opening(index, Usage(0, self.prompt_tokens)))
         return choice
 
     def _take_token(self, token: Token, out: list[bytes]) -> None:

@@ -8,10 +8,10 @@ is 20% off is better than an error.
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, Fault
 from splitsecond.core.service import Call
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.core.upstream.target import Target
 from splitsecond.core.wire.client_format import ClientFormat
 from splitsecond.routing.requests.error_response import Headers
-from splitsecond.routing.targets.prompt_size import input_tokens
 
 TIMEOUT_NS = 10 * clock.NS_PER_S
 """Timeout of the count."""

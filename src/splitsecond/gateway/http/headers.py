@@ -36,7 +36,8 @@ RESPONSE_HEADERS: Mapping[str, str] = {
     "the maximum of the model if it is known, otherwise 8192 and the budget of reasoning.",
     "x-splitsecond-estimated": "input_tokens: the count is estimated from the length. usage: the target reported no "
     "token counts, only some, or counts that cannot be true; the others are the estimates by which limits and costs "
-    "are computed. Only on responses that are not streamed.",
+    "are computed. Only on responses that are not streamed. message_start: this event of the stream has an estimate of "
+    "the input tokens; message_delta has the target's count.",
     "x-splitsecond-cost-usd": "The cost of the call by tokens, losers of a race included. Only on responses that are "
     "not streamed, and only if the price of every attempted target is known.",
     "x-splitsecond-cost-low-usd": "The least that the call may cost, if the provider of a request that was closed "
@@ -102,6 +103,8 @@ def call_headers(cycle: RequestCycle, call: Call, token_ns: int | None = None, t
         headers.append((b"x-splitsecond-dropped", header_value(dropped)))
     if target in notes.added:
         headers.append((b"x-splitsecond-added", header_value(notes.added[target])))
+    if target in notes.estimated:
+        headers.append((b"x-splitsecond-estimated", b"message_start"))
     return headers
 
 

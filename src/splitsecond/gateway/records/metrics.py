@@ -28,10 +28,10 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import printable
 from splitsecond.core.money.closed_early import BillingRule, attempt_cost
 from splitsecond.core.observation import Observation
+from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.gateway.records.extra_attempts import extra_attempts
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.hub_connection import HubConnection
-from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 MAX_TARGETS = 1000
 OTHER = "other"

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.service import WHOLE_OPERATIONS, Call
+from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.core.wire.output_limit import MAX_TOKENS, answer_count, output_limit
 from splitsecond.routing.construction.expression import Expression, TargetName
 from splitsecond.routing.router.prompt_tokens import PromptSize, prompt_size
-from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 _CHOOSE_ONE = frozenset({"fastest", "cheapest", "weighted", "sticky", "near", "by_complexity", "by_task"})
 """Policies that send a call to one of their branches."""

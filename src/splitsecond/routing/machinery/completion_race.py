@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.fault_handling import answered
 from splitsecond.routing.machinery.replies.shared_reply import MAX_BYTES, SharedReply
-from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
 MAX_HELD = MAX_BYTES // 2

@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 
 from splitsecond.core.large_bodies import off_loop
 from splitsecond.core.service import Call
+from splitsecond.core.upstream.prompt_size import raw_bytes
 from splitsecond.core.validation import has_too_many_values, plain_value, read_json
 from splitsecond.core.wire.client_format import client_format
-from splitsecond.routing.targets.prompt_size import raw_bytes
 
 T = TypeVar("T")
 

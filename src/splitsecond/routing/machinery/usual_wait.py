@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from splitsecond.core import clock
 from splitsecond.core.service import Call
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.choosing.ttl_cache import TtlCache, about
-from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
 TIMES_P95 = 10

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from splitsecond.core.errors import CallerFault, Fault
 from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.upstream.prompt_size import raw_bytes
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import NOT_TRANSLATABLE
@@ -17,7 +18,6 @@ from splitsecond.routing.machinery.prompt import (
     wanted_form,
 )
 from splitsecond.routing.machinery.settings import short_text
-from splitsecond.routing.targets.prompt_size import raw_bytes
 
 LEVELS = ("simple", "medium", "complex")
 MEDIUM_POINTS, COMPLEX_POINTS = 2, 4

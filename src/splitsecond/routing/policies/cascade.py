@@ -9,6 +9,7 @@ import msgspec
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.routing.machinery.budget import ExtraRequestBudget
 from splitsecond.routing.machinery.choosing.branch import usual_output_tokens
@@ -21,7 +22,6 @@ from splitsecond.routing.machinery.replies.judge import approves, judge_input_to
 from splitsecond.routing.machinery.replies.shared_reply import SharedReply
 from splitsecond.routing.machinery.settings import Duration, Setting
 from splitsecond.routing.policies.race import Race
-from splitsecond.routing.targets.prompt_size import input_tokens, output_tokens
 
 MEASURED = 0.02
 """While the large model is asked alone, the share of calls that still goes to the small one."""

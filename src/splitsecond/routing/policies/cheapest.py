@@ -5,6 +5,7 @@ from math import inf
 
 from splitsecond.core import clock
 from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
 from splitsecond.routing.machinery.choosing.exploration import Exploration
 from splitsecond.routing.machinery.choosing.speed import SpeedRanking
@@ -12,7 +13,6 @@ from splitsecond.routing.machinery.choosing.ttl_cache import TtlCache, about
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.settings import Duration, UseCase
 from splitsecond.routing.policies.race import Race
-from splitsecond.routing.targets.prompt_size import input_tokens, output_tokens
 
 AT = 0.95
 """The quantile that a limit is compared with."""

@@ -9,12 +9,12 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, Fault, TimedOut
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.core.timing.survival import SurvivalCurve
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.routing.machinery.budget import ExtraRequestBudget
 from splitsecond.routing.machinery.contest import Contest
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import answered, only_probed, unsent
 from splitsecond.routing.machinery.settings import Share
-from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
 EXTRA_LOAD = Share.parse("extra_load", 0.05)

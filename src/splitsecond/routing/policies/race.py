@@ -5,12 +5,12 @@ from typing import Literal
 
 from splitsecond.core import clock
 from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch, ask_in_turn, in_order, usual_output_tokens
 from splitsecond.routing.machinery.completion_race import CompletionRace
 from splitsecond.routing.machinery.contest import Contest
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.settings import SpendingRate
-from splitsecond.routing.targets.prompt_size import input_tokens, output_tokens
 
 RaceFigure = Literal["ttft", "total"]
 SAVED_S = 600

@@ -11,11 +11,11 @@ from msgspec import Raw, Struct
 
 from splitsecond.core import clock
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply, Service
+from splitsecond.core.upstream.prompt_size import raw_bytes
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.prompt import examined
 from splitsecond.routing.machinery.settings import Duration
-from splitsecond.routing.targets.prompt_size import raw_bytes
 
 TTL = Duration.parse("ttl", "10m")
 REMEMBERED = 10_000

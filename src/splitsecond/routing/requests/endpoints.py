@@ -46,7 +46,7 @@ def endpoint_at(path: str) -> Endpoint | None:
         root = next(filter(path.startswith, form.method_roots), "")
         model, _, method = path[len(root) :].rpartition(":") if root else ("", "", "")
         if model and method in form.methods:
-            return Endpoint("chat", form, model=model, stream=form.methods[method])
+            return Endpoint(form.method_operation, form, model=model, stream=form.methods[method])
         if model and form.counting is not None and method == form.counting.method:
             return Endpoint("chat", form, counts=True, model=model, stream=False)
     return None

@@ -20,13 +20,13 @@ from splitsecond.core.internal_errors import contained, report_internal_error
 from splitsecond.core.money.closed_early import BillingRule, CostRange, complete_tokens, cost_range
 from splitsecond.core.observation import Observation, Outcome
 from splitsecond.core.service import Call
+from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.machinery.call_observation import call_observations
 from splitsecond.routing.machinery.fault_handling import NOT_TRANSLATABLE, ejected
 from splitsecond.routing.router.prompt_tokens import prompt_size
 from splitsecond.routing.router.redaction import redact
-from splitsecond.routing.targets.prompt_size import USUAL_OUTPUT_TOKENS
 
 MAX_WAITING = 4096
 """Ended calls that wait for an observation. Beyond that the oldest is recorded without it."""

@@ -11,8 +11,8 @@ from random import Random
 from msgspec import Struct
 
 from splitsecond.core.service import Call
+from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN
 from splitsecond.core.wire.media import request_content
-from splitsecond.routing.targets.prompt_size import BYTES_PER_TOKEN
 
 MAX_PICTURE_TOKENS = 16_384
 """The most tokens that a picture of any size counts as, at the large providers: GPT-6 counts 14,400 for a photo, Qwen
@@ -54,7 +54,7 @@ def prompt_size(call: Call) -> PromptSize:
 def conservative_input_tokens(call: Call, context_tokens: int | None = None) -> int:
     """Return an estimate of the input tokens, of the whole request, that errs on the high side.
 
-    Limits and charges use it. For decisions see `routing.targets.prompt_size.input_tokens`.
+    Limits and charges use it. For decisions see `core.upstream.prompt_size.input_tokens`.
     """
     return prompt_size(call).within(context_tokens)
 

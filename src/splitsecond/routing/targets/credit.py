@@ -8,8 +8,8 @@ a few requests. What a request costs depends on more than its size, so a client'
 
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import WHOLE_OPERATIONS, Call
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.core.wire.output_limit import output_limit
-from splitsecond.routing.targets.prompt_size import input_tokens
 
 KEY_RETRY_NS = 300 * NS_PER_S
 """How often a key that has worked before, or an account without credit, is tried again."""

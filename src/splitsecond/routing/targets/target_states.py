@@ -30,9 +30,9 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.service import LOST, Call, Notes, Reply, Service
 from splitsecond.core.timers import EARLY_NS
 from splitsecond.core.timing.timeline import record_fault
+from splitsecond.core.upstream.prompt_size import input_tokens
 from splitsecond.routing.targets.escalations import EscalationRate
 from splitsecond.routing.targets.estimate import SpeedEstimate
-from splitsecond.routing.targets.prompt_size import input_tokens
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_state import NEVER_NS, AccountKey, TargetState, TargetStatus
 from splitsecond.routing.targets.verdict import of_fault

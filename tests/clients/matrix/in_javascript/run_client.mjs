@@ -703,7 +703,7 @@ const aiClients = {
   "ai with @openrouter/ai-sdk-provider": ai(
     async (key) => {
       const { createOpenRouter } = await import("@openrouter/ai-sdk-provider");
-      return createOpenRouter({ baseURL: `${origin}/v1`, apiKey: key, compatibility: "strict" });
+      return createOpenRouter({ baseURL: `${origin}/api/v1`, apiKey: key, compatibility: "strict" });
     },
     {
       known: [...PENALTIES, "top_k", "effort", "reasoning"], kinds: [...MEDIA, "audio"],
@@ -719,7 +719,7 @@ const aiClients = {
 
 async function openrouter(key) {
   const { OpenRouter } = await import("@openrouter/sdk");
-  const api = new OpenRouter({ apiKey: key, serverURL: `${origin}/v1`, retryConfig: { strategy: "none" } });
+  const api = new OpenRouter({ apiKey: key, serverURL: `${origin}/api/v1`, retryConfig: { strategy: "none" } });
   const camel = (value) => {
     if (Array.isArray(value)) return value.map(camel);
     if (value === null || typeof value !== "object") return value;

@@ -104,7 +104,7 @@ def chat_stream(chunks: Any, ask: Ask) -> tuple[Answer, dict[str, Any]]:
     calls: dict[int, dict[str, Any]] = {}
     logprobs = False
     for chunk in chunks:
-        if chunk.usage:
+        if getattr(chunk, "usage", None):
             usage = [chunk.usage.prompt_tokens, chunk.usage.completion_tokens]
         for choice in chunk.choices:
             if choice.delta.content:
@@ -233,7 +233,7 @@ class OpenRouterChat(Chat):
 
         never = RetryConfig("none", BackoffStrategy(1, 1, 1, 1), False)
         settings: dict[str, Any] = {"timeout_ms": TIMEOUT_S * 1000, "retry_config": never}
-        self.client = OpenRouter(api_key=key, server_url=f"{origin}/v1", **settings)
+        self.client = OpenRouter(api_key=key, server_url=f"{origin}/api/v1", **settings)
 
     def options(self, ask: Ask) -> dict[str, Any]:
         options = chat_options(ask)

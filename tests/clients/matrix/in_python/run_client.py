@@ -20,6 +20,7 @@ from langchain_clients import langchain
 from messages_clients import Anthropic
 from neutral import UnsupportedError
 from ollama_clients import Ollama
+from other_clients import Instructor, litellm
 from pydantic_ai_clients import pydantic_ai
 from responses_clients import OpenAIResponses
 
@@ -36,6 +37,11 @@ CLIENTS: dict[str, Callable[[str, str], Any]] = {
     "langchain-anthropic": langchain("anthropic"),
     "langchain-google-genai": langchain("google"),
     "langchain-ollama": langchain("ollama"),
+    "instructor with openai": Instructor,
+    "litellm with openai": litellm("openai"),
+    "litellm with anthropic": litellm("anthropic"),
+    "litellm with gemini": litellm("gemini"),
+    "litellm with ollama": litellm("ollama"),
     "pydantic-ai with openai": pydantic_ai("openai"),
     "pydantic-ai with openai responses": pydantic_ai("openai responses"),
     "pydantic-ai with anthropic": pydantic_ai("anthropic"),

@@ -67,6 +67,7 @@ class StreamWriter(AnswerWriter):
         self._around = (b"", b"")
         self._reason: str | None = None
         self._refused = False
+        self._prompt_tokens: int | None = None
 
     def resume(self, blocks: int, kind: TokenKind | None, *, is_open: bool) -> None:
         """Continue an answer that another writer began, with that number of blocks.
@@ -82,7 +83,9 @@ class StreamWriter(AnswerWriter):
         return self._kind
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
-        counts = _usage_fields(replace(usage or Usage(0), output_tokens=0, reasoning_tokens=None))
+        usage = usage or Usage(0)
+        self._prompt_tokens = usage.input_tokens
+        counts = _usage_fields(replace(usage, output_tokens=0, reasoning_tokens=None))
         return typed_event("message_start", message={**self._message, "content": [], "usage": counts})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
@@ -104,6 +107,8 @@ class StreamWriter(AnswerWriter):
     def usage(self, usage: Usage) -> bytes:
         delta = {"stop_reason": self._reason, "stop_sequence": self.stop_sequence}
         self._reason = None
+        if usage.input_tokens is None:
+            usage = replace(usage, input_tokens=self._prompt_tokens)
         return typed_event("message_delta", delta=delta, usage=_usage_fields(usage))
 
     def done(self) -> bytes:

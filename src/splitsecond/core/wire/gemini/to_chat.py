@@ -53,8 +53,8 @@ _ROLES = (None, "user", "model", "function")
 
 
 def to_chat(call: Call) -> Call:
-    fields = _camel(plain_fields(call))
-    fields |= _camel(object_field("generateContentRequest", fields.pop("generateContentRequest", {})))
+    fields = camel(plain_fields(call))
+    fields |= camel(object_field("generateContentRequest", fields.pop("generateContentRequest", {})))
     for name in ("model", "stream"):
         fields.pop(name, None)
     refuse(fields, {"cachedContent": ("",)}, "a chat")
@@ -63,13 +63,13 @@ def to_chat(call: Call) -> Call:
     conversation.add_turns(fields.pop("contents", None))
     body: Fields = {"messages": conversation.messages}
     body |= _tools(fields.pop("tools", None), fields.pop("toolConfig", None))
-    body |= _config(call, _camel(object_field("generationConfig", fields.pop("generationConfig", {}))))
+    body |= _config(call, camel(object_field("generationConfig", fields.pop("generationConfig", {}))))
     for name in fields:
         left_out(call, name)
     return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
 
 
-def _camel(fields: Fields) -> Fields:
+def camel(fields: Fields) -> Fields:
     return {_camel_name(name): value for name, value in fields.items()}
 
 
@@ -91,7 +91,7 @@ class _Conversation:
         if instruction is None:
             return
         turn = {"parts": [{"text": instruction}]} if isinstance(instruction, str) else instruction
-        parts = _parts_of(turn, "systemInstruction")
+        parts = parts_of(turn, "systemInstruction")
         texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
         if len(texts) < len(parts):
             left_out(self._call, "systemInstruction.parts")
@@ -103,7 +103,7 @@ class _Conversation:
             raise CallerFault("contents must be a list of at least one turn")
         for number, turn in enumerate(turns):
             where = f"contents[{number}]"
-            parts = _parts_of(turn, where)
+            parts = parts_of(turn, where)
             role = turn.get("role")
             if role not in _ROLES:
                 raise CallerFault(f"{where}.role is {short(role)}: expected user or model")
@@ -151,20 +151,20 @@ class _Conversation:
                 pass
             case _:
                 text = msgspec.json.encode(response).decode()
-        media = _parts_of({"parts": result.get("parts") or []}, place)
+        media = parts_of({"parts": result.get("parts") or []}, place)
         parts = [_content(part, f"{place}.parts[{number}]") for number, part in enumerate(media)]
         return tool_message(identity, [{"type": "text", "text": text}, *parts])
 
 
-def _parts_of(turn: Any, where: str) -> list[Fields]:
+def parts_of(turn: Any, where: str) -> list[Fields]:
     match turn:
         case {"parts": [*parts]} if all(isinstance(part, dict) for part in parts):
-            return [{name: _nested(value) for name, value in _camel(part).items()} for part in parts]
+            return [{name: _nested(value) for name, value in camel(part).items()} for part in parts]
     raise CallerFault(f"{where} must be an object with parts, a list of objects")
 
 
 def _nested(value: Any) -> Any:
-    return _camel(value) if isinstance(value, dict) else value
+    return camel(value) if isinstance(value, dict) else value
 
 
 def _content(part: Fields, place: str) -> Fields:
@@ -201,7 +201,7 @@ def _tools(tools: Any, config: Any) -> Fields:
     ]
     if not functions:
         return {}
-    calling = _camel(object_field("toolConfig.functionCallingConfig", _calling_config(config)))
+    calling = camel(object_field("toolConfig.functionCallingConfig", _calling_config(config)))
     mode, names = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames") or []
     if not isinstance(mode, str) or mode not in _MODES or not isinstance(names, list):
         raise not_translatable(f"toolConfig {short(config)}", "a chat")
@@ -217,7 +217,7 @@ def _tools(tools: Any, config: Any) -> Fields:
 
 
 def _calling_config(config: Any) -> Any:
-    return _camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
+    return camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
 
 
 def _declarations(tool: Any, place: str) -> list[Fields]:
@@ -231,7 +231,7 @@ def _declarations(tool: Any, place: str) -> list[Fields]:
 
 
 def _function(declared: Fields) -> Fields:
-    fields = _camel(declared)
+    fields = camel(declared)
     function: Fields = {"name": fields["name"]}
     if fields.get("description"):
         function["description"] = fields["description"]
@@ -276,7 +276,7 @@ def _config(call: Call, config: Fields) -> Fields:
     elif kind not in _TEXT_TYPES:
         raise not_translatable(f"generationConfig.responseMimeType {short(kind)}", "a chat")
     if (thinking := config.pop("thinkingConfig", None)) is not None:
-        body[FIELD] = _reasoning(_camel(object_field("generationConfig.thinkingConfig", thinking)))
+        body[FIELD] = _reasoning(camel(object_field("generationConfig.thinkingConfig", thinking)))
     refuse(config, {"responseModalities": (["TEXT"], []), "responseLogprobs": (False,)}, "a chat")
     for name, value in config.items():
         if value is not None:

@@ -35,6 +35,7 @@ class StreamWriter(AnswerWriter):
         self._around = {kind: around_slot(self._line(message)) for kind, message in _MESSAGES.items()}
         self._call: str | None = None
         self._call_id = ""
+        self._calls = 0
         self._arguments: list[str] = []
         self._last: dict[str, Any] = {}
         self._durations: dict[str, int] = {}
@@ -79,8 +80,11 @@ class StreamWriter(AnswerWriter):
         if self._call is None:
             return b""
         arguments = call_arguments(self._call, "".join(self._arguments))
-        call = {"id": self._call_id, "function": {"name": self._call, "arguments": arguments}}
+        function = {"name": self._call, "arguments": arguments}
+        # Ollama sends no index here, but LiteLLM takes all calls without one for parts of the first.
+        call = {"id": self._call_id, "index": self._calls, "function": function}
         self._call = None
+        self._calls += 1
         self._arguments.clear()
         return self._line({"content": "", "tool_calls": [call]})
 

@@ -129,6 +129,11 @@ def error_body(status: int, message: str, type: str, code: str | None = None, pa
     return to_json({"error": _error_fields(message, type, status if code is None else code, param)})
 
 
+def numbered_error_body(status: int, message: str, type: str, code: str | None, param: str | None) -> bytes:
+    """Return the body of an error response of OpenRouter, whose code is the status: its clients require a number."""
+    return to_json({"error": {"message": message, "code": status, "metadata": {"error_type": code or type}}})
+
+
 def _error_fields(message: str, kind: str, code: str | int | None, param: str | None) -> dict[str, Any]:
     return {"message": message, "type": kind, "param": param, "code": code}
 

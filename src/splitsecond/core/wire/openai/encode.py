@@ -23,7 +23,7 @@ from splitsecond.core.wire import tool_results
 from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.core.wire.chat_form import NO_SIGNATURE, REASONING_FIELD, standard_part
 from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
-from splitsecond.core.wire.translation import leave_out, left_out
+from splitsecond.core.wire.translation import leave_out, left_out, shared_fields
 
 _PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/completions"}
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
@@ -106,13 +106,16 @@ _FEW_TAKE = (
 """Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
 _USUAL = ("top_k", "user")
 """Those that are taken unless the quirk `takes` names others."""
+_OF_EMBEDDINGS = ("input", "dimensions")
 _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": ("medium",)}
 """Values that request the default; they are left out without a report."""
 
 
 def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
-    """Fit `chat`, translated from another API format, to `model` at a provider with these `quirks`."""
+    """Fit `chat`, or embeddings, translated from another API format, to `model` at a provider with these `quirks`."""
     body = dict(chat.body)
+    if chat.operation == "embeddings":
+        return structs.replace(chat, body=shared_fields(chat, body, _OF_EMBEDDINGS))
     takes = _USUAL if quirks.takes is None else quirks.takes
     for name in _FEW_TAKE:
         if name in body and name not in takes:

@@ -18,11 +18,11 @@ from operator import attrgetter
 
 from splitsecond.core import clock
 from splitsecond.core.service import Call
+from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch, usual_output_tokens
 from splitsecond.routing.machinery.choosing.exploration import Exploration
 from splitsecond.routing.machinery.choosing.ttl_cache import TtlCache, about
 from splitsecond.routing.targets.estimate import SpeedEstimate
-from splitsecond.routing.targets.prompt_size import input_tokens, output_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
 NEARLY = 1.1

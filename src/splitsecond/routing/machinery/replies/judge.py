@@ -15,8 +15,8 @@ from msgspec import Raw
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Token
 from splitsecond.core.service import Call, Service
+from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN
 from splitsecond.routing.machinery.prompt import field_value, last_user_text, messages, shortened
-from splitsecond.routing.targets.prompt_size import BYTES_PER_TOKEN
 
 QUESTION_CHARACTERS = 4_000
 ANSWER_CHARACTERS = 8_000

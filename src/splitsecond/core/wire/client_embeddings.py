@@ -1,0 +1,124 @@
+"""Server role: embeddings for clients of Gemini's and Ollama's formats.
+
+A request becomes OpenAI's as it comes in, with its own fields beside: targets of the same format get these, and for
+others the call's notes name them as left out. The vectors of the answer pass byte for byte.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call
+from splitsecond.core.wire.assembly import decoded
+from splitsecond.core.wire.chat_form import TRANSLATED
+from splitsecond.core.wire.gemini.to_chat import camel, parts_of
+from splitsecond.core.wire.openai.client_side import ChunkAssembly
+from splitsecond.core.wire.server_answer import known, to_json
+from splitsecond.core.wire.translation import not_translatable, plain_fields
+
+Fields = dict[str, Any]
+_RENAMED = {"outputDimensionality": "dimensions", "prompt": "input"}
+
+
+class _Item(Struct):
+    embedding: Raw
+    index: int = 0
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+
+
+class Vectors(Struct):
+    """An answer in OpenAI's form."""
+
+    data: list[_Item]
+    model: str = ""
+    usage: _Usage | None = None
+
+    def in_order(self) -> list[Raw]:
+        return [item.embedding for item in sorted(self.data, key=lambda item: item.index)]
+
+
+_decode = msgspec.json.Decoder(Vectors).decode
+
+
+class VectorsAssembly(ChunkAssembly):
+    """Assembly of an answer, written in the client's format by `write`."""
+
+    def __init__(self, write: Callable[[Vectors], Fields]) -> None:
+        super().__init__()
+        self._write = write
+
+    def fresh(self) -> ChunkAssembly:
+        """Return an assembly in OpenAI's form."""
+        return ChunkAssembly()
+
+    def answer(self) -> bytes:
+        return to_json(self._write(decoded(super().answer(), _decode)))
+
+
+def _embedding_call(call: Call, fields: Fields) -> Call:
+    body = {_RENAMED.get(name, name): value for name, value in fields.items()}
+    return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
+
+
+def one_of_gemini(call: Call) -> Call:
+    """Return a request for ``embedContent``."""
+    return _gemini_call(call, [plain_fields(call)])
+
+
+def batch_of_gemini(call: Call) -> Call:
+    """Return a request for ``batchEmbedContents``."""
+    requests = plain_fields(call).get("requests")
+    if not isinstance(requests, list) or not requests or not all(isinstance(each, dict) for each in requests):
+        raise CallerFault("requests must be a list of at least one object")
+    return _gemini_call(call, requests)
+
+
+def _gemini_call(call: Call, requests: list[Fields]) -> Call:
+    texts: list[str] = []
+    settings: Fields = {}
+    for number, request in enumerate(requests):
+        own = camel(request)
+        own.pop("model", None)
+        texts.append(_text(own.pop("content", None), f"requests[{number}].content"))
+        if number and own != settings:
+            raise not_translatable(f"requests[{number}] with other settings than requests[0]")
+        settings = own
+    return _embedding_call(call, {**settings, "input": texts})
+
+
+def _text(content: Any, place: str) -> str:
+    texts = [part.get("text") for part in parts_of(content, place)]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise not_translatable(f"{place} with parts that are no text")
+    return "\n".join(texts)
+
+
+def one_for_gemini(vectors: Vectors) -> Fields:
+    return {"embedding": {"values": vectors.in_order()[0]}}
+
+
+def batch_for_gemini(vectors: Vectors) -> Fields:
+    return {"embeddings": [{"values": each} for each in vectors.in_order()]}
+
+
+def of_ollama(call: Call) -> Call:
+    """Return a request for ``/api/embed`` or ``/api/embeddings``."""
+    fields = plain_fields(call)
+    fields.pop("model", None)
+    return _embedding_call(call, fields)
+
+
+def for_ollama(vectors: Vectors) -> Fields:
+    counted = known(prompt_eval_count=vectors.usage and vectors.usage.prompt_tokens)
+    return {"model": vectors.model, "embeddings": vectors.in_order(), **counted}
+
+
+def one_for_ollama(vectors: Vectors) -> Fields:
+    """Return the answer of ``/api/embeddings``."""
+    return {"embedding": vectors.in_order()[0]}
