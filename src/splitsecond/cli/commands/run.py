@@ -6,7 +6,6 @@ with its requests.
 
 import json as json_text
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -41,6 +40,7 @@ STOP_S = 20.0
 DRAIN_S = 2
 READY = b"READY "
 NO_LOG = "off"
+ACCESS_LOG = "access.jsonl"
 
 
 def run(
@@ -79,10 +79,9 @@ def run(
     """
     log = _log(log)
     name = Path(program[0]).name
-    client = f"{name[:40]}-{secrets.token_hex(3)}"
     with scratch_folder("run-") as scratch:
         file = scratch.path / "splitsecond.yaml"
-        needs_key = _configure(file, route, log, client)
+        needs_key = _configure(file, route, log, name)
         with _gateway(file) as origin:
             variables = client_variables(origin, os.environ, keys=not needs_key)
             began = clock.wall_time()
@@ -92,8 +91,9 @@ def run(
                 typer.echo(f"splitsecond: {fault}", err=True)
                 raise typer.Exit(fault.code) from None
             took_s = (clock.wall_time() - began).total_seconds()
+        ids = _call_ids(file.with_name(ACCESS_LOG))
     if log != NO_LOG:
-        calls = [call for _, call in Past.open(log).calls(began - timedelta(seconds=1)) if call.client == client]
+        calls = [call for _, call in Past.open(log).calls(began - timedelta(seconds=1)) if call.call in ids]
         typer.echo("\n".join(summary(name, calls, took_s, log)), err=True)
     raise typer.Exit(code)
 
@@ -115,7 +115,7 @@ def data_folder() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "splitsecond"
 
 
-def _configure(file: Path, route: str, log: str, client: str) -> bool:
+def _configure(file: Path, route: str, log: str, name: str) -> bool:
     """Write the configuration, and return whether the program needs its own credentials.
 
     Raises `CallerFault` for a wrong `route` or address.
@@ -126,10 +126,11 @@ def _configure(file: Path, route: str, log: str, client: str) -> bool:
         own = with_route and provider(vendor).key_variable(os.environ)
         providers[vendor] = {"base_url": base_url, **({} if own else {"credentials": "client"})}
     settings: dict[str, Any] = {
-        "listen": {"port": 0, "client": client, "drain_s": DRAIN_S},
+        "listen": {"port": 0, "client": name[:64], "drain_s": DRAIN_S},
         "providers": providers,
         "pass_through": True,
         "log": log,
+        "access_log": str(file.with_name(ACCESS_LOG)),  # it tells the calls of this run from others in the log
     }
     if route:
         settings["routes"] = {"*": {"policy": route}}
@@ -176,6 +177,10 @@ def _gateway(file: Path) -> Iterator[str]:
                 process.kill()
         if reported := _text(errors):
             typer.echo(reported, err=True)
+
+
+def _call_ids(access_log: Path) -> set[str]:
+    return {json_text.loads(line)["call"] for line in access_log.read_text("utf-8").splitlines()}
 
 
 def _text(file: IO[bytes]) -> str:

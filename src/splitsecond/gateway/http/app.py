@@ -44,6 +44,7 @@ from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.records.reservation import estimated
 from splitsecond.gateway.records.response_owners import ResponseOwners
+from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.construction.expression import targets
 from splitsecond.routing.requests import parsed_request
 from splitsecond.routing.requests.endpoints import Endpoint, endpoint_at, format_at
@@ -71,7 +72,8 @@ class Gateway:
     and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
     own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
     page of speed grades.
-    `owners`: the clients and targets of stored responses. `access_log`: gets the requests that are refused.
+    `owners`: the clients and targets of stored responses. `sessions`: the sessions of clients. `access_log`: gets the
+    requests that are refused.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Gateway:
         history: Callable[[int], Awaitable[bytes | None]] | None = None,
         speeds: Callable[[], Awaitable[bytes | None]] | None = None,
         owners: ResponseOwners | None = None,
+        sessions: Sessions | None = None,
         access_log: AccessLog | None = None,
     ) -> None:
         self.draining = False
@@ -97,6 +100,7 @@ class Gateway:
         self._metrics = metrics or Metrics()
         self._pages = OperatorPages(self._key, self._metrics, overview, history, speeds)
         self._owners = owners or ResponseOwners()
+        self._sessions = sessions or Sessions()
         self._access_log = access_log
         self._wrong_keys = WrongKeys()
         self._bodies = HeldBodies()
@@ -309,9 +313,12 @@ class Gateway:
         if (model := self._routes.named(request.model, form.vendor)) != request.model:
             request = msgspec.structs.replace(request, model=model)
         service = self._routes.service(model, key, request.routing_preferences)
+        session = ""
         if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
-            found = await off_loop(cycle.client, _ids_in, request) if large else ids_in_request(request.body)
+            found = await off_loop(cycle.client, _ids_in, request) if large else _ids_in(request)
             service = self._continued(request.model, found, cycle.client) or service
+            stored = (self._owners.session(each) for field, each in found if field in CONTINUES)
+            session = next(filter(None, stored), "")
         if endpoint.details and form.models is not None and form.models.details is not None:
             body = form.models.details(request.model, self._routes.context_tokens(request.model))
             await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
@@ -344,6 +351,9 @@ class Gateway:
             body, headers = await count_tokens(target, call, form)
             await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
             return
+        if call.operation not in WHOLE_OPERATIONS:
+            began, found_in = self._sessions.began, (cycle.headers, call, session)
+            call.notes.session = await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
         release = await self._reserve(call, request.model) if limited else None
         open_call = self._tracker.open(call, request.model, release, charged=limited)
         self._metrics.in_flight += 1
@@ -360,6 +370,8 @@ class Gateway:
         finally:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)
+            if call.notes.session is not None:
+                self._sessions.ended(call.notes.session, open_call.end_ns)
 
     def _continued(self, model: str, found: Iterable[tuple[str, str]], client: str) -> Service | None:
         """Return the target that has stored what a request for `model` continues; None if it is not known.
@@ -382,10 +394,10 @@ class Gateway:
                 target = self._owners.target(identity, targets(self._routes.expression(model)))
         return None if target is None else self._routes.service(target)
 
-    def _note_ids(self, client: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
-        """Note whose the ids in a part of an answer are."""
+    def _note_ids(self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
+        """Note whose the ids in a part of an answer are, and the session of the call."""
         for identity in kept.ids(answer):
-            self._owners.note(client, identity, target)
+            self._owners.note(client, identity, target, session)
 
     def _new_id(self) -> str:
         return f"req-{self._chance.getrandbits(128):032x}"
@@ -422,7 +434,8 @@ class Gateway:
                 open_call.first_token_ns = clock.now_ns()
             kept, note = form.kept, None
             if kept is not None and (not kept.requested_by or kept.requested_by in request.body):
-                note = partial(self._note_ids, call.client, kept)
+                session = "" if call.notes.session is None else call.notes.session.id
+                note = partial(self._note_ids, call.client, session, kept)
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
             else:

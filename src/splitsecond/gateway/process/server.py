@@ -22,9 +22,11 @@ from splitsecond.core.transport.kernel import raise_file_limit
 from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_socket
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
+from splitsecond.gateway.process.session_secret import session_secret
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.orphans import journal_stem, open_journal, recover, remove_journals
+from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.configuration.settings import GatewaySettings
 
 GARBAGE_OBJECTS = 20_000
@@ -84,7 +86,11 @@ async def _serve(
 ) -> None:
     recover(settings.log, say)
     stem = journal_stem(settings.log)
-    slot = WorkerSlot(journal=None if stem is None else open_journal(stem, 0, say), hub=str(hub_at))
+    slot = WorkerSlot(
+        sessions=Sessions.create(session_secret(settings.log, say)),
+        journal=None if stem is None else open_journal(stem, 0, say),
+        hub=str(hub_at),
+    )
     address = base_url(listening)
     async with hub(settings, hub_at), simulator(simulated, settings):
         worker = GatewayWorker(settings, slot)

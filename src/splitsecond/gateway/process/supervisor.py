@@ -26,6 +26,7 @@ from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_soc
 from splitsecond.gateway.process.keeping import keep_running
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
+from splitsecond.gateway.process.session_secret import session_secret
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import Journal
@@ -37,6 +38,7 @@ from splitsecond.gateway.records.orphans import (
     remove_journals,
     settle,
 )
+from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.routing.configuration.settings import GatewaySettings, decode, encode
 from splitsecond.routing.router.router import check_settings
@@ -72,12 +74,14 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
         recover(settings.log, say)
         journals, hub_at = journal_stem(settings.log), hub_socket(scratch.path)
         shared = SharedTables.create(len(sockets))
+        sessions = Sessions.create(session_secret(settings.log, say))
         slots = [
             WorkerSlot(
                 number=number,
                 workers=len(sockets),
                 folder=str(scratch.path),
                 shared=shared,
+                sessions=sessions,
                 journal=open_journal(journals, number, say),
                 hub=str(hub_at),
             )

@@ -30,6 +30,7 @@ from splitsecond.gateway.records.metrics import LogState, Metrics
 from splitsecond.gateway.records.orphans import save_orphans, settle
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.gateway.records.response_owners import ResponseOwners
+from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
 from splitsecond.log.store.call_record import CallRecord
@@ -73,7 +74,8 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
     """The number of a worker among the workers of a gateway.
 
     `folder`: a temporary folder that all of them may write to, and `shared`: tables of all of them; None: there is only
-    one worker. `journal`: the descriptor of the slot's journal; None: there is none. `hub`: the socket of the hub;
+    one worker. `sessions`: the descriptor of their table of sessions; None: this worker has its own, with a secret of
+    its own. `journal`: the descriptor of the slot's journal; None: there is none. `hub`: the socket of the hub;
     None: there is none. `began`: when the gateway started.
     """
 
@@ -81,6 +83,7 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
     workers: int = 1
     folder: str | None = None
     shared: SharedTables | None = None
+    sessions: int | None = None
     journal: int | None = None
     hub: str | None = None
     began: datetime = field(default_factory=clock.wall_time)
@@ -88,7 +91,7 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
     @property
     def descriptors(self) -> tuple[int, ...]:
         shared = () if self.shared is None else astuple(self.shared)
-        return shared if self.journal is None else (*shared, self.journal)
+        return (*shared, *(each for each in (self.sessions, self.journal) if each is not None))
 
 
 class GatewayWorker:
@@ -174,6 +177,7 @@ class GatewayWorker:
             history=self._dashboard.history,
             speeds=self._dashboard.speeds,
             owners=ResponseOwners(None if shared is None else shared.owners),
+            sessions=Sessions(self._slot.sessions),
             access_log=self._access_log,
         )
         self._serve()

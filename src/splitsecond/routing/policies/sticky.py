@@ -6,12 +6,10 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
-
 from splitsecond.core import clock
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply, Service
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.conversation import conversation_beginning
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.prompt import examined
 from splitsecond.routing.machinery.settings import Duration
@@ -20,9 +18,6 @@ from splitsecond.routing.targets.prompt_size import raw_bytes
 TTL = Duration.parse("ttl", "10m")
 REMEMBERED = 10_000
 """Conversations."""
-BEGINNING_BYTES = 1024
-"""The part of a plain prompt that is its beginning. Providers cache from about as many tokens on, but by then prompts
-differ already."""
 _KEY_FIELDS = ("prompt_cache_key", "user")
 
 
@@ -67,41 +62,15 @@ class Sticky(PolicyService):
             self._homes.popitem(last=False)
 
 
-class _Message(Struct, gc=False):
-    role: str = ""
-    content: Raw = Raw()
-
-
-_messages = msgspec.json.Decoder(list[_Message]).decode
-
-
 def conversation(call: Call) -> bytes | None:
     body = call.body
     for name in _KEY_FIELDS:
         if name in body:
             return _digest(_joined(call.client, name, raw_bytes(body[name])))
-    parts: list[bytes | memoryview] = [
-        raw_bytes(body[name]) for name in ("system", "instructions", "tools") if name in body
-    ]
-    begun = False
-    for name in ("messages", "input", "prompt"):
-        if name in body:
-            parts.extend(_beginning(raw_bytes(body[name])))
-            begun = call.operation not in WHOLE_OPERATIONS
-    return _digest(_joined(call.client, *parts)) if begun else None
-
-
-def _beginning(data: bytes | memoryview) -> list[bytes | memoryview]:
-    try:
-        messages = _messages(data)
-    except (ValueError, RecursionError):  # a text, or a form that only the provider knows
-        return [data[:BEGINNING_BYTES]]
-    parts: list[bytes | memoryview] = []
-    for message in messages:
-        parts.append(bytes(message.content))
-        if message.role == "user":
-            break
-    return parts
+    if call.operation in WHOLE_OPERATIONS:
+        return None
+    beginning = conversation_beginning(body)
+    return None if beginning is None else _digest(_joined(call.client, *beginning))
 
 
 def _joined(*parts: Any) -> bytes:

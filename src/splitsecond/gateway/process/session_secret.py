@@ -1,0 +1,56 @@
+"""The secret with which ids of sessions are hashed: the same for all gateways of one log, also after a restart."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+
+from splitsecond.gateway.records.sessions import SECRET_BYTES
+from splitsecond.log.store.database import sqlite_file
+from splitsecond.routing.router.settings import LogSettings
+
+_SUFFIX = ".secret"
+
+
+def session_secret(log: LogSettings | None, say: Callable[[str], None]) -> bytes:
+    """Return the secret beside a SQLite log, which is created with the first call, or that of the server of the log.
+
+    The latter is a hash of the log's URL with its password, so the gateways of a fleet need not be given one. Without a
+    log, and if the file cannot be read or created, the secret is a new one.
+    """
+    if log is None:
+        return secrets.token_bytes(SECRET_BYTES)
+    file = sqlite_file(log.url)
+    if file is None:
+        return blake2b(log.url.encode(), digest_size=SECRET_BYTES, person=b"sessions").digest()
+    path = file.with_name(file.name + _SUFFIX)
+    try:
+        return _kept(path)
+    except OSError as error:
+        say(f"The secret {path} of sessions cannot be used: {error.strerror}. Sessions get other ids in the log.")
+        return secrets.token_bytes(SECRET_BYTES)
+
+
+def _kept(path: Path) -> bytes:
+    """Return the secret in the file, which is created if there is none. Raises `OSError`."""
+    with contextlib.suppress(FileNotFoundError):
+        return _read(path)
+    new = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as writing:
+            writing.write(secrets.token_bytes(SECRET_BYTES))
+        with contextlib.suppress(FileExistsError):  # another gateway has just created it
+            os.link(new, path)
+    finally:
+        new.unlink()
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    found = path.read_bytes()
+    if len(found) != SECRET_BYTES:
+        raise OSError(0, f"it has {len(found)} bytes in place of {SECRET_BYTES}")
+    return found

@@ -1,0 +1,211 @@
+"""The sessions of clients: which one a call belongs to, and what of its prompt the session has sent before.
+
+A session is what its client calls so (`routing/requests/session_names`), else the calls with the same beginning of a
+conversation. Its id is a hash of this and of the client's key, keyed with the secret of the installation: a client
+cannot name the session of another one, and the same text has another hash elsewhere.
+
+What is remembered of an agent of a session is in memory that all workers share, because the next call may reach any of
+them: when its latest answer ended, how many calls there were, and hashes of its latest prompts. A hash at each border
+of a block covers the prompt up to there, so two prompts are compared without their text. A new entry replaces the one
+of its neighbours that was used longest ago. There is no lock: a call of the same agent at another worker in the same
+microsecond may not be counted, and a half-written prompt is not recognised.
+"""
+
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+from splitsecond.core.service import WHOLE_OPERATIONS, Call, Spoken
+from splitsecond.core.session import CallSession
+from splitsecond.core.wire.stored_ids import CONTINUES
+from splitsecond.gateway.records.shared_memory import create_memory, mapped
+from splitsecond.routing.machinery.conversation import conversation_beginning, without_cache_marks
+from splitsecond.routing.requests.session_names import session_name
+from splitsecond.routing.targets.prompt_size import BYTES_PER_TOKEN, input_tokens, raw_bytes
+
+MAX_AGENTS = 8192
+"""Agents that are remembered."""
+WAYS = 8
+"""Places in which an agent can be: that of its hash and those after it."""
+MIN_BLOCK = 1024
+"""Least bytes of a block. A block has the least power of two with which a prompt has at most `BLOCKS`."""
+BLOCKS = 32
+PROMPTS = 4
+"""The latest prompts of an agent that are remembered: clients send others between those of the conversation, for the
+title of a session for instance."""
+SECRET_BYTES = 32
+_HASH = 8
+_PROMPT = _HASH * (2 + BLOCKS)  # its size, the hash of all of it, and that at each border
+_KEY, _USED, _TURN, _ENDED, _TOKENS, _PROMPTS_AT = range(6)
+_WIDTH = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
+_CELLS = MAX_AGENTS * _WIDTH
+_SIZE = SECRET_BYTES + _CELLS * _HASH
+_CONTINUING = frozenset(CONTINUES)
+_FIELDS: Mapping[Spoken, Sequence[str]] = {
+    "openai": ("tools", "prompt", "messages"),
+    "anthropic": ("tools", "system", "messages"),
+    "responses": ("tools", "instructions", "input"),
+}
+"""The parts of a prompt in each API format, in the order in which providers cache them."""
+_MAY_HOLD_PICTURES = 16_384
+
+
+class Sessions:
+    """The table of all agents. `memory`: the descriptor that `create` returned; None: memory of this process, with a
+    secret of its own."""
+
+    def __init__(self, memory: int | None = None) -> None:
+        self._bytes = mapped(memory, _SIZE)
+        if memory is None:
+            self._bytes[:SECRET_BYTES] = secrets.token_bytes(SECRET_BYTES)
+        self._secret = bytes(self._bytes[:SECRET_BYTES])
+        self._cells = self._bytes[SECRET_BYTES:].cast("Q")
+
+    @staticmethod
+    def create(secret: bytes) -> int:
+        memory = create_memory(_SIZE)
+        mapped(memory, _SIZE)[:SECRET_BYTES] = secret
+        return memory
+
+    def began(self, headers: Mapping[bytes, bytes], call: Call, continued: str = "") -> CallSession | None:
+        """Return where in its session `call` is, and remember its prompt. None: the call has no prompt.
+
+        `continued`: the session of the stored response that it continues, "" for none. Takes time in proportion to the
+        prompt; a thread may call it.
+        """
+        if call.operation in WHOLE_OPERATIONS:
+            return None
+        named = session_name(headers, call.body)
+        agent = parent = 0
+        if named is not None:
+            source, session = named.source, self._hash(call.client.encode(), named.name)
+            if named.agent:
+                agent = self._hash(session.to_bytes(_HASH, "big"), named.agent)
+                parent = self._hash(session.to_bytes(_HASH, "big"), named.parent) if named.parent else 0
+        elif continued:
+            source, session = "previous_response_id", int(continued, 16)
+        elif beginning := conversation_beginning(call.body):
+            source, session = "conversation", self._hash(call.client.encode(), *beginning)
+        else:
+            return None
+        cells, at = self._cells, self._entry(agent or session)
+        ended_ns = cells[at + _ENDED]
+        cells[at + _USED] = call.start_ns
+        cells[at + _TURN] = turn = cells[at + _TURN] + 1
+        prompt = prompt_text(call)
+        size = len(prompt)
+        tokens = input_tokens(call) if size > _MAY_HOLD_PICTURES else max(size // BYTES_PER_TOKEN, 1)
+        if _CONTINUING.isdisjoint(call.body):
+            reusable = tokens * self._sent_before(at, prompt) // size if size else 0
+        else:  # the provider adds what it has stored
+            reusable = cells[at + _TOKENS]
+            tokens += reusable
+        cells[at + _TOKENS] = tokens
+        return CallSession(
+            id=f"{session:016x}",
+            source=source,
+            agent=f"{agent:016x}" if agent else "",
+            parent=f"{parent:016x}" if parent else "",
+            turn=turn,
+            new_tokens=tokens - reusable,
+            reusable_tokens=reusable,
+            idle_ns=max(call.start_ns - ended_ns, 0) if ended_ns else None,
+        )
+
+    def ended(self, session: CallSession, end_ns: int) -> None:
+        """Note when an answer to the agent of `session` ended."""
+        self._cells[self._entry(int(session.agent or session.id, 16)) + _ENDED] = end_ns
+
+    def _hash(self, *parts: bytes | memoryview) -> int:
+        return int.from_bytes(blake2b(b"\0".join(parts), key=self._secret, digest_size=_HASH).digest(), "big")
+
+    def _entry(self, key: int) -> int:
+        """Return the place of an agent's entry, which is new if there was none."""
+        cells, at = self._cells, key % MAX_AGENTS * _WIDTH
+        if cells[at] == key:
+            return at
+        places = [(at + way * _WIDTH) % _CELLS for way in range(WAYS)]
+        for place in places:
+            if cells[place] == key:
+                return place
+        oldest = min(places, key=lambda place: cells[place + _USED])
+        begin = SECRET_BYTES + oldest * _HASH
+        self._bytes[begin : begin + _WIDTH * _HASH] = bytes(_WIDTH * _HASH)
+        cells[oldest] = key
+        return oldest
+
+    def _sent_before(self, entry: int, prompt: bytes) -> int:
+        """Return how many bytes of `prompt` one of the agent's latest prompts begins with; remember the prompt."""
+        begin, size = SECRET_BYTES + (entry + _PROMPTS_AT) * _HASH, len(prompt)
+        latest = self._cells[entry + _PROMPTS_AT]
+        hashes = self._hashes(prompt, latest)
+        new = size.to_bytes(_HASH, sys.byteorder) + hashes[size]
+        if size > MIN_BLOCK:
+            new += b"".join([hashes[border] for border in _borders(size)])
+        if not latest or hashes.get(latest) == bytes(self._bytes[begin + _HASH : begin + 2 * _HASH]):
+            self._bytes[begin : begin + len(new)] = new  # in the place of the one that it continues
+            return latest
+        stored = self._bytes[begin : begin + PROMPTS * _PROMPT].tobytes()
+        known = [stored[at : at + _PROMPT] for at in range(0, len(stored), _PROMPT)]
+        sizes = [int.from_bytes(each[:_HASH], sys.byteorder) for each in known]
+        hashes = self._hashes(prompt, *sizes)
+        common = [_common(hashes, size, *each) for each in zip(known, sizes, strict=True)]
+        kept = [each for each, same, own in zip(known, common, sizes, strict=True) if 2 * same <= own]
+        records = b"".join([new.ljust(_PROMPT, b"\0"), *kept[: PROMPTS - 1]])
+        self._bytes[begin : begin + PROMPTS * _PROMPT] = records.ljust(PROMPTS * _PROMPT, b"\0")
+        return max(common)
+
+    def _hashes(self, prompt: bytes, *ends: int) -> dict[int, bytes]:
+        """Return the hash of the prompt up to each border of its blocks, to each of `ends`, and of all of it."""
+        size, running = len(prompt), blake2b(key=self._secret, digest_size=_HASH)
+        borders = {size, *ends}
+        if size > MIN_BLOCK:
+            borders.update(_borders(size))
+        elif len(borders) == 1:
+            running.update(prompt)
+            return {size: running.digest()}
+        view, done = memoryview(prompt), 0
+        found: dict[int, bytes] = {}
+        for border in sorted(borders):
+            if border > size:
+                break
+            running.update(view[done:border])
+            found[border] = running.digest()
+            done = border
+        return found
+
+
+def prompt_text(call: Call) -> bytes:
+    """Return the prompt in a form in which each turn begins with the whole turn before: without what ends the messages,
+    and without marks for caches."""
+    body = call.body
+    parts = [bytes(raw_bytes(body[name])) for name in _FIELDS[call.api_format] if name in body]
+    return without_cache_marks(b"\0".join(parts)).rstrip(b' \n]"')
+
+
+def _common(hashes: Mapping[int, bytes], size: int, known: bytes, known_size: int) -> int:
+    """Return how many bytes a prompt with these `hashes` and a `known` one have in common, to a border of blocks."""
+    if known_size and hashes.get(known_size) == known[_HASH : 2 * _HASH]:
+        return known_size
+    own = _block(known_size)
+    step = max(own, _block(size))
+    common = 0
+    for border in range(step, min(size, known_size), step):
+        at = (1 + border // own) * _HASH
+        if hashes.get(border) != known[at : at + _HASH]:
+            break
+        common = border
+    return common
+
+
+def _borders(size: int) -> range:
+    block = _block(size)
+    return range(block, size, block)
+
+
+def _block(size: int) -> int:
+    block = MIN_BLOCK
+    while block * BLOCKS < size:
+        block *= 2
+    return block

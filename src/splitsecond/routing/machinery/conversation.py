@@ -1,0 +1,75 @@
+"""The prompt of a conversation: its beginning, which all of its requests have in common, and its text without marks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from splitsecond.core.validation import MAX_VALUES, has_too_many_values
+from splitsecond.routing.targets.prompt_size import raw_bytes
+
+BEGINNING_BYTES = 1024
+"""The part of a plain prompt that is its beginning. Providers cache from about as many tokens on, but by then prompts
+differ already."""
+_MARK = b'"cache_control"'
+_BEFORE = ("system", "instructions", "tools")
+_CONVERSATIONS = ("messages", "input", "prompt")
+
+
+class _Message(Struct, gc=False):
+    role: str = ""
+    content: Raw = Raw()
+
+
+_messages = msgspec.json.Decoder(list[_Message]).decode
+
+
+def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes | memoryview] | None:
+    """Return the system prompt, the tools, and the messages up to the first one of the user; None: there is no prompt.
+
+    Takes time in proportion to the messages' size.
+    """
+    parts: list[bytes | memoryview] = []
+    for name in _CONVERSATIONS:
+        if name in body:
+            parts += _first_messages(raw_bytes(body[name]))
+    if not parts:
+        return None
+    for name in _BEFORE:
+        if name in body:
+            parts.append(without_cache_marks(bytes(raw_bytes(body[name]))))
+    return parts
+
+
+def _first_messages(data: bytes | memoryview) -> list[bytes | memoryview]:
+    try:
+        messages = [] if len(data) > MAX_VALUES and has_too_many_values(data) else _messages(data)
+    except (ValueError, RecursionError):  # a text, or a form that only the provider knows
+        messages = []
+    parts: list[bytes | memoryview] = []
+    for message in messages:
+        parts.append(without_cache_marks(bytes(message.content)))
+        if message.role == "user":
+            break
+    return parts or [data[:BEGINNING_BYTES]]
+
+
+def without_cache_marks(data: bytes) -> bytes:
+    """Return JSON without its fields ``cache_control``, which clients move to the end of the prompt with each turn.
+
+    A mark is removed with the comma before it (or after it, if it is the first field). A text cannot look like one: its
+    quotes are escaped.
+    """
+    if _MARK not in data:
+        return data
+    parts: list[bytes] = []
+    done = 0
+    while (at := data.find(_MARK, done)) >= 0:
+        end = data.find(b"}", at) + 1 or len(data)  # the mark is an object of plain fields
+        before = data[done:at].rstrip()
+        parts.append(before.removesuffix(b","))
+        done = end
+        if before.endswith(b"{"):  # it is the first field of its object
+            done = data.find(b",", end) + 1 if data[end : end + 8].lstrip().startswith(b",") else end
+    return b"".join([*parts, data[done:]])

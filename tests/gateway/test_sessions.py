@@ -1,0 +1,271 @@
+"""Sessions of clients: how they are recognised, and what a call of one is known to have sent before."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from tests.cases import each_case
+from tests.gateway.visitor import CHAT, OneRoute, visits
+
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Reply
+from splitsecond.core.session import CallSession
+from splitsecond.gateway.http.app import Gateway
+from splitsecond.gateway.process.session_secret import session_secret
+from splitsecond.gateway.records.sessions import _USED, MAX_AGENTS, WAYS, Sessions
+from splitsecond.routing.machinery.conversation import without_cache_marks
+from splitsecond.routing.requests.session_names import LONGEST_NAME, session_name
+from splitsecond.routing.router.settings import ClientKey, LogSettings
+from splitsecond.testing.virtual_time import run_virtual
+
+KEYS = tuple(ClientKey(name, hashlib.sha256(name.encode()).digest()) for name in ("alice", "bob"))
+ID = "0e4f3b0a-6d5c-4d3e-9a51-8f6a3b1c2d3e"
+NAMED = {b"x-session-id": ID.encode()}
+SYSTEM = {"role": "system", "content": "You are a careful engineer. " * 300}
+QUESTION = {"role": "user", "content": "Why does this test fail? " * 100}
+ANSWER = {"role": "assistant", "content": "It waits for a port. " * 50}
+NEXT = {"role": "user", "content": "Mend it. " * 200}
+
+
+def call(*messages: dict[str, Any], client: str = "alice", start_s: float = 1.0, **fields: Any) -> Call:
+    body = {"messages": list(messages) or [QUESTION], **fields}
+    raw = {name: Raw(msgspec.json.encode(value)) for name, value in body.items()}
+    return Call(id="c", client=client, body=raw, start_ns=round(start_s * NS_PER_S))
+
+
+def began(sessions: Sessions, one: Call, headers: Mapping[bytes, bytes] = NAMED) -> CallSession:
+    found = sessions.began(headers, one)
+    assert found is not None
+    return found
+
+
+@each_case(
+    ("name", "headers", "body"),
+    [
+        (ID, {b"x-claude-code-session-id": ID.encode()}, {}),
+        (ID, {b"session_id": ID.encode()}, {}),
+        (ID, {b"x-session-id": ID.encode(), b"x-litellm-trace-id": b"other"}, {}),
+        (ID, {b"x-session-affinity": ID.encode()}, {"session_id": "other"}),
+        (ID, {}, {"metadata": {"user_id": f"user_0f9a_account__session_{ID}"}}),
+        (ID, {}, {"metadata": {"user_id": msgspec.json.encode({"device_id": "d", "session_id": ID}).decode()}}),
+        (ID, {}, {"metadata": {"session_id": ID}}),
+        (ID, {}, {"prompt_cache_key": ID}),
+        (ID, {}, {"conversation": {"id": ID}}),
+        (ID, {}, {"conversation": ID}),
+        (None, {}, {"metadata": {"user_id": "user-17"}}),
+        (None, {}, {"metadata": {"user_id": 17}}),
+        (None, {}, {"session_id": 17}),
+        (None, {}, {"user": ID}),
+        (None, {b"x-session-id": b"a" * (LONGEST_NAME + 1)}, {}),
+        (None, {b"x-session-id": b""}, {}),
+    ],
+)
+def test_a_session_has_the_name_in_header_or_body(name: str | None, headers: dict[bytes, bytes], body: Any) -> None:
+    found = session_name(headers, {field: Raw(msgspec.json.encode(value)) for field, value in body.items()})
+    assert (found and found.name.decode()) == name
+
+
+def test_two_agents_of_one_session_are_counted_apart() -> None:
+    sessions, main = Sessions(), {b"x-claude-code-session-id": ID.encode()}
+    agent = {**main, b"x-claude-code-agent-id": b"explore", b"x-claude-code-parent-agent-id": b"plan"}
+    found = [began(sessions, call(), headers) for headers in (main, agent, agent, main)]
+    assert [each.turn for each in found] == [1, 1, 2, 2]
+    assert len({each.id for each in found}) == 1
+    assert [bool(each.agent) for each in found] == [False, True, True, False]
+    assert found[1].parent not in ("", found[1].agent)
+
+
+def test_a_thread_beside_the_main_one_is_an_agent() -> None:
+    sessions, session = Sessions(), ID.encode()
+    main = began(sessions, call(), {b"session_id": session, b"thread-id": session})
+    other = began(sessions, call(), {b"session_id": session, b"thread-id": b"another"})
+    assert (main.id, main.agent) == (other.id, "")
+    assert other.agent
+
+
+def test_another_clients_session_cannot_be_named() -> None:
+    sessions = Sessions()
+    first, other = began(sessions, call()), began(sessions, call(client="bob"))
+    assert first.id != other.id
+    assert (other.turn, other.reusable_tokens) == (1, 0)
+
+
+def test_ids_differ_between_installations() -> None:
+    assert began(Sessions(), call()).id != began(Sessions(), call()).id
+
+
+def test_a_call_without_a_name_belongs_to_its_conversation() -> None:
+    sessions = Sessions()
+    first = began(sessions, call(SYSTEM, QUESTION), {})
+    second = began(sessions, call(SYSTEM, QUESTION, ANSWER, NEXT), {})
+    other = began(sessions, call(SYSTEM, NEXT), {})
+    assert first.source == "conversation"
+    assert (second.id, second.turn) == (first.id, 2)
+    assert other.id != first.id
+
+
+def test_a_turn_contains_the_whole_turn_before() -> None:
+    sessions = Sessions()
+    first = began(sessions, call(SYSTEM, QUESTION))
+    second = began(sessions, call(SYSTEM, QUESTION, ANSWER, NEXT))
+    assert (first.turn, first.reusable_tokens) == (1, 0)
+    assert second.reusable_tokens == pytest.approx(first.new_tokens, abs=1)
+    assert second.new_tokens == pytest.approx(len(msgspec.json.encode([ANSWER, NEXT])) / 4, abs=2)
+
+
+def test_cache_marks_move_without_making_tokens_new() -> None:
+    sessions = Sessions()
+
+    def marked(message: dict[str, Any]) -> dict[str, Any]:
+        text = {"type": "text", "text": message["content"]}
+        return {"role": message["role"], "content": [{**text, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
+
+    def plain(message: dict[str, Any]) -> dict[str, Any]:
+        return {"role": message["role"], "content": [{"type": "text", "text": message["content"]}]}
+
+    first = began(sessions, call(marked(QUESTION)))
+    second = began(sessions, call(plain(QUESTION), plain(ANSWER), marked(NEXT)))
+    assert second.reusable_tokens == pytest.approx(first.new_tokens, abs=25)
+
+
+@each_case(
+    ("marked", "plain"),
+    [
+        (b'{"a":1,"cache_control":{"type":"ephemeral"}}', b'{"a":1}'),
+        (b'{"cache_control": {"type": "ephemeral"}, "a": 1}', b'{ "a": 1}'),
+        (b'{"a":1, "cache_control" : {"type":"ephemeral"},"b":2}', b'{"a":1,"b":2}'),
+        (rb'"say \"cache_control\" to me"', rb'"say \"cache_control\" to me"'),
+        (b'{"a":1,"cache_control":', b'{"a":1'),
+    ],
+)
+def test_cache_marks_are_removed_but_no_text(marked: bytes, plain: bytes) -> None:
+    assert without_cache_marks(marked) == plain
+
+
+def test_a_changed_prompt_is_reusable_up_to_the_change() -> None:
+    sessions = Sessions()
+    long = {"role": "user", "content": "x " * 100_000}
+    began(sessions, call(SYSTEM, long, QUESTION))
+    changed = began(sessions, call(SYSTEM, long, NEXT))
+    assert changed.reusable_tokens == pytest.approx(50_000, rel=0.1)
+    assert changed.new_tokens < 7_000
+
+
+def test_calls_for_titles_between_turns_do_not_hide_the_prompt() -> None:
+    sessions = Sessions()
+    first = began(sessions, call(SYSTEM, QUESTION))
+    for number in range(3):
+        began(sessions, call({"role": "user", "content": f"{number} is a title?"}))
+    assert began(sessions, call(SYSTEM, QUESTION, ANSWER, NEXT)).reusable_tokens >= first.new_tokens - 1
+
+
+def test_idle_time_is_that_since_the_last_answer() -> None:
+    sessions = Sessions()
+    first = began(sessions, call(start_s=5))
+    sessions.ended(first, 7 * NS_PER_S)
+    assert first.idle_ns is None
+    assert began(sessions, call(start_s=10)).idle_ns == 3 * NS_PER_S
+    assert began(sessions, call(start_s=6)).idle_ns == 0, "a call beside the other one"
+
+
+def test_workers_share_sessions() -> None:
+    memory = Sessions.create(b"s" * 32)
+    one, other = Sessions(memory), Sessions(memory)
+    first = began(one, call(SYSTEM, QUESTION))
+    second = began(other, call(SYSTEM, QUESTION, ANSWER, NEXT))
+    assert (second.id, second.turn) == (first.id, 2)
+    assert second.reusable_tokens >= first.new_tokens - 1
+
+
+def test_the_agents_used_longest_ago_are_forgotten() -> None:
+    sessions = Sessions()
+    key = int(began(sessions, call(start_s=1)).id, 16)
+    for number in range(1, WAYS + 1):
+        at_same_place = (key + number * MAX_AGENTS) % (1 << 64)
+        sessions._cells[sessions._entry(at_same_place) + _USED] = 2 * NS_PER_S
+    assert began(sessions, call(start_s=9)).turn == 1
+
+
+class Remembering:
+    """A service that keeps its calls and answers none."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    async def __call__(self, call: Call) -> Reply:
+        self.calls.append(call)
+        raise CallerFault("no answer")
+
+
+def gateway() -> tuple[Gateway, Remembering]:
+    service = Remembering()
+    routes: Any = OneRoute(service)
+    return Gateway(routes, KEYS), service
+
+
+def test_a_call_knows_its_session_and_the_idle_time() -> None:
+    served, service = gateway()
+
+    async def turns() -> None:
+        for key in ("alice", "alice", "bob"):
+            await visits(served).asks(CHAT, headers={"authorization": f"Bearer {key}", "x-session-id": ID})
+
+    run_virtual(turns())
+    found = [each.notes.session for each in service.calls]
+    assert [each and each.turn for each in found] == [1, 2, 1]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].idle_ns is None
+    assert found[1].idle_ns is not None
+
+
+@each_case(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"model": "fast", "input": "hi"}),
+        ("/v1/rerank", {"model": "fast", "query": "a", "documents": ["b"]}),
+    ],
+)
+def test_calls_without_a_conversation_have_no_session(path: str, body: Any) -> None:
+    served, service = gateway()
+    run_virtual(visits(served).asks(body, path=path, headers={"authorization": "Bearer alice", "x-session-id": ID}))
+    assert [each.notes.session for each in service.calls] == [None]
+
+
+def test_a_large_body_has_a_session() -> None:
+    served, service = gateway()
+    large = CHAT | {"messages": [{"role": "user", "content": "x" * (2 << 20)}]}
+    run_virtual(visits(served).asks(large, headers={"authorization": "Bearer alice"}))
+    (one,) = service.calls
+    assert one.notes.session is not None
+    assert one.notes.session.new_tokens > 0
+
+
+def test_the_secret_beside_a_log_stays_the_same(tmp_path: Path) -> None:
+    said: list[str] = []
+    log = LogSettings(f"sqlite:///{tmp_path}/log.db")
+    first = session_secret(log, said.append)
+    assert session_secret(log, said.append) == first
+    assert stat.S_IMODE(os.stat(tmp_path / "log.db.secret").st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == ["log.db.secret"]
+    assert session_secret(None, said.append) != session_secret(None, said.append)
+    assert not said
+
+
+def test_gateways_of_one_server_have_one_secret() -> None:
+    here, there = (LogSettings(f"postgresql://me:{password}@db/log") for password in ("one", "two"))
+    assert session_secret(here, print) == session_secret(here, print) != session_secret(there, print)
+
+
+def test_a_broken_secret_is_reported(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "log.db.secret").write_bytes(b"short")
+    assert len(session_secret(LogSettings(f"sqlite:///{tmp_path}/log.db"), said.append)) == 32
+    assert "log.db.secret" in said[0]
