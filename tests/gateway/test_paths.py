@@ -51,7 +51,7 @@ def test_models_require_a_key(path: str) -> None:
     ("path", "hint"),
     [
         ("/chat/completions", "The path is /v1/chat/completions: end the client's base URL in /v1."),
-        ("/messages", "The path is /v1/messages: end the client's base URL in /v1."),
+        ("/responses", "The path is /v1/responses: end the client's base URL in /v1."),
         ("/v1/v1/messages", "The path is /v1/messages: end the client's base URL without /v1."),
         ("/models", "The path is /v1/models: end the client's base URL in /v1."),
         ("/nowhere", ""),

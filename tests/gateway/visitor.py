@@ -25,6 +25,9 @@ class OneRoute:
     def names(self, key: ClientKey | None) -> list[str]:
         return ["fast"]
 
+    def named(self, model: str, vendor: str) -> str:
+        return model
+
     def service(
         self, model: str, key: ClientKey | None = None, preferences: RoutingPreferences | None = None
     ) -> Service:

@@ -36,6 +36,7 @@ COMMANDS = {
     "Serve": {
         "init": "Write splitsecond.yaml from the keys and servers found here.",
         "serve": "Run the gateway: routes over your providers and servers.",
+        "run": "Run a coding agent, or any program, through a gateway of its own.",
         "explain": "Show where calls to a route would go now, and why.",
         "batch": "Send a file of requests through the gateway's routes.",
     },
@@ -53,6 +54,8 @@ COMMANDS = {
     },
 }
 """The commands, with the first line of their help, by the headings of `--help`."""
+_RUN_PROGRAMS = ("run",)
+"""Commands whose argument is the command line of a program: what follows it is not ours."""
 _KEYWORDS = ("import", "help")
 """Commands whose function, and its module, end with "_", as Python has such a name."""
 
@@ -74,7 +77,10 @@ class CommandTable(Mapping[str, Command]):
         python_name = f"{name}_" if name in _KEYWORDS else name
         function = getattr(import_module(f"splitsecond.cli.commands.{python_name}"), python_name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name, cls=Command, rich_help_panel=heading, help=_help(function))(without_tracebacks(function))
+        settings = {"allow_interspersed_args": name not in _RUN_PROGRAMS}
+        alone.command(name, cls=Command, rich_help_panel=heading, help=_help(function), context_settings=settings)(
+            without_tracebacks(function)
+        )
         return cast(Command, typer.main.get_command(alone))
 
 

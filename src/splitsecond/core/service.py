@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 from msgspec import Raw, Struct, field
 
+from splitsecond.core.client_credentials import ClientCredentials
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Event
 from splitsecond.core.observation import Observation, Role
@@ -129,7 +130,8 @@ class Call(Struct, frozen=True, kw_only=True):
     features and the version of Anthropic's format; "prompt_cache": "mark" if its system prompt (or without one the
     whole prompt) should be cached by providers that cache on request only, "end" if the whole prompt should be;
     "session" for the id of a session, which is sent to the provider; and "translated" for a body that was rewritten as
-    it came in. `notes` is shared by all copies of a call.
+    it came in. `credentials`: those of the client, for targets that are called with them; None: there are none, or no
+    target takes them. `notes` is shared by all copies of a call.
     """
 
     id: str
@@ -148,6 +150,7 @@ class Call(Struct, frozen=True, kw_only=True):
     watched: bool = False
     client: str = ""
     hints: Mapping[str, str] = {}
+    credentials: ClientCredentials | None = None
     notes: Notes = field(default_factory=Notes)
 
 

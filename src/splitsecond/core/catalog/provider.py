@@ -29,6 +29,10 @@ Google Cloud, or the path of a credentials file from which such tokens are made.
 """
 
 
+Credentials = Literal["gateway", "client"]
+"""Whose credentials a request carries: the gateway's key, or those that the client sent with its request."""
+
+
 class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One region of a provider. `api_key_env`: the variables of its own key; empty: the provider's key."""
 
@@ -41,13 +45,15 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     `api_key_env`: the variables of its key, in the order in which they are tried; empty: it needs no key. `auth`: how
     the key is sent. `quirks`: deviations from the API format. `region`: the region in its name; "": none. `prefill`:
-    whether and how it continues the beginning of a reply; None: not known.
+    whether and how it continues the beginning of a reply; None: not known. `credentials`: "client" for those of the
+    client, so that no key of ours is needed.
     """
 
     base_url: str
     api_format: str = "openai"
     api_key_env: tuple[str, ...] = ()
     auth: Auth = "bearer"
+    credentials: Credentials = "gateway"
     headers: dict[str, str] = {}
     quirks: dict[str, Any] = {}
     region: str = ""

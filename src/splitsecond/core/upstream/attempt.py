@@ -31,7 +31,7 @@ from splitsecond.core.timing.rate_floor import RateCheck
 from splitsecond.core.timing.timeline import Sending, Timeline
 from splitsecond.core.transport.exchange import Exchange
 from splitsecond.core.upstream.attempt_config import AttemptConfig
-from splitsecond.core.upstream.attempt_faults import no_token_yet, overdue, too_slow, unread
+from splitsecond.core.upstream.attempt_faults import no_token_yet, of_client, overdue, too_slow, unread
 from splitsecond.core.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
 from splitsecond.core.upstream.spec import redact_fault
 from splitsecond.core.upstream.usage_check import UnseenTokens, possible, unseen_tokens, without_counts
@@ -340,11 +340,13 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             self._put_bytes(self._pending, at, data)
 
     def _attribute(self, fault: Fault) -> None:
-        redact_fault(fault, self.target, self._config.secrets)
+        secrets, own = self._config.secrets, self._call.credentials
+        redact_fault(fault, self.target, secrets if own is None else [*secrets, *own.secrets])
 
     def _error_response(self) -> Fault:
         try:
-            return self._config.read_fault(self._status, self._headers, bytes(self._error_body or b""))
+            fault = self._config.read_fault(self._status, self._headers, bytes(self._error_body or b""))
+            return of_client(fault) if self._config.of_client else fault
         except Exception as error:
             report_internal_error("request", error)
             return InternalFault(phase="head")

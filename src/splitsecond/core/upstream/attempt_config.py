@@ -26,7 +26,8 @@ class AttemptConfig(Struct, frozen=True):
 
     `read_fault` reads error responses. `secrets` must not appear in any fault. `raw`: replies keep the bytes of the
     body for `Reply.read`, and no events; for a watched call they keep both. `lengths`: those of the answers so far.
-    `output_tokens`: the maximum output of the model; None: not known.
+    `output_tokens`: the maximum output of the model; None: not known. `of_client`: requests carry the client's own
+    credentials, so that a refusal of them is for the client.
     """
 
     target: str
@@ -38,3 +39,4 @@ class AttemptConfig(Struct, frozen=True):
     secrets: Sequence[str] = ()
     raw: bool = False
     output_tokens: int | None = None
+    of_client: bool = False

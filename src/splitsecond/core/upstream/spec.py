@@ -76,7 +76,7 @@ def spec_at(access: Access, target: str, model: str, entry: Provider | None, **f
 
 def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
     """Return the key of a target; None if it needs none. Raises `CallerFault` if it needs one and none is set."""
-    if not spec.api_key_env:
+    if not spec.api_key_env or spec.credentials == "client":
         return None
     for variable in spec.api_key_env:
         if value := environment.get(variable, "").strip():

@@ -15,7 +15,16 @@ import msgspec
 from splitsecond import __version__
 from splitsecond.core import clock
 from splitsecond.core.catalog.provider import Auth
-from splitsecond.core.errors import CallerFault, Fault, InternalFault, ProviderFault, TimedOut, excerpt
+from splitsecond.core.client_credentials import VENDORS
+from splitsecond.core.errors import (
+    NO_CLIENT_CREDENTIALS,
+    CallerFault,
+    Fault,
+    InternalFault,
+    ProviderFault,
+    TimedOut,
+    excerpt,
+)
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.large_bodies import off_loop
 from splitsecond.core.service import Call, Operation
@@ -117,6 +126,7 @@ class Target:
             secrets=self._secrets,
             raw=raw,
             output_tokens=spec.output_tokens,
+            of_client=spec.credentials == "client",
         )
         self._token = GoogleToken(key) if key is not None and spec.auth == "google" else None
         self._headers = {
@@ -127,6 +137,8 @@ class Target:
             **{name.lower(): value for name, value in spec.headers.items()},
         }
         self._headers.pop(_REQUEST_ID, None)
+        if self._config.of_client and "user-agent" not in map(str.lower, spec.headers):
+            del self._headers["user-agent"]  # the client's own is sent
         self._headers_with: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         """All headers, by those that the API format adds; a format has one or two sets."""
 
@@ -141,6 +153,7 @@ class Target:
         """Send the call. Return when the first token has arrived or the answer ended well; raise `Fault`."""
         spec = self._spec
         api_format = self._api_format
+        credentials = self._credentials(call) if self._config.of_client else ()
         try:
             encoded = await off_loop(call.client, self._encode, call) if call.notes.large else self._encode(call)
         except Fault:
@@ -175,7 +188,7 @@ class Target:
         if headers is None:
             headers = tuple({**self._headers, **dict(encoded.headers)}.items())
             self._headers_with[encoded.headers] = headers
-        fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity),)
+        fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity), *credentials)
         if spec.trusted:
             parent = call.hints.get("traceparent", "")
             fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
@@ -229,6 +242,8 @@ class Target:
         encoded = await off_loop(call.client, count, call, model) if call.notes.large else count(call, model)
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
         fresh = tuple(each for each in encoded.fresh if each[0] not in self._headers)
+        if self._config.of_client:
+            fresh += self._credentials(call)
         request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
         poll = PollRequest()
         exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=due_ns)
@@ -242,6 +257,21 @@ class Target:
             words = f"the count of tokens cannot be true: {excerpt(answer)}"
             raise ProviderFault(words, kind="malformed", phase="head", status=poll.status, target=self._spec.name)
         return answer
+
+    def _credentials(self, call: Call) -> tuple[tuple[str, str], ...]:
+        """Return the headers with the client's own credentials. Raises `CallerFault` if this target may not get them:
+        they are for the vendor whose API the client uses."""
+        found, vendor = call.credentials, VENDORS.get(self._spec.api_format)
+        if found is not None and found.vendor == vendor:
+            return tuple(each for each in found.headers if each[0] not in self._headers)
+        why = "the request has none" if found is None else f"those of the request are for {found.vendor}"
+        raise CallerFault(
+            f"it is called with the client's own credentials, and {why}",
+            kind=NO_CLIENT_CREDENTIALS,
+            target=self._spec.name,
+            status=401,
+            hint=f"Send those of {vendor} in the client's own header, by the paths of its API.",
+        )
 
     def _full_path(self, path: str) -> str:
         """Return `path` below the target's address, with the query of that address."""

@@ -81,6 +81,8 @@ class TokenCounting(Struct, frozen=True):
 class ClientFormat(Struct, frozen=True, kw_only=True):
     """An API format of clients.
 
+    `vendor`: the catalogue's provider that has defined it.
+
     Requests. `paths`: the gateway's paths, and what each requests; errors of all paths below `root` have this format,
     "" for none. `counting`, `models`: how clients count tokens and list models, None if they cannot. `messages_field`:
     the conversation; `system_field`: the system prompt, "" if it is a message. `limit_fields`: the limit on output
@@ -104,6 +106,7 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
     """
 
     name: Spoken
+    vendor: str
     paths: Mapping[str, Operation]
     root: str = ""
     method_roots: tuple[str, ...] = ()
@@ -139,6 +142,7 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
 
 OPENAI_CHAT = ClientFormat(
     name="openai",
+    vendor="openai",
     paths={
         "/v1/chat/completions": "chat",
         "/v1/completions": "completions",
@@ -166,6 +170,7 @@ OPENROUTER_CHAT = structs.replace(
 )
 ANTHROPIC_MESSAGES = ClientFormat(
     name="anthropic",
+    vendor="anthropic",
     paths={"/v1/messages": "chat"},
     root="/v1/messages/",
     counting=TokenCounting("/v1/messages/count_tokens", anthropic.count, anthropic.token_count),
@@ -197,6 +202,7 @@ ANTHROPIC_MESSAGES = ClientFormat(
 )
 OPENAI_RESPONSES = ClientFormat(
     name="responses",
+    vendor="openai-responses",
     paths={"/v1/responses": "chat"},
     root="/v1/responses/",
     counting=TokenCounting("/v1/responses/input_tokens", responses.count, responses.token_count),
@@ -236,6 +242,7 @@ GEMINI = _translated(
     gemini.StreamWriter,
     # Google's older library for JavaScript ignores error events, but not a rest that is no event: here a comment.
     (b"data: ", b"\r\n\r\n: error"),
+    vendor="gemini",
     paths={},
     root="/v1beta/",
     # Vercel's and LangChain's clients leave out "models/" if a name has a slash.
@@ -254,6 +261,7 @@ OLLAMA_CHAT = _translated(
     ollama.StreamWriter,
     (b"", b"\n"),
     single=True,
+    vendor="ollama",
     paths={"/api/chat": "chat"},
     root="/api/",
     models=ModelListing(("/api/tags",), ollama.model_list, details_path="/api/show", details=ollama.model_details),

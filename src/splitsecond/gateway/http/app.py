@@ -7,7 +7,8 @@ if the first token and the failure arrive in one read. No header of the client g
 client. When a client leaves, its call is cancelled, and that closes its connections to providers.
 
 The handler of the routed path decides about access, so neither the client's Host header nor another spelling of a path
-gets around a key. `headers.HINTS` lists the few headers that policies see.
+gets around a key. Only targets that are called with the client's own credentials get these. `headers.HINTS` lists the
+few headers that policies see.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from random import Random
 import msgspec
 
 from splitsecond.core import clock
+from splitsecond.core.client_credentials import VENDORS, ClientCredentials, client_credentials
 from splitsecond.core.errors import CallerFault, Fault, InternalFault
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.large_bodies import LARGE_BYTES, off_loop
@@ -57,7 +59,7 @@ MAX_CACHED_KEYS = 4096
 """Authorization headers that were valid, cached with their keys to save a hash for each request."""
 LONGEST_CACHED_KEY = 1024
 """Longer headers are not cached: any number of spaces may precede a key."""
-_KEY_HEADERS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key"})
+_KEY_HEADERS = (b"authorization", b"x-splitsecond-key", b"x-api-key", b"x-goog-api-key")
 _UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """Headers of a response with status 426, which must name the protocol to use (RFC 9110)."""
 
@@ -125,11 +127,14 @@ class Gateway:
         advise: Callable[[Fault], Fault] | None = None,
         cost: Callable[[Observation], float | None] | None = None,
         stops_billing: BillingRule = lambda target: None,
+        takes_credentials: bool = False,
+        unnamed: str = "",
     ) -> None:
         """Serve by these settings from the next request on. Requests in flight end with the old ones.
 
         `advise` adds hints to the failures that clients receive. `cost` returns the cost of an attempt in US dollars,
-        None if it is not known; `stops_billing` the rule for attempts that are closed early.
+        None if it is not known; `stops_billing` the rule for attempts that are closed early. `takes_credentials`: some
+        targets are called with the client's own credentials. `unnamed`: the name of clients without a key.
         """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
@@ -142,6 +147,8 @@ class Gateway:
         self._advise = advise
         self._cost = cost
         self._stops_billing = stops_billing
+        self._takes_credentials = takes_credentials
+        self._unnamed = unnamed
 
     async def __call__(self, cycle: RequestCycle) -> None:
         try:
@@ -256,22 +263,24 @@ class Gateway:
         compared only if their hashes are equal, so the time this takes reveals nothing about a key.
         """
         if not self._keys:
+            cycle.client = self._unnamed
             return None
         authorization = cycle.headers.get(b"authorization", b"")
         found = self._cached_keys.get(authorization) or self._presented(cycle, authorization)
         if found is None:
             hint = "Send it as Authorization: Bearer KEY, or as x-api-key: KEY."
-            kind = CallerFault if _KEY_HEADERS.isdisjoint(cycle.headers) else WrongKey
+            kind = WrongKey if any(name in cycle.headers for name in _KEY_HEADERS) else CallerFault
             raise kind("no valid key", kind="invalid_api_key", status=401, hint=hint)
         cycle.client = found.name
         return found
 
     def _presented(self, cycle: RequestCycle, authorization: bytes) -> ClientKey | None:
-        """Return the key in the `authorization` header, or in another of `_KEY_HEADERS`; None if it is not valid."""
-        scheme, _, presented = authorization.partition(b" ")
-        found = self._find_key(presented) if scheme.lower() == b"bearer" else None
+        """Return the key in the `authorization` header, or in another of `_KEY_HEADERS`; None if none is valid."""
+        found = self._find_key(_secret(authorization))
         if found is None:
-            return self._find_key(cycle.header(b"x-api-key") or cycle.header(b"x-goog-api-key"))
+            return self._find_key(
+                next((cycle.headers[name] for name in _KEY_HEADERS[1:] if name in cycle.headers), b"")
+            )
         if len(self._cached_keys) < MAX_CACHED_KEYS and len(authorization) <= LONGEST_CACHED_KEY:
             self._cached_keys[authorization] = found
         return found
@@ -282,6 +291,11 @@ class Gateway:
         digest = hashlib.sha256(presented.strip()).digest()
         found = self._keys.get(digest)
         return found if found is not None and hmac.compare_digest(found.digest, digest) else None
+
+    def _credentials(self, cycle: RequestCycle, form: ClientFormat) -> ClientCredentials | None:
+        """Return the client's own credentials for the vendor of its API; never a key of this gateway."""
+        ours = [name for name in _KEY_HEADERS if self._keys and self._find_key(_secret(cycle.header(name)))]
+        return client_credentials(VENDORS.get(form.vendor) or VENDORS[form.name], cycle.headers, frozenset(ours))
 
     async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
         key = self._key(cycle)
@@ -296,7 +310,9 @@ class Gateway:
             request = await off_loop(cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams)
         else:
             request = read(body, endpoint.model, endpoint.stream, streams=form.streams)
-        service = self._routes.service(request.model, key, request.routing_preferences)
+        if (model := self._routes.named(request.model, form.vendor)) != request.model:
+            request = msgspec.structs.replace(request, model=model)
+        service = self._routes.service(model, key, request.routing_preferences)
         session = ""
         if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
             found = await off_loop(cycle.client, _ids_in, request) if large else _ids_in(request)
@@ -320,6 +336,7 @@ class Gateway:
             allow_whole=not (limited and self._limits is not None and self._limits.counts(cycle.client)),
             client=cycle.client,
             hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
+            credentials=self._credentials(cycle, form) if self._takes_credentials else None,
         )
         if request.dropped:
             call.notes.dropped.extend(request.dropped)
@@ -425,6 +442,11 @@ class Gateway:
                 await send_whole(cycle, open_call, reply, form, note, self._cost, self._stops_billing)
         finally:
             await reply.aclose()
+
+
+def _secret(value: bytes) -> bytes:
+    """Return the secret in the value of a header, without the word Bearer."""
+    return value[7:] if value[:7].lower() == b"bearer " else value
 
 
 def _ids_in(request: ParsedRequest) -> list[tuple[str, str]]:

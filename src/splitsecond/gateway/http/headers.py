@@ -16,6 +16,8 @@ from splitsecond.routing.router.call_tracker import OpenCall
 
 REQUEST_HEADERS: Mapping[str, str] = {
     "authorization, x-api-key, x-goog-api-key": "The client's key, in the form of the client's library.",
+    "x-splitsecond-key": "The same, where those headers hold the client's own credentials for a vendor "
+    "(`credentials: client`).",
     "x-splitsecond-complexity": "simple, medium or complex: a hint for `by_complexity`.",
     "x-splitsecond-task": "A name: a hint for `by_task`.",
     "x-splitsecond-region": "A region: a hint for `near`.",

@@ -309,6 +309,8 @@ class GatewayWorker:
             advise=self._advice.for_client,
             cost=self.router.directory.cost_usd,
             stops_billing=self.router.directory.closing_stops_billing,
+            takes_credentials=self._settings.takes_credentials,
+            unnamed=listen.client,
         )
 
     def _key_limits(self) -> KeyLimits:

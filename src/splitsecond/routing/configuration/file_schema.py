@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from splitsecond.core.catalog.model import Prefill
-from splitsecond.core.catalog.provider import Auth
+from splitsecond.core.catalog.provider import Auth, Credentials
 from splitsecond.routing.configuration.settings import Listen
 from splitsecond.routing.router.settings import ModelConfig, PriceConfig, TelemetrySettings
 
@@ -51,6 +51,13 @@ class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     api_format: Annotated[str, Meta(description="Its API format; openai by default.")] = ""
     api_key: Annotated[str, Meta(description="The key for it: env:NAME or file:PATH.")] = ""
     auth: Annotated[Auth | None, Meta(description="How the key is sent.")] = None
+    credentials: Annotated[
+        Credentials | None,
+        Meta(
+            description="client: requests carry the client's own credentials, if the client uses the vendor's API; the "
+            "gateway needs no key. They are not stored."
+        ),
+    ] = None
     region: Annotated[str, Meta(description="Its region, such as eu or us-east.")] = ""
     account: Annotated[
         str,
@@ -107,7 +114,17 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         dict[str, ProviderConfig],
         Meta(description="Providers that are not in the catalogue, and changes to those that are."),
     ] = {}
-    routes: Annotated[dict[str, RouteConfig], Meta(description="By the name that clients use as `model`.")] = {}
+    routes: Annotated[
+        dict[str, RouteConfig],
+        Meta(description='By the name that clients use as `model`. "*": the route of every other model.'),
+    ] = {}
+    pass_through: Annotated[
+        bool,
+        Meta(
+            description="Any other model is one of the vendor whose API the client uses: anthropic, openai, "
+            "openai-responses, gemini or ollama."
+        ),
+    ] = False
     policies: Annotated[
         str | None,
         Meta(

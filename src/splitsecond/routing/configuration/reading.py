@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
 
+from splitsecond.core.client_credentials import VENDORS
 from splitsecond.core.errors import CallerFault, file_faults, read_file
 from splitsecond.core.validation import nearest
 from splitsecond.routing.configuration import target_specs
@@ -39,6 +40,7 @@ from splitsecond.routing.machinery.definition import Policy
 from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.router.settings import (
     NO_SIMULATOR,
+    OTHERS,
     ClientKey,
     LogSettings,
     ProviderSettings,
@@ -107,6 +109,7 @@ def read(
     secrets = Secrets(environment, folder, keys=serving)
     address, log, telemetry, access_log, user_policies, seeds = Listen(), None, None, None, None, list[str]()
     shared: FleetSettings | None = None
+    pass_through = False
     with mistakes:
         address = _listen(file["listen"])
     providers: dict[str, ProviderSettings] = {}
@@ -125,6 +128,8 @@ def read(
                     if resume := _resume(name, route):
                         resumes[name] = resume
                 routes[name] = _policy(name, route, own)
+    with mistakes:
+        pass_through = shaped("pass_through", file["pass_through"], bool)
     with mistakes:
         log = _log(file["log"], secrets, folder)
     with mistakes:
@@ -147,6 +152,7 @@ def read(
         seeds=tuple(str(folder / pattern) for pattern in seeds),
         environment={**environment, **secrets.found},
         policies=user_policies,
+        pass_through=pass_through,
     )
     if not serving:
         mistakes.check()
@@ -181,7 +187,14 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
             if name not in ConfigFile.__struct_fields__:
                 raise bad("the file", f"unknown field `{name}`", nearest(name, ConfigFile.__struct_fields__))
     given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "seeds": []}
-    given |= {"policies": None, "log": None, "telemetry": None, "access_log": None, "shared": None}
+    given |= {
+        "pass_through": False,
+        "policies": None,
+        "log": None,
+        "telemetry": None,
+        "access_log": None,
+        "shared": None,
+    }
     given |= {name: value for name, value in entries.items() if value is not None}  # None: its lines are comments
     for name, shape in (("keys", list[Any]), ("providers", dict[str, Any]), ("routes", dict[str, Any])):
         entry, given[name] = given[name], shape()
@@ -205,7 +218,7 @@ def _provider(name: str, entry: Any) -> ProviderConfig:
 
 
 def _route(name: str, entry: Any) -> RouteConfig:
-    if not target_specs.NAME.fullmatch(name):
+    if name != OTHERS and not target_specs.NAME.fullmatch(name):
         raise bad(f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64")
     if isinstance(entry, str):
         raise bad(f"routes.{name}", "this is a string, expected an object", f"Write it as {name}: {{policy: {entry}}}.")
@@ -238,10 +251,25 @@ def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
 
 def _check_targets(settings: GatewaySettings, wrong: Collection[str], mistakes: Mistakes) -> None:
     for name, expression in settings.routes.items():
+        with mistakes:
+            _check_hosts(name, expression, settings)
         for target in targets(expression):
             if target.partition("/")[0] not in wrong:
                 with mistakes:
                     _check_target(name, target, settings)
+
+
+def _check_hosts(route: str, expression: Expression, settings: GatewaySettings) -> None:
+    """Raise `CallerFault` if two hosts of a route would get the same credentials of a client."""
+    hosts: dict[str, str] = {}
+    for target in targets(expression):
+        own = settings.providers.get(target.partition("/")[0])
+        if own is not None and own.credentials == "client":
+            host = urlsplit(own.base_url).netloc
+            other = hosts.setdefault(VENDORS[own.api_format], host)
+            if other != host:
+                words = f"{other} and {host} would get the same credentials of a client"
+                raise bad(f"routes.{route}.policy", words, "Use credentials: client for one of them.")
 
 
 def _check_target(route: str, target: str, settings: GatewaySettings) -> None:

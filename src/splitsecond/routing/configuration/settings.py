@@ -33,6 +33,7 @@ class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "routes or for that page; only such keys; nobody."
         ),
     ] = "loopback"
+    client: Annotated[str, Meta(max_length=64, description="Name of clients without a key in logs and metrics.")] = ""
     max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="Largest request.")] = 32
     drain_s: Annotated[
         int, Meta(ge=1, le=3600, description="Seconds that responses in flight have to end after SIGTERM.")

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from splitsecond.core.catalog.provider import Auth, Provider, fill_base_url, names, provider
+from splitsecond.core.client_credentials import VENDORS
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.exchange import Origin
 from splitsecond.core.upstream.spec import Timeouts
@@ -55,13 +56,18 @@ def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> Pro
         quirks = _quirks(place, given, entry)
     with mistakes:
         timeouts = _timeouts(f"{place}.timeouts", given.timeouts)
+    credentials = given.credentials or entry.credentials
+    if credentials == "client":
+        with mistakes:
+            _check_client_credentials(place, given, api_format)
     mistakes.check()
     return ProviderSettings(
         like=entry.name,
         base_url=base_url,
         api_format=api_format,
-        api_key_env=(given.api_key,) if given.api_key else entry.api_key_env,
+        api_key_env=(given.api_key,) if given.api_key else () if credentials == "client" else entry.api_key_env,
         auth=given.auth or _auth(api_format, entry),
+        credentials=credentials,
         headers=headers,
         quirks=quirks,
         region=given.region or entry.region,
@@ -72,6 +78,14 @@ def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> Pro
         timeouts=timeouts,
         trusted=given.trusted,
     )
+
+
+def _check_client_credentials(place: str, given: ProviderConfig, api_format: str) -> None:
+    if given.api_key:
+        raise bad(f"{place}.credentials", "requests carry the client's own credentials, so api_key has no effect")
+    if api_format not in VENDORS:
+        words = f"clients have no credentials for the API format {api_format}"
+        raise bad(f"{place}.credentials", words, f"Possible with {listed(list(VENDORS))}.")
 
 
 def catalogue_entry(name: str, given: ProviderConfig) -> Provider:

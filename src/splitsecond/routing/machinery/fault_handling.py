@@ -10,6 +10,7 @@ from splitsecond.core.errors import (
     CONTEXT_EXCEEDED,
     LARGER_THAN_LIMIT,
     MODEL_NOT_SERVED,
+    NO_CLIENT_CREDENTIALS,
     NO_CREDIT,
     USAGE_LIMIT,
     AllFailed,
@@ -41,6 +42,7 @@ _BY_KIND: Mapping[str, Remedy] = {
     NO_CREDIT: "elsewhere",
     USAGE_LIMIT: "elsewhere",
     MODEL_NOT_SERVED: "elsewhere",
+    NO_CLIENT_CREDENTIALS: "elsewhere",
     "ejected": "elsewhere",
     BAD_KEY: "elsewhere",
     NOT_TRANSLATABLE: "elsewhere",
@@ -92,8 +94,9 @@ def ejected(fault: Fault) -> bool:
 
 
 def unsent(fault: Fault) -> bool:
-    """Whether nothing was sent: circuit breakers are open, or API formats cannot express the request."""
-    return all(each.kind in ("ejected", NOT_TRANSLATABLE) for each in causes(fault))
+    """Whether nothing was sent: circuit breakers are open, API formats cannot express the request, or the client has
+    no credentials for the target."""
+    return all(each.kind in ("ejected", NOT_TRANSLATABLE, NO_CLIENT_CREDENTIALS) for each in causes(fault))
 
 
 def only_probed(fault: Fault) -> bool:

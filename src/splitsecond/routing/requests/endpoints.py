@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.client_format import FORMATS, OPENAI_CHAT, ClientFormat, listing_at, listing_format
+from splitsecond.core.wire.client_format import (
+    ANTHROPIC_MESSAGES,
+    FORMATS,
+    OPENAI_CHAT,
+    ClientFormat,
+    listing_at,
+    listing_format,
+)
 
 
 class Endpoint(Struct, frozen=True):
@@ -32,6 +39,11 @@ ENDPOINTS |= {
     form.models.details_path: Endpoint("chat", form, details=True)
     for form in FORMATS
     if form.models and form.models.details_path
+}
+# Vercel's library, which opencode uses, expects /v1 in the address of Anthropic's API; Anthropic's own library adds it.
+# Both read the same variable.
+ENDPOINTS |= {
+    path.removeprefix("/v1"): endpoint for path, endpoint in ENDPOINTS.items() if endpoint.format is ANTHROPIC_MESSAGES
 }
 # Clients of Groq and Azure put "openai" before the path.
 ENDPOINTS |= {f"/openai{path}": endpoint for path, endpoint in ENDPOINTS.items() if endpoint.format is OPENAI_CHAT}

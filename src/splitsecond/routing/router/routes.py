@@ -9,6 +9,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 
+from splitsecond.core.catalog.provider import is_foreign
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Service
 from splitsecond.core.transport.client import Client
@@ -21,7 +22,7 @@ from splitsecond.routing.construction.expression import Expression, TargetName, 
 from splitsecond.routing.construction.resumption import resumed
 from splitsecond.routing.router.explain import Explained, explained
 from splitsecond.routing.router.routing_preferences import RoutingPreferences, preferred
-from splitsecond.routing.router.settings import ClientKey, RouterSettings
+from splitsecond.routing.router.settings import OTHERS, ClientKey, RouterSettings
 from splitsecond.routing.targets.target_states import TargetStates
 
 MAX_TARGETS = 1024
@@ -65,7 +66,20 @@ class Routes:
         return self._routes[route] if same else None
 
     def names(self, key: ClientKey | None) -> list[str]:
-        return [name for name in self._routes if key is None or key.allows(name)]
+        return [name for name in self._routes if name != OTHERS and (key is None or key.allows(name))]
+
+    def named(self, model: str, vendor: str) -> str:
+        """Return the route or target that serves `model`, which a client of the API of `vendor` named."""
+        if model in self._routes:
+            return model
+        if OTHERS in self._routes:
+            return OTHERS
+        passes = self._settings.pass_through and not self._is_target(model)
+        return f"{vendor}/{model}" if passes else model
+
+    def _is_target(self, model: str) -> bool:
+        owner, slash, _ = model.partition("/")
+        return bool(slash) and (owner in self._settings.providers or not is_foreign(owner))
 
     def service(
         self, model: str, key: ClientKey | None = None, preferences: RoutingPreferences | None = None

@@ -26,6 +26,8 @@ TIMEOUTS = Timeouts(connect_ms=5_000, head_ms=60_000, first_token_ms=60_000, sta
 """Default timeouts of a target. Shorter than those of a benchmark: a client waits, and other targets could answer."""
 SIMULATED = "sim"
 """The provider whose models are the profiles of the simulator."""
+OTHERS = "*"
+"""The route of every model that is no other route."""
 NO_SIMULATOR = "http://simulator.invalid"
 """Placeholder for the simulator's address where no simulator runs, as in checks."""
 Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
@@ -152,6 +154,7 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
     `environment` holds the providers' keys; those of a configuration file are there under their reference. `providers`
     are the configured ones; all others come from the catalogue. `resumes`: routes that continue broken answers.
     `seeds`: glob patterns of run folders for the warm start. `source`: the configuration file, or None.
+    `pass_through`: a model that is no route and no "provider/model" is one of the vendor whose API the client uses.
     """
 
     providers: Mapping[str, ProviderSettings] = {}
@@ -161,6 +164,12 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
     seeds: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     source: Path | None = None
+    pass_through: bool = False
+
+    @property
+    def takes_credentials(self) -> bool:
+        """Whether a provider is called with the client's own credentials."""
+        return any(each.credentials == "client" for each in self.providers.values())
 
     def spec(self, target: str) -> TargetSpec:
         """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider or a missing key."""
@@ -182,7 +191,7 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 
     def _usable(self, name: str) -> ProviderSettings:
         own = self.providers.get(name) or catalogued(provider(name), self.environment)
-        if own.api_key_env and not own.key_variable(self.environment):
+        if own.api_key_env and own.credentials == "gateway" and not own.key_variable(self.environment):
             raise CallerFault(
                 f"no key for {name}: {' or '.join(own.api_key_env)} is not set",
                 kind="missing_key",

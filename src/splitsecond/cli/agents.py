@@ -1,0 +1,59 @@
+"""Coding agents and their settings: the variables that name an API's address, and what each program needs beside them.
+
+Clients do not agree on what the address contains: OpenAI's has ``/v1``, the others add the whole path themselves.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from splitsecond.core.catalog.provider import provider
+
+NO_KEY = "splitsecond"
+"""Stands for a key where a client refuses to start without one, and no target gets it."""
+PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+_ADDRESSES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "anthropic": ("ANTHROPIC_BASE_URL", "/v1", ("ANTHROPIC_API_BASE",)),
+    "openai": ("OPENAI_BASE_URL", "", ("OPENAI_API_BASE",)),
+    "openai-responses": ("OPENAI_BASE_URL", "", ()),
+    "gemini": ("GOOGLE_GEMINI_BASE_URL", "/v1beta", ("GEMINI_API_BASE",)),
+    "ollama": ("OLLAMA_HOST", "", ("OLLAMA_API_BASE",)),
+}
+"""By vendor: the variable with its address, the end of the path that clients add to it, and other clients' names."""
+_SUFFIXES: Mapping[str, str] = {"OPENAI_BASE_URL": "/v1", "OPENAI_API_BASE": "/v1", "GEMINI_API_BASE": "/v1beta"}
+"""What clients expect at the end of the variable's value."""
+_ARGUMENTS: Mapping[str, Sequence[str]] = {"codex": ("-c", 'openai_base_url="{origin}/v1"')}
+"""Arguments of programs that read none of the variables."""
+VENDORS = tuple(_ADDRESSES)
+
+
+def vendor_addresses(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the base URL of each vendor: the catalogue's, or that of the variable with which clients replace it."""
+    found = {}
+    for vendor, (variable, path, _) in _ADDRESSES.items():
+        address = environment.get(variable, "").strip().rstrip("/")
+        if address and "://" not in address:
+            address = f"http://{address}"  # OLLAMA_HOST may be HOST:PORT
+        found[vendor] = address.removesuffix(path) + path if address else provider(vendor).base_url
+    return found
+
+
+def command_line(program: Sequence[str], origin: str) -> list[str]:
+    """Return the command line of `program` with the arguments that send it to the gateway at `origin`."""
+    added = _ARGUMENTS.get(Path(program[0]).name, ())
+    return [program[0], *(each.format(origin=origin) for each in added), *program[1:]]
+
+
+def client_variables(origin: str, environment: Mapping[str, str], *, keys: bool = False) -> dict[str, str]:
+    """Return the variables that send clients to the gateway at `origin`.
+
+    `keys`: also keys where none is set, for clients that refuse to start without one.
+    """
+    names = [name for variable, _, others in _ADDRESSES.values() for name in (variable, *others)]
+    found = {name: origin + _SUFFIXES.get(name, "") for name in names}
+    if keys:
+        variables = [name for vendor in VENDORS for name in provider(vendor).api_key_env]
+        found |= {name: NO_KEY for name in variables if not environment.get(name)}
+    if any(environment.get(name) for name in PROXIES):
+        for name in ("NO_PROXY", "no_proxy"):
+            found[name] = ",".join(filter(None, [environment.get(name), "127.0.0.1"]))
+    return found

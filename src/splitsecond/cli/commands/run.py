@@ -1,0 +1,241 @@
+"""`splitsecond run PROGRAM …`: the program with a gateway of its own, and a summary of its calls at its end.
+
+The gateway is configured by a file in a temporary folder. The file has no secret: the program's own credentials come
+with its requests.
+"""
+
+import json as json_text
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from splitsecond.cli.agents import client_variables, command_line, vendor_addresses
+from splitsecond.cli.commands.serve import check_profiles
+from splitsecond.cli.foreground import CannotStart, run_in_foreground
+from splitsecond.cli.log_source import log_url
+from splitsecond.core import clock
+from splitsecond.core.catalog.prices import prices
+from splitsecond.core.catalog.provider import provider
+from splitsecond.core.errors import CallerFault, NetworkFault, file_faults
+from splitsecond.core.money.cost import cost_usd, usd
+from splitsecond.core.scratch import scratch_folder
+from splitsecond.core.wording import counted_as, number, percent
+from splitsecond.gateway.process.attended import MODULE
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.log import Past
+from splitsecond.routing.configuration.checkup import check_policies
+from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.construction.expression import targets
+
+STOP_S = 20.0
+"""How long the gateway may take to end: it finishes requests and writes the log."""
+DRAIN_S = 2
+READY = b"READY "
+NO_LOG = "off"
+ACCESS_LOG = "access.jsonl"
+
+
+def run(
+    program: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM ...", help="The program and its arguments.", show_default=False)
+    ],
+    route: Annotated[
+        str,
+        typer.Option(
+            metavar="POLICY",
+            help="A target or policy for all calls; default: the vendor whose API the program uses.",
+            show_default=False,
+        ),
+    ] = "",
+    log: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Where calls are logged; off: nowhere. Default: runs.db in your data folder.",
+            show_default=False,
+        ),
+    ] = "",
+) -> None:
+    """Run a coding agent, or any program, through a gateway of its own.
+
+    \b
+    splitsecond run claude
+    splitsecond run -- codex exec "Fix the test"
+    splitsecond run --route 'fallback("anthropic/claude-sonnet-4-6", "groq/openai/gpt-oss-120b")' claude
+
+    The gateway listens on a free port of this machine, and the program finds it by ANTHROPIC_BASE_URL, OPENAI_BASE_URL,
+    GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST and similar variables. Calls go to the vendor with the program's own
+    credentials, which are not stored; if one of these variables is set, its address is the vendor. The program gets
+    the terminal and the signals, and its exit code is that of this command. At its end a summary on standard error says
+    how long it waited, and for what.
+    """
+    log = _log(log)
+    name = Path(program[0]).name
+    with scratch_folder("run-") as scratch:
+        file = scratch.path / "splitsecond.yaml"
+        needs_key = _configure(file, route, log, name)
+        with _gateway(file) as origin:
+            variables = client_variables(origin, os.environ, keys=not needs_key)
+            began = clock.wall_time()
+            try:
+                code = run_in_foreground(command_line(program, origin), {**os.environ, **variables})
+            except CannotStart as fault:
+                typer.echo(f"splitsecond: {fault}", err=True)
+                raise typer.Exit(fault.code) from None
+            took_s = (clock.wall_time() - began).total_seconds()
+        ids = _call_ids(file.with_name(ACCESS_LOG))
+    if log != NO_LOG:
+        calls = [call for _, call in Past.open(log).calls(began - timedelta(seconds=1)) if call.call in ids]
+        typer.echo("\n".join(summary(name, calls, took_s, log)), err=True)
+    raise typer.Exit(code)
+
+
+def _log(log: str) -> str:
+    """Return the URL of the log."""
+    if log == NO_LOG:
+        return log
+    if not log:
+        file = data_folder() / "runs.db"
+        with file_faults(f"cannot make the folder of {file}", kind="unwritable_file", hint="Name another with --log."):
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return f"sqlite:///{file}"
+    return log_url(str(Path(log).absolute()) if "://" not in log else log)
+
+
+def data_folder() -> Path:
+    """Return the folder for data of this user, by the convention of the system."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "splitsecond"
+
+
+def _configure(file: Path, route: str, log: str, name: str) -> bool:
+    """Write the configuration, and return whether the program needs its own credentials.
+
+    Raises `CallerFault` for a wrong `route` or address.
+    """
+    with_route = bool(route)
+    providers: dict[str, Any] = {}
+    for vendor, base_url in vendor_addresses(os.environ).items():
+        own = with_route and provider(vendor).key_variable(os.environ)
+        providers[vendor] = {"base_url": base_url, **({} if own else {"credentials": "client"})}
+    settings: dict[str, Any] = {
+        "listen": {"port": 0, "client": name[:64], "drain_s": DRAIN_S},
+        "providers": providers,
+        "pass_through": True,
+        "log": log,
+        "access_log": str(file.with_name(ACCESS_LOG)),  # it tells the calls of this run from others in the log
+    }
+    if route:
+        settings["routes"] = {"*": {"policy": route}}
+    with file_faults(f"cannot write {file}", kind="unwritable_file"):
+        file.write_text(json_text.dumps(settings), "utf-8")
+    try:
+        read = load(file, os.environ, checks=(check_profiles, check_policies))
+    except CallerFault as fault:
+        fault.message = fault.message.removeprefix(f"{file}: ").replace("routes.*.policy", "--route")
+        raise
+    named = [target.partition("/")[0] for policy in read.routes.values() for target in targets(policy)]
+    return not route or any(read.providers[name].credentials == "client" for name in named if name in read.providers)
+
+
+@contextmanager
+def _gateway(file: Path) -> Iterator[str]:
+    """Run a gateway while the context is open, and yield its address. What it reports is shown at its end, because the
+    program has the terminal.
+
+    Raises `NetworkFault` if it does not start.
+    """
+    command = [sys.executable, "-m", MODULE, str(file)]
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        ) as process,
+    ):
+        assert process.stdin is not None  # it is a pipe
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line.startswith(READY):
+                process.wait()
+                raise NetworkFault(
+                    f"the gateway did not start: {_text(errors)}", kind="gateway_failed", phase="connect"
+                )
+            yield line.removeprefix(READY).decode().strip().removesuffix("/v1")
+        finally:
+            process.stdin.close()  # it ends
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if reported := _text(errors):
+            typer.echo(reported, err=True)
+
+
+def _call_ids(access_log: Path) -> set[str]:
+    return {json_text.loads(line)["call"] for line in access_log.read_text("utf-8").splitlines()}
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace").strip()
+
+
+def summary(name: str, calls: list[CallRecord], took_s: float, log: str) -> list[str]:
+    """Return the lines about the `calls` of a program that ran for `took_s` seconds."""
+    where = f"The log is {log}."
+    if not calls:
+        return [f"splitsecond: {name} made no calls through the gateway. {where}"]
+    waited_s = _waited_ns(calls) / clock.NS_PER_S
+    failed = sum(call.outcome == "failed" for call in calls)
+    share = percent(min(waited_s / took_s, 1.0)) if took_s else ""
+    lines = [
+        f"splitsecond: {name} ran for {_time(took_s)} and waited {_time(waited_s)} ({share}) for "
+        f"{counted_as(len(calls), 'call')}{f', {failed:,} of them failed' if failed else ''}."
+    ]
+    named = sorted({call.target or call.route for call in calls})
+    price = prices([target for target in named if "/" in target]).get
+    lines += [
+        _line(target, [call for call in calls if (call.target or call.route) == target], price) for target in named
+    ]
+    return [*lines, where]
+
+
+def _line(target: str, calls: list[CallRecord], price: Any) -> str:
+    attempts = [attempt for call in calls for attempt in call.attempts]
+    given = sum(attempt.input_tokens or 0 for attempt in attempts)
+    cached = sum(attempt.cached_tokens or 0 for attempt in attempts)
+    made = sum(attempt.output_tokens or 0 for attempt in attempts)
+    costs = [cost_usd(attempt, price(attempt.target)) for attempt in attempts]
+    waits = sorted(call.first_token_ns - call.start_ns for call in calls if call.first_token_ns is not None)
+    ttft = f", first token after {number(waits[len(waits) // 2] / clock.NS_PER_S)} s (median)" if waits else ""
+    tokens = f"{given:,} input tokens ({percent(cached / given)} cached)" if given else "no input tokens"
+    known = [cost for cost in costs if cost is not None]
+    cost = f", {usd(sum(known))} at list prices" if known and len(known) == len(costs) else ""
+    return f"  {target}: {counted_as(len(calls), 'call')}{ttft}, {tokens}, {made:,} output tokens{cost}"
+
+
+def _waited_ns(calls: list[CallRecord]) -> int:
+    """Return the time in which at least one call was in flight."""
+    waited_ns = until_ns = 0
+    for start_ns, end_ns in sorted(
+        (call.came_us * 1000, call.came_us * 1000 + call.end_ns - call.start_ns) for call in calls
+    ):
+        waited_ns += max(end_ns - max(start_ns, until_ns), 0)
+        until_ns = max(until_ns, end_ns)
+    return waited_ns
+
+
+def _time(seconds: float) -> str:
+    """Format a duration: "4.1 s", "12 min 3 s", "2 h 10 min"."""
+    if seconds < 60:
+        return f"{number(seconds)} s"
+    minutes, left = divmod(round(seconds), 60)
+    return f"{minutes} min {left} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
