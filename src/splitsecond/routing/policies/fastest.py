@@ -32,8 +32,12 @@ class SpeedChoice:
         if not available:
             yield from in_order(among, f"{self._policy}, none is available")
             return
-        if self._sessions is not None and (session := call.notes.session) is not None:
-            yield from self._sessions.choices(call, session, available)
+        if (
+            self._sessions is not None
+            and (session := call.notes.session) is not None
+            and (choices := self._sessions.choices(call, session, available)) is not None
+        ):
+            yield from choices
             return
         for prospect in self._speeds.ranked(call, available):
             yield prospect.branch, f"{self._policy}: {prospect}"
