@@ -69,6 +69,7 @@ VALUES: dict[object, st.SearchStrategy[SettingLiteral]] = {
     AcceptanceRule: st.sampled_from(["finished", "json", "re:^w", "re:never", "logprob>-0.5"]),
     EarlyStart: st.just(True) | DURATIONS,
     HowOrOff: st.sampled_from(get_args(HowOrOff)),
+    CacheUse: st.sampled_from(get_args(CacheUse)),
     SpendingRate: st.sampled_from(["0.60/h", "0.01/m", "3/h"]),
     TokenRate: st.sampled_from(["8tok/s", "4000tok/s", "0.5tok/s"]),
 }

@@ -6,8 +6,10 @@ from math import inf
 from splitsecond.core import clock
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
+from splitsecond.core.session import CallSession
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
 from splitsecond.routing.machinery.choosing.exploration import Exploration
+from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.choosing.speed import SpeedRanking
 from splitsecond.routing.machinery.choosing.ttl_cache import TtlCache, about
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
@@ -43,6 +45,7 @@ class Cheapest(PolicyService):
         *others: Service,
         within: UseCase | None = None,
         ttft: Duration | None = None,
+        cache: CacheUse = "aware",
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others), best=(Race,))
@@ -50,6 +53,7 @@ class Cheapest(PolicyService):
         self._speeds = SpeedRanking(context.states, by="ttft", at=AT)
         self._exploring = Exploration()
         self._lately: TtlCache[list[PricedBranch]] = TtlCache()
+        self._sessions = SessionChoice(context.states, "cheapest", by="usd") if cache == "aware" else None
 
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self._choices(call))
@@ -60,6 +64,10 @@ class Cheapest(PolicyService):
             yield from in_order(self._branches, "cheapest, none is available")
             return
         now_ns = clock.now_ns()
+        session = None if self._sessions is None else call.notes.session
+        if session is not None and self._limit_ns == inf:
+            yield from self._of_session(call, session, available)
+            return
         offers = self._offers(call, available, now_ns)
         if self._limit_ns == inf:
             for offer in offers:
@@ -72,6 +80,10 @@ class Cheapest(PolicyService):
     ) -> Iterator[Choice]:
         unknown = [offer for offer in offers if offer.fast is None]
         fast = [offer for offer in offers if offer.fast]
+        session = None if self._sessions is None else call.notes.session
+        if session is not None and (fast or unknown):
+            yield from self._of_session(call, session, [offer.branch for offer in (*fast, *unknown)])
+            return
         if not fast and not unknown:
             for prospect in self._speeds.ranked(call, available):
                 yield prospect.branch, f"cheapest, none is fast enough: {prospect}"
@@ -82,6 +94,10 @@ class Cheapest(PolicyService):
         for offer in (*fast, *unknown):
             if offer not in explored:
                 yield offer.branch, f"cheapest: {offer}"
+
+    def _of_session(self, call: Call, session: CallSession, among: Sequence[Branch]) -> Iterator[Choice]:
+        assert self._sessions is not None
+        return self._sessions.choices(call, session, among) or in_order(among, "cheapest")
 
     def _explored(
         self, offers: Sequence[PricedBranch], fast: Sequence[PricedBranch], now_ns: int

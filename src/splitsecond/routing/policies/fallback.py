@@ -4,10 +4,13 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Literal
 
 from splitsecond.core import clock
+from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.errors import CONTEXT_EXCEEDED, Fault
 from splitsecond.core.service import Call, RateFloor, Reply, Service
+from splitsecond.core.session import CallSession
 from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
 from splitsecond.routing.machinery.choosing.branch import Branch
+from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.definition import ExtraLoad, Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.fault_handling import (
     TOO_LONG_ANSWER,
@@ -40,9 +43,10 @@ def make_fallback(
     floor: TokenRate | None = None,
     over: Duration | None = None,
     resume: HowOrOff | None = None,
+    cache: CacheUse = "aware",
 ) -> Service:
     branches = context.branches((first, second, *others))
-    in_turn = _InTurn(branches, ttft, context)
+    in_turn = _InTurn(branches, ttft, context, cache)
     streamed: Service = in_turn
     how = resume or ("off" if context.continued else "replay")
     if how != "off" and context.make_encoder is not None:
@@ -67,7 +71,9 @@ class _Limited(PolicyService):
 
 
 class _InTurn(PolicyService):
-    def __init__(self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext) -> None:
+    def __init__(
+        self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext, cache: CacheUse
+    ) -> None:
         super().__init__(context)
         twice: list[Service] = [_Twice(branch.service, context.budget) for branch in branches]
         limits: list[Duration | Callable[[Call], int | None]] = [
@@ -77,9 +83,20 @@ class _InTurn(PolicyService):
         self._steps = tuple(zip(branches, steps, strict=True))
         self._last = branches[-1]
         self._restarts = context.make_encoder is not None
+        self._homes: dict[Branch, Service] = {}
+        """Branches of one model, where a session may stay, each as the first of its call."""
+        same = [branch for branch in branches if _models(branch) == _models(branches[0])]
+        if cache == "aware" and context.names and len(same) > 1:
+            self._sessions = SessionChoice(context.states, "fallback")
+            for branch, step in zip(branches, twice, strict=True):
+                if branch in same:
+                    others = [other for other in branches if other is not branch]
+                    self._homes[branch] = TokenDeadline(step, ttft or UsualWait(branch, others, context.states))
 
     async def __call__(self, call: Call) -> Reply:
         steps = iter(self._steps)
+        if self._homes and (session := call.notes.session) is not None:
+            steps = self._from_home(call, session)
         causes: list[Fault] = []
         reply = await self._next(call, steps, causes)
         if call.stream or not self._restarts or reply.complete:
@@ -95,6 +112,16 @@ class _InTurn(PolicyService):
             return reply
 
         return RestartableReply(reply, restart).reader(watched=call.watched)
+
+    def _from_home(self, call: Call, session: CallSession) -> Iterator[tuple[Branch, Service]]:
+        available = [branch for branch in self._homes if branch.available(self._states, call)]
+        home = self._sessions.home(call, session, available, available[0]) if len(available) > 1 else None
+        if home is None:
+            return iter(self._steps)
+        branch, call.notes.chosen = home
+        if branch is available[0]:
+            return iter(self._steps)
+        return iter([(branch, self._homes[branch]), *(step for step in self._steps if step[0] is not branch)])
 
     async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
         longer_than, notes = -1, call.notes
@@ -123,6 +150,10 @@ class _InTurn(PolicyService):
     def _takes_more(self, branch: Branch, tokens: int) -> bool:
         contexts = [self._states.info(name).context_tokens for name in branch.names]
         return any(context is None or context > tokens for context in contexts)
+
+
+def _models(branch: Branch) -> set[str]:
+    return {identify(name).model for name in branch.names}
 
 
 class _Twice:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.choosing.speed import SpeedRanking
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.settings import Quantile
@@ -16,15 +17,27 @@ MEDIAN = Quantile.parse("at", 0.5)
 
 
 class SpeedChoice:
-    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Quantile) -> None:
+    """`cache`: whether a session stays with its prompt cache where that is faster. The time per token has none."""
+
+    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Quantile, cache: CacheUse) -> None:
         self._policy = policy
         self._states = states
         self._speeds = SpeedRanking(states, by=by, at=at.value)
+        self._sessions: SessionChoice | None = None
+        if cache == "aware" and by != "tps":
+            self._sessions = SessionChoice(states, policy, by=by, at=at.value)
 
     def choices(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice]:
         available = [branch for branch in among if branch.available(self._states, call)]
         if not available:
             yield from in_order(among, f"{self._policy}, none is available")
+            return
+        if (
+            self._sessions is not None
+            and (session := call.notes.session) is not None
+            and (choices := self._sessions.choices(call, session, available)) is not None
+        ):
+            yield from choices
             return
         for prospect in self._speeds.ranked(call, available):
             yield prospect.branch, f"{self._policy}: {prospect}"
@@ -40,10 +53,11 @@ class Fastest(PolicyService):
         *others: Service,
         by: Figure = "total",
         at: Quantile = MEDIAN,
+        cache: CacheUse = "aware",
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others), best=(Race, Fastest))
-        self._choice = SpeedChoice("fastest", context.states, by, at)
+        self._choice = SpeedChoice("fastest", context.states, by, at, cache)
 
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self._choice.choices(call, self._branches))

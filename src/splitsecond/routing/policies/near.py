@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.machinery.choosing.branch import Branch, ask_in_turn
+from splitsecond.routing.machinery.choosing.session_choice import CacheUse
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.settings import RegionName, short_text
 from splitsecond.routing.policies.fastest import MEDIAN, SpeedChoice
@@ -14,14 +15,22 @@ from splitsecond.routing.targets.target_states import TargetStates
 class Near(PolicyService):
     """Asks the branches in `region`. Raises `CallerFault` if no branch is in it."""
 
-    def __init__(self, context: PolicyContext, first: Service, /, *others: Service, region: RegionName) -> None:
+    def __init__(
+        self,
+        context: PolicyContext,
+        first: Service,
+        /,
+        *others: Service,
+        region: RegionName,
+        cache: CacheUse = "aware",
+    ) -> None:
         super().__init__(context)
         self._region = region.name
         branches = context.branches((first, *others))
         self._inside = self._within(branches, region.name)
         if not self._inside:
             raise _no_branch(region.name, branches, context.states, "bad_policy")
-        self._choice = SpeedChoice("near", context.states, "ttft", MEDIAN)
+        self._choice = SpeedChoice("near", context.states, "ttft", MEDIAN, cache)
 
     async def __call__(self, call: Call) -> Reply:
         narrower = call.hints.get("region")
@@ -34,7 +43,7 @@ class Near(PolicyService):
         return [branch for branch in among if _is_in(region, branch.names, self._states)]
 
 
-def _reachable(names: Iterable[Sequence[str]], states: TargetStates, *, region: str) -> list[str]:
+def _reachable(names: Iterable[Sequence[str]], states: TargetStates, *, region: str, cache: str = "") -> list[str]:
     return [name for branch in names if _is_in(region, branch, states) for name in branch]
 
 

@@ -5,8 +5,12 @@ from collections.abc import Iterator, Sequence
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.machinery.choosing.branch import Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.settings import Weights
+
+MAX_TURNS_AHEAD = 100
+"""How many calls a branch that sessions stay at can be ahead of its share, or another behind: more are forgotten."""
 
 
 class Weighted(PolicyService):
@@ -18,6 +22,7 @@ class Weighted(PolicyService):
         /,
         *others: Service,
         weights: Weights | None = None,
+        cache: CacheUse = "aware",
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others))
@@ -30,6 +35,8 @@ class Weighted(PolicyService):
                 hint='Give each branch one, as in weighted("a/x", "b/x", weights="3,1").',
             )
         self._accounts = [0] * count
+        self._most = MAX_TURNS_AHEAD * sum(self._weights)
+        self._sessions = SessionChoice(context.states, "weighted") if cache == "aware" else None
 
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self._choices(call))
@@ -38,6 +45,13 @@ class Weighted(PolicyService):
         available = [place for place, branch in enumerate(self._branches) if branch.available(self._states, call)]
         if not available:
             yield from in_order(self._branches, "weighted, none is available")
+        if self._sessions is not None and (session := call.notes.session) is not None and len(available) > 1:
+            home = self._sessions.home(call, session, [self._branches[place] for place in available])
+            if home is not None:
+                place = self._branches.index(home[0])
+                self._charge(place, available)
+                available.remove(place)
+                yield home
         while available:
             place = self._turn(available)
             available.remove(place)
@@ -46,11 +60,14 @@ class Weighted(PolicyService):
 
     def _turn(self, available: Sequence[int]) -> int:
         accounts = self._accounts
-        for place in available:
-            accounts[place] += self._weights[place]
-        best = max(available, key=accounts.__getitem__)
-        accounts[best] -= sum(self._weights[place] for place in available)
+        best = max(available, key=lambda place: accounts[place] + self._weights[place])
+        self._charge(best, available)
         return best
+
+    def _charge(self, chosen: int, available: Sequence[int]) -> None:
+        for place in available:
+            self._accounts[place] = min(self._accounts[place] + self._weights[place], self._most)
+        self._accounts[chosen] = max(self._accounts[chosen] - sum(self._weights[place] for place in available), -self._most)
 
 
 weighted = Policy(Weighted, example='weighted("a/x", "b/x", weights="3,1")', branches="alternatives", needs_stream=())

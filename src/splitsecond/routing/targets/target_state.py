@@ -5,6 +5,7 @@ the provider refuses a key. A status that the model, the size or the content of 
 404, 429, 500) is about the target, and as far as is known only about that client or that size.
 """
 
+from itertools import islice
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -14,16 +15,21 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import KEY_REFUSED
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call, Reply
+from splitsecond.core.session import CallSession
 from splitsecond.routing.targets.circuit_breaker import PROBE_PROGRESS_NS, CircuitBreaker
+from splitsecond.routing.targets.conversations import Conversations
 from splitsecond.routing.targets.credit import KEY_RETRY_NS, CreditLimit
 from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.headroom import RateLimitHeadroom
+from splitsecond.routing.targets.prompt_cache import PromptCacheModel, TurnAtTarget
 from splitsecond.routing.targets.silence_detector import SilenceDetector
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.verdict import AttemptVerdict, verdict
 from splitsecond.routing.targets.whole_answers import PATIENCE, WholeAnswers
 
 NEVER_NS = 1 << 62
+MAX_LATE = 8
+"""How many turns in flight are examined for lateness, the oldest."""
 LAST_RESORT_NS = 20 * NS_PER_S
 """How often a target that is down is asked because all others have failed for the same call."""
 PROBE_PATIENCE = 3
@@ -95,8 +101,8 @@ class TargetStatus(Struct, frozen=True, kw_only=True):
 class TargetState:
     __slots__ = (
         "_again", "_last_resort_ns", "_probe", "_silences", "_since_ns", "_streams_all", "_unsure", "_whole",
-        "_whole_answers", "breaker", "credit", "estimates", "headroom", "in_flight", "info", "key", "name", "sent",
-        "siblings", "waiting", "wanted_ns",
+        "_whole_answers", "breaker", "conversations", "credit", "estimates", "headroom", "in_flight", "info", "key", "name",
+        "prompt_cache", "sent", "siblings", "turns", "waiting", "wanted_ns",
     )  # fmt: skip
 
     def __init__(
@@ -106,12 +112,14 @@ class TargetState:
         key: AccountKey,
         random: Random,
         siblings: "list[TargetState] | None" = None,
+        conversations: Conversations | None = None,
         *,
         since_ns: int = 0,
     ) -> None:
-        """`siblings`: the states of all targets at the same host. `since_ns`: when the target became another server;
+        """`siblings`: the states of all targets at the same host. `conversations`: those of all targets. `since_ns`: when the target became another server;
         earlier attempts and the reports of other workers are about the one before."""
         self.siblings = siblings if siblings is not None else []
+        self.conversations = conversations if conversations is not None else Conversations()
         self.name = name
         self.info = info
         self.key = key
@@ -132,6 +140,9 @@ class TargetState:
         """Since when each attempt waits for its first token, streamed or not; the oldest first."""
         self.wanted_ns = -NEVER_NS
         """When a call could last not go to the target because it was down."""
+        self.prompt_cache = PromptCacheModel()
+        self.turns: dict[str, TurnAtTarget] = {}
+        """The attempts in flight that are turns of sessions, by their keys."""
         self._again: set[str] = set()  # keys of the attempts in flight that are not the first of their calls
         self._last_resort_ns = -LAST_RESORT_NS
         self._probe: Probe | None = None
@@ -171,6 +182,27 @@ class TargetState:
             self._unsure.add(attempt)
             self.waiting[mode][attempt] += self._whole_answer_ns()
 
+    def record_turn(self, attempt: str, session: CallSession, now_ns: int) -> None:
+        cached, age_ns = self.conversations.cached(session, self.name, now_ns)
+        prompt = session.new_tokens + session.reusable_tokens
+        hit = self.prompt_cache.lifetime.share(age_ns) * cached if cached else 0.0
+        expected_ns = self.prompt_cache.fit.ttft_ns(prompt - hit, hit)
+        self.turns[attempt] = TurnAtTarget(session, prompt, cached, age_ns, now_ns, expected_ns)
+
+    def lateness(self, now_ns: int) -> float:
+        """Return how many times as long as expected the turns wait that have no token yet; 1.0: not longer.
+
+        A single one may be late by chance.
+        """
+        if len(self.turns) < 2:
+            return 1.0
+        waiting = self.waiting[True]
+        late = [turn for attempt, turn in islice(self.turns.items(), MAX_LATE) if attempt in waiting]
+        if len(late) < 2:
+            return 1.0
+        waited_ns = sum(now_ns - turn.began_ns for turn in late)
+        return max(waited_ns / sum(turn.expected_ns for turn in late), 1.0)
+
     def record_first_token(self, attempt: str, stream: bool, reply: Reply, now_ns: int) -> None:
         if self._silences:
             self._silences.clear()
@@ -189,6 +221,8 @@ class TargetState:
         self._whole.discard(attempt)
         self._unsure.discard(attempt)
         self._again.discard(attempt)
+        if self.turns:
+            self.turns.pop(attempt, None)
         self.in_flight.pop(attempt, None)
         self.breaker.release_probe(attempt)
 
@@ -210,6 +244,10 @@ class TargetState:
             self._silences.clear()
         else:
             self.estimate(observation.streamed).observe(observation)
+        if self.turns and (turn := self.turns.pop(attempt, None)) is not None and observation.first_token_ns is not None:
+            self.prompt_cache.learn(turn, observation, now_ns)
+            tokens = turn.prompt + (observation.output_tokens or 0)
+            self.conversations.remember(turn.session, self.name, tokens, observation.first_token_ns)
         limits = observation.limits
         if limits is not None and number is not None:
             if self.headroom is None:

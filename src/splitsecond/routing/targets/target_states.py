@@ -31,6 +31,7 @@ from splitsecond.core.service import LOST, Call, Notes, Reply, Service
 from splitsecond.core.timers import EARLY_NS
 from splitsecond.core.timing.timeline import record_fault
 from splitsecond.core.upstream.prompt_size import input_tokens
+from splitsecond.routing.targets.conversations import Conversations
 from splitsecond.routing.targets.escalations import EscalationRate
 from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.target_info import TargetInfo
@@ -53,6 +54,7 @@ class TargetStates:
         self._read_info: Callable[[str], TargetInfo | None] = info if callable(info) else (info or {}).get
         self.chance = chance or Random()
         """The random numbers of this process, also of the policies that choose."""
+        self.conversations = Conversations()
         self._states: dict[str, TargetState] = {}
         self._hosts: dict[str, list[TargetState]] = {}
         """The states of the targets of each provider, which is one host."""
@@ -162,13 +164,15 @@ class TargetStates:
             info = self._read_info(target) or TargetInfo()
             key = self._keys.setdefault(info.account, AccountKey()) if info.account else AccountKey()
             siblings = self._hosts.setdefault(target.partition("/")[0], [])
-            state = self._states[target] = TargetState(target, info, key, self.chance, siblings)
+            state = self._states[target] = TargetState(target, info, key, self.chance, siblings, self.conversations)
             siblings.append(state)
         return state
 
     def _replace(self, target: str) -> None:
         old = self._states[target]
-        new = TargetState(target, old.info, old.key, self.chance, old.siblings, since_ns=clock.now_ns())
+        self.conversations.forget(target)
+        now_ns = clock.now_ns()
+        new = TargetState(target, old.info, old.key, self.chance, old.siblings, self.conversations, since_ns=now_ns)
         old.siblings[old.siblings.index(old)] = self._states[target] = new
 
     def _evict(self) -> None:
@@ -221,6 +225,8 @@ class GuardedTarget:
         if whole_ns is not None:
             call = replace(call, whole_ns=whole_ns)
         state.record_start(attempt, call.stream, now_ns, call.client, again=again, whole=whole_ns is not None)
+        if (session := call.notes.session) is not None:
+            state.record_turn(attempt, session, now_ns)
         try:
             reply = await (self._probe(call, attempt, state, now_ns) if on_trial else self._service(call))
         except BaseException as error:

@@ -1,0 +1,262 @@
+"""Knowledge of one target's prompt cache, from its calls of sessions: how long it keeps a prompt, and what a hit saves.
+
+Tokens are those that the gateway estimates for a prompt, so that one unit holds for all targets; of the provider's
+count only the cached share is used.
+"""
+
+from math import inf, sqrt
+from operator import mul
+
+from msgspec import Struct
+
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.observation import Observation
+from splitsecond.core.session import CallSession
+
+MIN_CACHED = 1024
+"""Providers cache prompts from about so many tokens on; fewer are no reason to stay."""
+AGES_S = (30, 60, 120, 180, 240, 300, 420, 600, 900, 1800, 3600, inf)
+"""The ends of the classes of time since the session's last turn."""
+PRIOR = (0.95, 0.95, 0.94, 0.93, 0.92, 0.9, 0.5, 0.4, 0.3, 0.25, 0.15, 0.05)
+"""The assumed share of a prompt that is still cached, before a target has shown it. Anthropic documents 5 minutes since
+the last use, OpenAI 5 to 10 minutes and at most an hour; others do not say."""
+WAITS = (0.732, 0.076, 0.06, 0.036, 0.017, 0.009, 0.017, 0.011, 0.013, 0.012, 0.012, 0.006)
+"""The share of turns in each class in 710 recorded sessions of an agent."""
+PRIOR_WEIGHT = 2.0
+"""So many observed turns in a class weigh as much as the prior."""
+KEPT = 0.96
+"""Each turn in a class reduces the weight of those before it: together they count for at most 25."""
+START_NS, NEW_NS, CACHED_NS = 500 * NS_PER_MS, 100_000.0, 5_000.0
+"""The assumed time to first token before a target has shown it: half a second, and 10,000 new tokens in another."""
+LEVEL_PER_MIN = 0.01
+"""The variance by which the logarithm of a target's speed changes in a minute: a tenth in one, a third in ten."""
+SINGLE_PER_MIN = 0.001
+"""The same for each of the three coefficients alone."""
+CLIPPED_AT = 2.5
+"""Standard deviations at which a surprising time is cut off, so that single slow turns do not tilt the fit."""
+RUN = 3
+"""So many surprising times in a row, on the same side, mean that the speed has changed."""
+_NOISE_SMOOTHING = 1 / 32
+_MIN_NOISE, _MAX_NOISE = 0.05, 1.0
+
+
+class CacheLifetime:
+    """The share of a prompt that is still cached, by the time since its last use.
+
+    A share never rises with age: a hit after an hour is one for all shorter times, too.
+    """
+
+    __slots__ = ("_found", "_later", "_shares", "_tries")
+
+    def __init__(self) -> None:
+        self._tries = [0.0] * len(AGES_S)
+        self._found = [0.0] * len(AGES_S)
+        self._shares: list[float] | None = None
+        self._later = 0.0
+
+    def add(self, age_ns: float, share: float) -> None:
+        at = _age_class(age_ns)
+        self._tries[at] = self._tries[at] * KEPT + 1
+        self._found[at] = self._found[at] * KEPT + share
+        self._shares = None
+
+    def share(self, age_ns: float) -> float:
+        return (self._shares or self._fit())[_age_class(age_ns)]
+
+    def keeps(self, age_ns: float) -> bool:
+        """Return whether at least half of what a young prompt finds is still there."""
+        return self.share(age_ns) >= self.share(0.0) / 2
+
+    def later(self) -> float:
+        """Return the mean share at the turns of a session that stays."""
+        if self._shares is None:
+            self._fit()
+        return self._later
+
+    def variance(self, age_ns: float) -> float:
+        share = self.share(age_ns)
+        return share * (1 - share) / (self._tries[_age_class(age_ns)] + PRIOR_WEIGHT + 1)
+
+    @property
+    def lasts_s(self) -> float:
+        """The time in seconds that prompts are kept; infinite: longer than any wait so far."""
+        return max(end for end in AGES_S if self.keeps(end * NS_PER_S - 1))
+
+    def _fit(self) -> list[float]:
+        pools: list[tuple[float, float, int]] = []  # share, weight and number of classes
+        before, prior_before = 1.0, 1.0
+        for tries, found, prior in zip(self._tries, self._found, PRIOR, strict=True):
+            weight = PRIOR_WEIGHT + tries
+            share = (PRIOR_WEIGHT * before * prior / prior_before + found) / weight
+            before, prior_before = share, prior
+            pool = share, weight, 1
+            while pools and pools[-1][0] < pool[0]:
+                left, left_weight, count = pools.pop()
+                weight = left_weight + pool[1]
+                pool = (left * left_weight + pool[0] * pool[1]) / weight, weight, count + pool[2]
+            pools.append(pool)
+        shares = self._shares = [share for share, _, count in pools for _ in range(count)]
+        self._later = sum(map(mul, WAITS, shares))
+        return shares
+
+
+def _age_class(age_ns: float) -> int:
+    age_s = age_ns / NS_PER_S
+    for at, end_s in enumerate(AGES_S):
+        if age_s < end_s:
+            return at
+    return len(AGES_S) - 1
+
+
+class PrefillFit:
+    """TTFT = a + b × new + c × cached tokens, in ns, and the uncertainty of the three.
+
+    A Kalman filter: each turn corrects the coefficients by their uncertainty, and time makes them less certain again.
+    What changes is mostly the speed as a whole, so a turn that found all in the cache corrects b as well.
+    """
+
+    __slots__ = ("_aa", "_ab", "_ac", "_at_ns", "_bb", "_bc", "_cc", "_run", "a", "b", "c", "fresh", "noise", "turns")
+
+    def __init__(self) -> None:
+        self.a, self.b, self.c = float(START_NS), NEW_NS, CACHED_NS
+        self._aa, self._bb, self._cc = self.a**2, self.b**2, self.c**2
+        self._ab = self._ac = self._bc = 0.0
+        self._at_ns = 0
+        self._run = 0
+        self.noise = 0.3
+        """Standard deviation of the logarithm of a time around the fit."""
+        self.turns = 0
+        self.fresh = 0
+        """How many turns had mostly new tokens."""
+
+    def ttft_ns(self, new: float, cached: float) -> float:
+        return self.a + self.b * new + self.c * cached
+
+    def variance(self, calls: float, new: float, cached: float, now_ns: int) -> float:
+        """Return the variance of the time of so many calls that have so many tokens together."""
+        spread = calls * (calls * self._aa + 2 * (new * self._ab + cached * self._ac)) + (
+            new * (new * self._bb + 2 * cached * self._bc) + cached * cached * self._cc
+        )
+        mean = calls * self.a + new * self.b + cached * self.c
+        return min(max(spread, 0.0) + LEVEL_PER_MIN * self._minutes(now_ns) * mean * mean, mean * mean)
+
+    def add(self, new: float, cached: float, ttft_ns: float, now_ns: int) -> None:
+        self._become_older(now_ns)
+        self.turns += 1
+        self.fresh += new >= 4 * cached and new >= MIN_CACHED
+        gain_a = self._aa + new * self._ab + cached * self._ac
+        gain_b = self._ab + new * self._bb + cached * self._bc
+        gain_c = self._ac + new * self._bc + cached * self._cc
+        expected = self.ttft_ns(new, cached)
+        variance = max(gain_a + new * gain_b + cached * gain_c, 0.0) + (self.noise * expected) ** 2
+        surprise, limit = ttft_ns - expected, CLIPPED_AT * sqrt(variance)
+        self._count_surprise(surprise, limit)
+        surprise = min(max(surprise, -limit), limit)
+        self.a = max(self.a + gain_a / variance * surprise, NS_PER_MS)
+        self.b = max(self.b + gain_b / variance * surprise, 1.0)
+        self.c = min(max(self.c + gain_c / variance * surprise, 0.0), self.b)
+        self._aa -= gain_a * gain_a / variance
+        self._ab -= gain_a * gain_b / variance
+        self._ac -= gain_a * gain_c / variance
+        self._bb -= gain_b * gain_b / variance
+        self._bc -= gain_b * gain_c / variance
+        self._cc -= gain_c * gain_c / variance
+        relative = min(max((ttft_ns - self.ttft_ns(new, cached)) / expected, -1.0), 1.0)
+        noise = self.noise**2 + (relative * relative - self.noise**2) * _NOISE_SMOOTHING
+        self.noise = min(max(sqrt(noise), _MIN_NOISE), _MAX_NOISE)
+
+    def _count_surprise(self, surprise: float, limit: float) -> None:
+        if abs(surprise) < limit / 2:
+            self._run = 0
+            return
+        self._run = max(self._run, 0) + 1 if surprise > 0 else min(self._run, 0) - 1
+        if abs(self._run) >= RUN:
+            self._spread(1.0, 0.0)
+            self._run = 0
+
+    def _become_older(self, now_ns: int) -> None:
+        minutes = self._minutes(now_ns)
+        self._at_ns = now_ns
+        if minutes > 0:
+            self._spread(LEVEL_PER_MIN * minutes, SINGLE_PER_MIN * minutes)
+
+    def _minutes(self, now_ns: int) -> float:
+        return max(now_ns - self._at_ns, 0) / (60 * NS_PER_S) if self._at_ns else 0.0
+
+    def _spread(self, together: float, single: float) -> None:
+        a, b, c = self.a, self.b, self.c
+        self._aa += (together + single) * a * a
+        self._bb += (together + single) * b * b
+        self._cc += (together + single) * c * c
+        self._ab += together * a * b
+        self._ac += together * a * c
+        self._bc += together * b * c
+        by_a, by_b, by_c = _bounded(self._aa, a), _bounded(self._bb, b), _bounded(self._cc, c)
+        if by_a * by_b * by_c < 1:
+            self._aa *= by_a * by_a
+            self._bb *= by_b * by_b
+            self._cc *= by_c * by_c
+            self._ab *= by_a * by_b
+            self._ac *= by_a * by_c
+            self._bc *= by_b * by_c
+
+
+def _bounded(variance: float, value: float) -> float:
+    """Return the factor that reduces a standard deviation to the value itself: nothing is less certain than that."""
+    most = max(value, 1.0) ** 2
+    return sqrt(most / variance) if variance > most else 1.0
+
+
+class TurnAtTarget(Struct, frozen=True):
+    """A turn of a session that was sent to a target. `prompt`: its tokens; `cached`: those that the target had `age_ns`
+    ago. `expected_ns`: until its first token."""
+
+    session: CallSession
+    prompt: int
+    cached: int
+    age_ns: float
+    began_ns: int
+    expected_ns: float
+
+
+class PromptCacheModel:
+    """What one target's turns have shown of its prompt cache."""
+
+    __slots__ = ("_reports", "fit", "lifetime", "written")
+
+    def __init__(self) -> None:
+        self.lifetime = CacheLifetime()
+        self.fit = PrefillFit()
+        self.written = 0.0
+        """The share of new tokens that are charged as written to the cache."""
+        self._reports = False  # whether it has reported cached tokens
+
+    def learn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
+        ttft_ns = observation.ttft_cold_ns if observation.streamed else None
+        cached = self._cached(turn, observation, ttft_ns)
+        if cached is None:
+            return
+        if turn.cached >= MIN_CACHED:
+            self.lifetime.add(turn.age_ns, min(cached / turn.cached, 1.0))
+        if ttft_ns is not None:
+            self.fit.add(turn.prompt - cached, cached, ttft_ns, now_ns)
+        new, written = turn.prompt - cached, observation.cache_write_tokens
+        if written is not None and observation.input_tokens and new > 0:
+            share = min(written / observation.input_tokens * turn.prompt / new, 1.0)
+            self.written += (share - self.written) / 8
+
+    def _cached(self, turn: TurnAtTarget, observation: Observation, ttft_ns: int | None) -> float | None:
+        """Return the tokens that were cached; None: not known.
+
+        Where a target reports none, its time decides: between that of a prompt that is all new and that of a hit.
+        """
+        if observation.cached_tokens is not None and observation.input_tokens:
+            self._reports = self._reports or observation.cached_tokens > 0
+            return min(observation.cached_tokens / observation.input_tokens, 1.0) * turn.prompt
+        if self._reports or turn.cached < MIN_CACHED:
+            return 0.0
+        fit = self.fit
+        saved = fit.b * turn.cached
+        if ttft_ns is None or fit.fresh < RUN or saved < 2 * fit.noise * (fit.a + fit.b * turn.prompt):
+            return None
+        return min(max((fit.a + fit.b * turn.prompt - ttft_ns) / saved, 0.0), 1.0) * turn.cached
