@@ -1,4 +1,4 @@
-"""`fastest(a, b, ..., by="total", at=0.5)`: the branch that will probably be fastest for this call."""
+"""`fastest(a, b, ..., by="total", at="mean")`: the branch that will probably be fastest for this call."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -7,19 +7,19 @@ from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
 from splitsecond.routing.machinery.choosing.speed import SpeedRanking
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
-from splitsecond.routing.machinery.settings import Quantile
+from splitsecond.routing.machinery.settings import Statistic
 from splitsecond.routing.policies.race import Race
 from splitsecond.routing.targets.target_states import TargetStates
 
 Figure = Literal["total", "ttft", "tps"]
-MEDIAN = Quantile.parse("at", 0.5)
+MEAN = Statistic.parse("at", "mean")
 
 
 class SpeedChoice:
-    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Quantile) -> None:
+    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Statistic) -> None:
         self._policy = policy
         self._states = states
-        self._speeds = SpeedRanking(states, by=by, at=at.value)
+        self._speeds = SpeedRanking(states, by=by, at=at.quantile)
 
     def choices(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice]:
         available = [branch for branch in among if branch.available(self._states, call)]
@@ -39,7 +39,7 @@ class Fastest(PolicyService):
         /,
         *others: Service,
         by: Figure = "total",
-        at: Quantile = MEDIAN,
+        at: Statistic = MEAN,
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others), best=(Race, Fastest))
@@ -49,4 +49,4 @@ class Fastest(PolicyService):
         return await ask_in_turn(call, self._choice.choices(call, self._branches))
 
 
-fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at=0.5)', branches="alternatives")
+fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at="mean")', branches="alternatives")

@@ -126,8 +126,9 @@ class TargetState:
         """Estimates by whether the answer is streamed."""
         self.sent = 0
         """How many attempts were sent; also the number of the latest one."""
-        self.in_flight: dict[str, tuple[int, str]] = {}
-        """The number and the client of each attempt in flight, by its key (see `record_start`)."""
+        self.in_flight: dict[str, tuple[int, str, int]] = {}
+        """By the key of each attempt in flight (see `record_start`): its number, its client, and how many others were
+        in flight when it was sent."""
         self.waiting: dict[bool, dict[str, int]] = {True: {}, False: {}}
         """Since when each attempt waits for its first token, streamed or not; the oldest first."""
         self.wanted_ns = -NEVER_NS
@@ -161,7 +162,7 @@ class TargetState:
         if again:
             self._again.add(attempt)
         self.sent = sent = self.sent + 1
-        self.in_flight[attempt] = sent, client
+        self.in_flight[attempt] = sent, client, len(self.in_flight)
         if whole:
             self._whole.add(attempt)
             return
@@ -197,7 +198,7 @@ class TargetState:
         if self._again and observation.id in self._again:
             attempt = observation.id
             self._again.remove(attempt)
-        number, client = self.in_flight.pop(attempt, (None, ""))
+        number, client, load = self.in_flight.pop(attempt, (None, "", None))
         if number is None and (observation.sent_ns or observation.start_ns) < self._since_ns:
             return
         if attempt in self._unsure:
@@ -209,7 +210,7 @@ class TargetState:
             self._whole.remove(attempt)
             self._silences.clear()
         else:
-            self.estimate(observation.streamed).observe(observation)
+            self.estimate(observation.streamed).observe(observation, load)
         limits = observation.limits
         if limits is not None and number is not None:
             if self.headroom is None:
@@ -408,7 +409,7 @@ class TargetState:
 
     def estimate(self, streamed: bool) -> SpeedEstimate:
         if (found := self.estimates.get(streamed)) is None:
-            found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed])
+            found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed], self.in_flight)
         return found
 
     def _mode(self, stream: bool) -> bool:
