@@ -13,8 +13,8 @@ from tests.policies.traffic import Sent, Speed, scattered, shares, steady, traff
 
 from splitsecond.testing.fake_service import Script
 
-CALLS = 2000
-SEEDS = range(8)
+CALLS = 1000
+SEEDS = range(4)
 SETTLED_S = 20.0
 """Seconds from the start that are left out."""
 

@@ -42,8 +42,8 @@ class SpeedEstimate:
             self._ttft.add(first)
         ok = observation.outcome == "ok"
         if ok or (observation.outcome == "cancelled" and not len(self._tpot)):
-            whole = observation.first_token_ns == observation.last_token_ns  # in one piece, so it has no time per token
-            if not whole and (tpot_ns := observation.tpot_ns) is not None:
+            tpot_ns = observation.tpot_ns
+            if tpot_ns is not None:
                 self._tpot.add(Sample(at_ns, tpot_ns))
         if ok and observation.output_tokens is not None and observation.role != "calibration":  # asks for one token
             self._tokens.add(Sample(at_ns, observation.output_tokens))
