@@ -70,6 +70,45 @@ def test_the_providers_running_count_is_exact() -> None:
     assert counted.tps == pytest.approx(6 / 0.9)
 
 
+def arrived(*bursts: tuple[int, int], lengths: int = 4) -> Observation:
+    """Return an answer whose tokens arrived in bursts: ms after the first one, and the number of events."""
+    at = [(200 + ms) * MS for ms, events in bursts for _ in range(events)]
+    return but(
+        token_at=at, token_lengths=[lengths] * len(at), last_token_ns=at[-1], output_tokens=len(at),
+        max_read_tokens=max(events for _, events in bursts),
+    )  # fmt: skip
+
+
+def test_tokens_that_arrived_with_the_first_took_no_time() -> None:
+    fives = arrived(*((50 * number, 5) for number in range(20)))
+    assert fives.first_event_tokens == 5
+    assert fives.tps == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("bursts", "known"),
+    [
+        ([(0, 100), (1, 1)], False),
+        ([(0, 1), (1, 100)], False),
+        ([(0, 50), (500, 50)], True),
+        ([(0, 4), (40, 4), (80, 4)], True),
+        ([(0, 1), (10, 1)], True),
+        ([(0, 30), *((10 * number, 1) for number in range(1, 100))], True),
+    ],
+)
+def test_tps_is_not_known_if_most_tokens_arrived_at_once(bursts: list[tuple[int, int]], known: bool) -> None:
+    seen = arrived(*bursts)
+    assert (seen.tps is not None) == known
+    assert known or seen.first_event_tokens == seen.streamed_tokens
+
+
+def test_tps_of_few_large_events_is_not_known() -> None:
+    """100 tokens in one event and one in another, or the other way round."""
+    for lengths in ([400, 4], [4, 400]):
+        large = but(token_at=[200 * MS, 201 * MS], token_lengths=lengths, last_token_ns=201 * MS, output_tokens=101)
+        assert large.tps is None
+
+
 @pytest.mark.parametrize(
     "observation",
     [

@@ -333,7 +333,7 @@ def test_formats(session: Session) -> None:
     sources = {row["target"].partition("/")[0]: row["token_source"] for row in run["conditions"]}
     assert sources == {"claude-on-vertex": "usage", "mistral-here": "usage", "replicate-here": "events"}
     assert all(row["tps"]["p50"] == pytest.approx(200, rel=0.1) for row in run["conditions"])
-    assert "replicate-here/meta/meta-llama-3-70b-instruct: no token counts were reported" in session.printed(
+    assert "replicate-here/meta/meta-llama-3-70b-instruct: no final token counts were reported" in session.printed(
         "bench claude-on-vertex"
     )
     assert '"metrics":{"input_token_count":13,"output_token_count":16}' in session.printed("curl -s http")

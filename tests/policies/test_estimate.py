@@ -12,7 +12,7 @@ from tests.policies.branches import refused, silent, status
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.routing.targets.estimate import SpeedEstimate
-from splitsecond.routing.targets.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Sample, slope
+from splitsecond.routing.targets.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Sample, load_slope, slope
 
 
 class Time:
@@ -275,6 +275,31 @@ def test_single_slow_requests_do_not_tilt_the_slope() -> None:
         value = 100 + 0.05 * size + (20_000 if number % 10 == 0 else 0)
         samples.append(Sample(0, value, False, size))
     assert slope(samples) == pytest.approx(0.05, rel=0.15)
+
+
+def test_load_slope_is_learned_only_with_evidence() -> None:
+    draw = Random(1)
+    loads = [draw.randint(0, 8) for _ in range(100)]
+    flat = [Sample(0, 200 * draw.lognormvariate(0, 0.3), load=load) for load in loads]
+    rising = [Sample(0, each.value * 1.2 ** (each.load or 0), load=each.load) for each in flat]
+    assert load_slope(flat)[0] == 0.0
+    found, typical, most = load_slope(rising)
+    assert (found, typical, most) == (pytest.approx(0.18, abs=0.05), pytest.approx(4, abs=0.6), 8)
+    assert load_slope(rising[:20])[0] == 0.0
+
+
+def test_estimate_grows_with_our_requests_in_flight(time: Time) -> None:
+    in_flight: list[int] = []
+    estimate = SpeedEstimate(in_flight=in_flight)
+    for number in range(60):
+        time.passes(1)
+        estimate.observe(answered(200 * 1.2 ** (number % 5)), load=number % 5)
+    assert estimate.ttft_ns() is not None
+    assert estimate.own_load_factor() == pytest.approx(1.2**-2)
+    in_flight += [1] * 4
+    assert estimate.own_load_factor() == pytest.approx(1.2**2)
+    in_flight += [1] * 40  # beyond what was seen
+    assert estimate.own_load_factor() == pytest.approx(1.2**2)
 
 
 # Exploring.

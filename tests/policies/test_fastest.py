@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from benchmarks.choosing import queued, slow_mode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
@@ -114,6 +115,23 @@ def test_load_does_not_oscillate_between_targets(other: float, best: float) -> N
     """At 50 calls a second neither can serve all of them; with the best split the mean wait is `best`."""
     sent = traffic(TWO, {"a/x": Loaded(0.1), "b/x": Loaded(other)}, seconds=30, rate=50)
     assert sum(each.ttft for each in sent) / len(sent) < 1.25 * best
+
+
+def test_small_servers_share_the_calls_evenly() -> None:
+    """Neither of two servers with two slots can serve all of five calls a second."""
+    ours, halves = (
+        traffic(f'{policy}("a/x", "b/x")', queued(2)(1), seconds=220, rate=5, arrivals=Random(1))
+        for policy in ("fastest", "weighted")
+    )
+    waited, even = (sum(each.ttft for each in sent if each.at >= 20) for sent in (ours, halves))
+    assert waited < 1.3 * even
+
+
+@pytest.mark.parametrize(("setting", "winner"), [("", "b/x"), (", at=0.5", "a/x")])
+def test_calls_go_by_the_mean_unless_a_quantile_is_set(setting: str, winner: str) -> None:
+    """0.15 s, but 2 s in every tenth call, is a mean of 0.34 s; the other target needs 0.25 s."""
+    policy = f'fastest("a/x", "b/x"{setting})'
+    assert shares(traffic(policy, slow_mode(2, 0.1)(2), seconds=120), since=30)[winner] > 0.8
 
 
 def test_target_that_fails_quickly_is_not_fast() -> None:

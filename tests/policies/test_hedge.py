@@ -4,20 +4,25 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from random import Random
+from statistics import quantiles
 
 import msgspec
 import pytest
+from benchmarks.choosing import late, waits
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.policies.branches import SILENT, a_call, ask, fails, play, refused, reset, scripted, silent, status
+from tests.policies.traffic import traffic
 
 from splitsecond.core.errors import AllFailed, CallerFault, TimedOut
 from splitsecond.core.service import Service
+from splitsecond.core.timing.survival import SurvivalCurve
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.machinery.budget import MAX_SAVED, ExtraRequestBudget
-from splitsecond.routing.policies.hedge import REMEMBERED, LatencyWindow, hedge
+from splitsecond.routing.policies.hedge import REMEMBERED, LatencyWindow, hedge, hedge_plan
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
@@ -151,6 +156,13 @@ def test_hedges_use_most_of_extra_load_if_latency_varies() -> None:
         assert 60 <= len(second.calls) <= 100
 
     play(main, [first, second])
+
+
+def test_hedges_help_if_more_calls_are_slow_than_may_be_hedged() -> None:
+    """7% of the calls take 3 s: hedged or not, with 5% of extra requests the 95th percentile would be a slow one."""
+    sent = traffic('hedge("a/x", "b/x")', late(0.07)(1), seconds=220, arrivals=Random(1))
+    assert quantiles(waits(sent), n=20)[-1] < 1
+    assert 0.03 < sum(each.attempts > 1 for each in sent) / len(sent) <= 0.05
 
 
 def test_timeout_of_the_first_counts_as_a_slow_sample() -> None:
@@ -315,12 +327,27 @@ def test_reserve_of_a_budget_can_be_spent_at_once() -> None:
     assert [budget.withdraw() for _ in range(3)] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("slow_ms", "plan"),
+    [
+        ([], (200, 1.0)),
+        ([3000] * 4, (200, 1.0)),  # fewer than may be hedged: a hedge of all of them
+        ([3000] * 10, (200, 0.5)),
+        ([300] * 10, (300, 1.0)),  # a hedge would save less than it takes
+    ],
+)
+def test_plan_hedges_where_it_saves_most(slow_ms: list[int], plan: tuple[int, float]) -> None:
+    usual = [200.0] * (100 - len(slow_ms))
+    found = hedge_plan(SurvivalCurve([(ms, False, 1.0) for ms in [*usual, *slow_ms]]), 0.05)
+    assert (found.delay_ns, found.probability) == (plan[0], pytest.approx(plan[1]))
+
+
 def test_latency_window_drops_old_samples() -> None:
     latencies = LatencyWindow(0.05)
-    assert latencies.quantile_ns() is None
+    assert latencies.plan() is None
     for ns in [1000] * REMEMBERED + [10] * REMEMBERED:
         latencies.add(ns)
     assert len(latencies) == REMEMBERED
-    assert latencies.quantile_ns() == 10
+    assert latencies.plan() == (10, 1.0)
     latencies.add(5000)
-    assert latencies.quantile_ns() == 10  # not worked out anew for each
+    assert latencies.plan() == (10, 1.0)  # not worked out anew for each

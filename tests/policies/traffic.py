@@ -22,12 +22,14 @@ Speed = Callable[[float], Script]
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """One call: when it was sent, in seconds from the start, which target it went to first, and its wait in seconds."""
+    """One call: when it was sent, in seconds from the start, which target answered it, its wait in seconds, why it was
+    sent there, and how many attempts it took."""
 
     at: float
     target: str
     ttft: float
     why: str
+    attempts: int
 
 
 def steady(ttft: float, tps: float = 100.0, tokens: int = 3) -> Speed:
@@ -58,8 +60,9 @@ def traffic(
     rate: float = 10.0,
     facts: Mapping[str, TargetInfo] | None = None,
     call: Callable[[int], Call] = a_call,
+    arrivals: Random | None = None,
 ) -> list[Sent]:
-    """`rate` calls a second to `policy` for so many `seconds`."""
+    """`rate` calls a second to `policy` for so many `seconds`, evenly or, with `arrivals`, by chance."""
     sent: list[Sent] = []
     fakes: dict[str, FakeService] = {}
 
@@ -84,16 +87,16 @@ def traffic(
             try:
                 reply = await service(asked)
             except Fault as fault:
-                sent.append(Sent(at, f"{fault.kind}", seconds_now() - at, asked.notes.chosen))
+                sent.append(Sent(at, f"{fault.kind}", seconds_now() - at, asked.notes.chosen, asked.notes.attempts))
                 return
-            sent.append(Sent(at, reply.target, seconds_now() - at, asked.notes.chosen))
+            sent.append(Sent(at, reply.target, seconds_now() - at, asked.notes.chosen, asked.notes.attempts))
             async with reply:
                 await reply.finished()
 
         async with asyncio.TaskGroup() as group:
             for number in range(round(rate * seconds)):
                 group.create_task(one(number))
-                await asyncio.sleep(1 / rate)
+                await asyncio.sleep(arrivals.expovariate(rate) if arrivals else 1 / rate)
 
     play(main)
     return sorted(sent, key=lambda each: each.at)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import Connection
-from tests.store.columns import LONG_AFTER, LONG_AGO, check_columns
+from tests.store.columns import LONG_AFTER, LONG_AGO, by_rows, check_columns
 from tests.store.records import answered, records
 
 from splitsecond.core import clock
@@ -46,6 +46,21 @@ def test_a_timeout_fault_of_a_good_attempt_is_ignored(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     written(url, [odd])
     assert check_columns(url) == 1
+
+
+def test_an_answer_that_arrived_at_once_has_no_speed(tmp_path: Path) -> None:
+    """100 tokens in one packet and one a millisecond later are not 1,000 tokens per second."""
+    call = answered(1)
+    usual = call.attempts[0]
+    at = [usual.first_token_ns or 0] * 100 + [(usual.first_token_ns or 0) + clock.NS_PER_MS]
+    burst = replace(
+        usual, token_at=at, token_lengths=[4] * 101, last_token_ns=at[-1], output_tokens=101, max_read_tokens=100
+    )
+    assert (usual.tps, burst.tps) == (pytest.approx(50), None)
+    url = f"sqlite:///{tmp_path}/log.db"
+    past = written(url, [replace(call, attempts=(burst,))])
+    assert check_columns(url) == 1
+    assert [o.tps for _, o in by_rows(past)] == [None]
 
 
 def test_ordinary_numbers_are_not_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The survival curve: against plain quantiles, and under censoring and weights."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,13 @@ def test_weights_count_as_so_many_samples() -> None:
     thrice = SurvivalCurve([*[(1, False, 1.0)] * 3, (2, True, 1.0), *[(3, False, 1.0)] * 2])
     assert once.waiting(1) == thrice.waiting(1)
     assert once.weight == thrice.weight == 6
+
+
+def test_mean_is_restricted_and_counts_censored_samples() -> None:
+    assert SurvivalCurve((ns, False, 1.0) for ns in range(1, 101)).mean(1000) == pytest.approx(50.5)
+    curve = SurvivalCurve([(10, False, 1.0)] * 9 + [(100, False, 1.0)])
+    assert (curve.mean(1000), curve.mean(50), curve.mean(5)) == pytest.approx((19, 14, 5))
+    assert SurvivalCurve([(10, True, 1.0), (20, False, 1.0)]).mean(1000) == pytest.approx(20)
 
 
 @given(SAMPLES, st.floats(0.01, 1))

@@ -53,6 +53,28 @@ def test_a_usage_of_zero_next_to_content_is_no_count() -> None:
     assert (seen.input_tokens, seen.output_tokens, seen.token_source) == (12, 2, "events")
 
 
+def counted(*events: Event) -> tuple[int | None, str]:
+    timeline = begun()
+    timeline.record_events([*events, Done(99, True)])
+    seen = timeline.observe(end_ns=99, sending=SENT)
+    return seen.output_tokens, seen.token_source
+
+
+def test_usage_that_content_follows_is_not_final() -> None:
+    tokens: list[Event] = [Token(40 + number, "a") for number in range(10)]
+    assert counted(*tokens[:5], Usage(45, 12, 5), *tokens[5:]) == (10, "events")
+    assert counted(*tokens[:5], Usage(45, 12, 5), *tokens[5:], Usage(60, 12, 10)) == (10, "usage")
+    assert counted(*tokens[:9], Usage(48, 12, 80), tokens[9]) == (80, "events")  # events of several tokens
+    assert counted(Usage(39, 12, 1), *tokens) == (10, "events")
+    assert counted(*tokens[:5], Usage(45, 12, 105, 100), *tokens[5:]) == (110, "events")  # hidden reasoning
+
+
+def test_usage_far_below_the_number_of_events_is_no_count() -> None:
+    tokens: list[Event] = [Token(40, "a")] * 101
+    assert counted(*tokens, Usage(41, 12, 1)) == (101, "events")
+    assert counted(*tokens, Usage(41, 12, 50)) == (50, "usage")
+
+
 def test_a_running_count_is_usage() -> None:
     timeline = begun()
     timeline.record_events([Token(40, "a", tokens_so_far=3), Token(41, "b", tokens_so_far=7), Done(42, False)])

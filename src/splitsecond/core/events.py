@@ -91,7 +91,7 @@ class Quiet(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """The provider's token counts. The last ones on a stream are final.
+    """The provider's token counts. The last ones on a stream are final, unless content follows them.
 
     `output_tokens` includes `reasoning_tokens`. `input_tokens` includes `cached_tokens`, which were read from the
     prompt cache, and `cache_write_tokens`, which were written to it for later requests, `cache_write_1h_tokens` of them

@@ -11,12 +11,14 @@ The strings after the fields are the source of docs/reference/observations.md.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.events import RateLimits
 
 Outcome = Literal["ok", "failed", "cancelled"]
@@ -28,6 +30,8 @@ ArrivalClock = Literal["packets", "kernel", "process"]
 last packet), or this process's clock at the read."""
 TokenSource = Literal["usage", "tokenizer", "events", "estimate", ""]
 
+BURST_SHARE, BURST_NS = 0.02, 10 * NS_PER_MS
+"""Most tokens of an answer arrived at once if they did in this last share of its time, or within this time."""
 REFUSED = 400
 """From this status on, a response is an error, which is not billed."""
 
@@ -192,9 +196,10 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_write_1h_tokens: int | None = None
     """Of these, the tokens that were written for an hour (Anthropic), which cost more."""
     token_source: TokenSource = ""
-    """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content events.
-    `estimate`: the provider reported counts that cannot be true, so all counts are our own: output by content events or
-    characters, and in the log of the gateway input by bytes."""
+    """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content events. `events`:
+    the usage was missing, followed by content, or far below the number of events; N may be too small. `estimate`: the
+    provider reported counts that cannot be true, so all counts are our own: output by content events or characters,
+    and in the log of the gateway input by bytes."""
 
     events: int = 0
     """The number of events in the stream."""
@@ -338,17 +343,30 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def first_event_tokens(self) -> int:
-        """n1: tokens in the first content event.
+        """n1: tokens that arrived with the first one; N if so many arrived at once that the speed is not known.
 
-        The provider's running count is exact, if there is one. With fewer events than tokens, it is the first event's
-        share of the characters; otherwise 1.
+        Tokens that arrived at once were held back somewhere, for about the time that so many take. If that is more than
+        half of the time between the first token and the last, a short time says nothing about the speed.
+
+        The provider's running count is exact, if there is one. With fewer events than tokens, they are the events'
+        share of the characters; otherwise one for each event.
         """
-        if self.tokens_so_far:
-            return max(self.tokens_so_far[0], 1)
-        n, events = self.streamed_tokens, len(self.token_lengths)
-        if n is None or events == 0 or n <= events:
-            return 1
-        return max(1, round(n * self.token_lengths[0] / max(sum(self.token_lengths), 1)))
+        n, events, at_once = self.streamed_tokens, len(self.token_at), self.max_read_tokens
+        if events < 2 or n is None:
+            return max(self.tokens_so_far[0], 1) if self.tokens_so_far else 1
+        first = bisect_right(self.token_at, self.token_at[0]) if at_once > 1 else 1
+        if len(self.tokens_so_far) == events:
+            first = self.tokens_so_far[first - 1]
+        elif n > events:
+            characters = max(sum(self.token_lengths), 1)
+            first = round(n * sum(self.token_lengths[:first]) / characters)
+            at_once = round(n * max(self.token_lengths) / characters)
+        first = max(first, 1)
+        held_back = 0 if self.sparse else max(at_once, first) - 1
+        if 2 * held_back <= n - first:
+            return first
+        span = self.token_at[-1] - self.token_at[0]
+        return max(n, 1) if span <= max(BURST_SHARE * (self.e2e_ns or 0), BURST_NS) else first
 
     @property
     def tps(self) -> float | None:

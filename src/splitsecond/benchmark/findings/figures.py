@@ -109,8 +109,8 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "Tokens per second of one request after its first token: (N − n1) / (last token − first token), with "
-                "N the output tokens and n1 those in the first event. Undefined below two tokens, or when all arrived "
-                "at once. p95 is the slow tail: 95% of requests were at least this fast."
+                "N the output tokens and n1 those that arrived with the first one. Not known below two tokens, or if "
+                "most arrived at once. p95 is the slow tail: 95% of requests were at least this fast."
             ),
             of=lambda o: o.tps,
             higher_is_better=True,

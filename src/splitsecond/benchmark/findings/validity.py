@@ -29,7 +29,8 @@ from splitsecond.benchmark.statistics.steady import (
     mean_in_flight,
 )
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
-from splitsecond.core.observation import Observation
+from splitsecond.core.observation import BURST_SHARE, Observation
+from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wire.api_format import USAGE_WORDS
 from splitsecond.core.wording import change as signed
 from splitsecond.core.wording import counted_as, listed, number, percent
@@ -49,9 +50,8 @@ TREND_T = 4.6
 """Least ratio of such a change's mean over the rounds to its standard error: with five rounds, steady states exceed it
 once in a hundred times (Student's t with four degrees of freedom)."""
 
-BURST_SHARE = 0.02
-"""A response was buffered if all of its tokens arrived in this last share of its time and in few reads."""
 BURST_EVENTS_PER_ARRIVAL = 4
+"""A response was buffered if its tokens arrived in so few reads, in the last `BURST_SHARE` of its time."""
 SEVERAL_TOKENS = 4
 LENGTH_SHARE = 0.05
 NOTHING_CACHED = (
@@ -282,7 +282,7 @@ def _runqueue(inputs: CheckInputs) -> str:
 def _counted_by_events(inputs: CheckInputs) -> str:
     if not any(o.token_source == "events" for o in inputs.answered):
         return ""
-    note = "no token counts were reported, so each event counts as one token and TPS may be too low."
+    note = "no final token counts were reported, so each event counts as one token and TPS may be too low."
     expected = USAGE_WORDS.get(inputs.asked.usage)
     return f"{note} The provider is known to send them {expected}: check for a proxy." if expected else note
 

@@ -7,7 +7,8 @@ still waiting until it, and never as one that ended.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from operator import itemgetter
 
 _WEIGHT = itemgetter(2)
@@ -23,7 +24,7 @@ class SurvivalCurve:
     ones included.
     """
 
-    __slots__ = ("at_risk", "ended", "least", "longest", "values", "weight")
+    __slots__ = ("_areas", "at_risk", "ended", "least", "longest", "values", "weight")
 
     def __init__(self, samples: Iterable[tuple[float, bool, float]]) -> None:
         ordered = sorted(samples)  # at equal times, those that ended come before the censored ones
@@ -41,6 +42,7 @@ class SurvivalCurve:
                 risks.append(at_risk)
             at_risk -= weight
         self.values, self.ended, self.at_risk = values, ended, risks
+        self._areas: Sequence[float] = ()
 
     def quantile(self, share: float) -> float:
         place = bisect_left(self.ended, share - TOLERANCE)
@@ -56,3 +58,12 @@ class SurvivalCurve:
     def waiting(self, value: float) -> float:
         place = bisect_right(self.values, value)
         return 1 - self.ended[place - 1] if place else 1.0
+
+    def mean(self, limit: float) -> float:
+        """Return the mean of the times of which none counts for more than `limit`: the area below the curve."""
+        values, limit = self.values, min(limit, self.longest)
+        if not self._areas:
+            steps = zip(self.ended, values, values[1:], strict=False)
+            self._areas = list(accumulate(((1 - ended) * (b - a) for ended, a, b in steps), initial=sum(values[:1])))
+        place = bisect_right(values, limit)
+        return self._areas[place - 1] + (1 - self.ended[place - 1]) * (limit - values[place - 1]) if place else limit

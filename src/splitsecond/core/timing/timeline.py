@@ -42,6 +42,8 @@ class Sending(Struct, frozen=True):
     rtt_ns: int | None = None
 
 
+MAX_EVENTS_PER_TOKEN = 10
+"""Content events for each token of a count that can be true: some servers split a token into its bytes."""
 _UNSAID = Usage(0)
 _PRECISION: dict[ArrivalClock, int] = {"process": 0, "kernel": 1, "packets": 2}
 
@@ -74,6 +76,7 @@ class Timeline(Struct, kw_only=True):
     _lengths: list[int] = []
     _so_far: list[int] = []
     _usage: Usage = _UNSAID
+    _events_at_usage: int | None = None
     _finish_reason: str = ""
     _done_marker: bool = False
     _events: int = 0
@@ -196,6 +199,7 @@ class Timeline(Struct, kw_only=True):
             self._finish_reason = provider_word(event.reason, LONGEST_REASON)
         elif isinstance(event, Usage):
             self._usage = event
+            self._events_at_usage = len(self._token_at)
         elif isinstance(event, Done):
             self._done_marker = event.marker
             self.ended_well = True
@@ -359,13 +363,19 @@ class Timeline(Struct, kw_only=True):
         """Return N and its source: the provider's usage, its running count, or the number of content events.
 
         A usage of 0 next to content is not a count, and one that cannot be true is replaced by the number of events.
+        Usage that was followed by content is not final, and one far below the number of events is not of this answer:
+        then the larger number is at most too small, and its source is "events".
         """
+        events, output = len(self._token_at), self._usage.output_tokens
         if self._usage.implausible:
-            return len(self._token_at), "estimate"
-        if self._usage.output_tokens or (self._usage.output_tokens == 0 and not self._token_at):
-            return self._usage.output_tokens, "usage"
+            return events, "estimate"
+        if output or (output == 0 and not events):
+            final = self._events_at_usage in (None, events)
+            if final and output * MAX_EVENTS_PER_TOKEN >= events:
+                return output, "usage"
+            hidden = (self._usage.reasoning_tokens or 0) if self._first_answer_ns == self._token_at[0] else 0
+            return max(output, hidden + events), "events"
         if self._so_far and self._so_far[-1]:
-            return self._so_far[-1], "usage"
-        if self._token_at:
-            return len(self._token_at), "events"
-        return None, ""
+            complete = len(self._so_far) == events
+            return (self._so_far[-1], "usage") if complete else (max(self._so_far[-1], events), "events")
+        return (events, "events") if events else (None, "")

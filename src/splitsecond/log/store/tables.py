@@ -125,7 +125,7 @@ ATTEMPTS = Table(
     *_maybe(rtt_ns="", sent_ns="", head_ns="", first_token_ns="", first_answer_ns="", last_token_ns=""),
     *_whole(end_ns=""),
     *_maybe(
-        first_event_tokens="Tokens in the first content event.",
+        first_event_tokens="Tokens that arrived with the first one; all, if the speed after it is not known.",
         input_tokens="",
         cached_tokens="",
         cache_write_tokens="",

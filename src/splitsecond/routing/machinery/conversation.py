@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.validation import MAX_VALUES, has_too_many_values
-from splitsecond.routing.targets.prompt_size import raw_bytes
+from splitsecond.core.upstream.prompt_size import raw_bytes
 
 BEGINNING_BYTES = 1024
 """The part of a plain prompt that is its beginning. Providers cache from about as many tokens on, but by then prompts

@@ -112,16 +112,21 @@ class UseCase(Setting, frozen=True):
         return cls(word, USES[word].ttft_ms * NS_PER_MS)
 
 
-class Quantile(Setting, frozen=True):
-    """A quantile of times: half of them are within 0.5, nearly all within 0.95."""
+class Statistic(Setting, frozen=True):
+    """What stands for times that vary: "mean", or a quantile (half of them are within 0.5, nearly all within 0.95).
 
-    value: float
+    `quantile`: None for the mean.
+    """
+
+    quantile: float | None
 
     @classmethod
     def parse(cls, name: str, value: object) -> Self:
+        if value == "mean":
+            return cls("mean", None)
         number = _number(value)
         if number is None or not 0.5 <= number <= HIGHEST_QUANTILE:
-            raise invalid(name, value, f"a number from 0.5 to {HIGHEST_QUANTILE}, such as 0.95")
+            raise invalid(name, value, f'"mean", or a number from 0.5 to {HIGHEST_QUANTILE}, such as 0.95')
         return cls(number, float(number))
 
 

@@ -1,4 +1,4 @@
-"""`fastest(a, b, ..., by="total", at=0.5)`: the branch that will probably be fastest for this call."""
+"""`fastest(a, b, ..., by="total", at="mean")`: the branch that will probably be fastest for this call."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -8,24 +8,24 @@ from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in
 from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.choosing.speed import SpeedRanking
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
-from splitsecond.routing.machinery.settings import Quantile
+from splitsecond.routing.machinery.settings import Statistic
 from splitsecond.routing.policies.race import Race
 from splitsecond.routing.targets.target_states import TargetStates
 
 Figure = Literal["total", "ttft", "tps"]
-MEDIAN = Quantile.parse("at", 0.5)
+MEAN = Statistic.parse("at", "mean")
 
 
 class SpeedChoice:
     """`cache`: whether a session stays with its prompt cache where that is faster. The time per token has none."""
 
-    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Quantile, cache: CacheUse) -> None:
+    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Statistic, cache: CacheUse) -> None:
         self._policy = policy
         self._states = states
-        self._speeds = SpeedRanking(states, by=by, at=at.value)
+        self._speeds = SpeedRanking(states, by=by, at=at.quantile)
         self._sessions: SessionChoice | None = None
         if cache == "aware" and by != "tps":
-            self._sessions = SessionChoice(states, policy, by=by, at=at.value)
+            self._sessions = SessionChoice(states, policy, by=by, at=at.quantile)
 
     def choices(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice]:
         available = [branch for branch in among if branch.available(self._states, call)]
@@ -52,7 +52,7 @@ class Fastest(PolicyService):
         /,
         *others: Service,
         by: Figure = "total",
-        at: Quantile = MEDIAN,
+        at: Statistic = MEAN,
         cache: CacheUse = "aware",
     ) -> None:
         super().__init__(context)
@@ -63,4 +63,4 @@ class Fastest(PolicyService):
         return await ask_in_turn(call, self._choice.choices(call, self._branches))
 
 
-fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at=0.5)', branches="alternatives")
+fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at="mean")', branches="alternatives")

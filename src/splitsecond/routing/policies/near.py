@@ -8,7 +8,7 @@ from splitsecond.routing.machinery.choosing.branch import Branch, ask_in_turn
 from splitsecond.routing.machinery.choosing.session_choice import CacheUse
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.settings import RegionName, short_text
-from splitsecond.routing.policies.fastest import MEDIAN, SpeedChoice
+from splitsecond.routing.policies.fastest import MEAN, SpeedChoice
 from splitsecond.routing.targets.target_states import TargetStates
 
 
@@ -30,7 +30,7 @@ class Near(PolicyService):
         self._inside = self._within(branches, region.name)
         if not self._inside:
             raise _no_branch(region.name, branches, context.states, "bad_policy")
-        self._choice = SpeedChoice("near", context.states, "ttft", MEDIAN, cache)
+        self._choice = SpeedChoice("near", context.states, "ttft", MEAN, cache)
 
     async def __call__(self, call: Call) -> Reply:
         narrower = call.hints.get("region")

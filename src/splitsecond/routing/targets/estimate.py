@@ -9,7 +9,7 @@ that was closed early has a time per token, too.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from random import Random
 from typing import NamedTuple
 
@@ -22,23 +22,28 @@ MIN_SPREAD = 0.1
 """The uncertainty of the logarithm of a time that remains with any number of samples."""
 SURE = 1.28
 """Standard errors beyond which a limit is broken: by chance one time in ten."""
+MAX_TIMES_MEDIAN = 10
+"""The longest time that counts for a mean, in medians: one timeout must not decide where the next 100 calls go."""
 
 
 class SpeedEstimate:
-    def __init__(self, waiting: Mapping[str, int] | None = None) -> None:
+    def __init__(self, waiting: Mapping[str, int] | None = None, in_flight: Sized = ()) -> None:
+        """`waiting`: since when each request waits for its token; `in_flight`: all requests to the target."""
+        self._in_flight = in_flight
         self._ttft = Samples(waiting)
         self._tpot = Samples()
         self._tokens = Samples()
 
-    def observe(self, observation: Observation) -> None:
+    def observe(self, observation: Observation, load: int | None = None) -> None:
+        """Add an attempt. `load`: how many other requests were in flight when it was sent."""
         at_ns = observation.end_ns
-        first = first_token(observation, observation.first_token_ns or at_ns)
+        first = first_token(observation, observation.first_token_ns or at_ns, load)
         if first is not None:
             self._ttft.add(first)
         ok = observation.outcome == "ok"
         if ok or (observation.outcome == "cancelled" and not len(self._tpot)):
-            whole = observation.first_token_ns == observation.last_token_ns  # in one piece, so it has no time per token
-            if not whole and (tpot_ns := observation.tpot_ns) is not None:
+            tpot_ns = observation.tpot_ns
+            if tpot_ns is not None:
                 self._tpot.add(Sample(at_ns, tpot_ns))
         if ok and observation.output_tokens is not None and observation.role != "calibration":  # asks for one token
             self._tokens.add(Sample(at_ns, observation.output_tokens))
@@ -62,11 +67,12 @@ class SpeedEstimate:
         self._tpot.receive(tpot)
         self._tokens.receive(tokens)
 
-    def ttft_ns(self, at: float = 0.5, *, input_tokens: int | None = None) -> float | None:
+    def ttft_ns(self, at: float | None = 0.5, *, input_tokens: int | None = None) -> float | None:
+        """Return the quantile `at` of the time to first token in ns; with `at` None its mean."""
         curve = self._ttft.curve(clock.now_ns())
         if curve is None:
             return None
-        found = curve.quantile(at)
+        found = _figure(curve, at)
         longer = 0.0 if input_tokens is None else self._ttft.slope * (input_tokens - self._ttft.typical_size)
         return max(found + longer, curve.least / 2) if longer else found
 
@@ -85,6 +91,13 @@ class SpeedEstimate:
         error = math.sqrt(at * (1 - at) / curve.weight)
         return curve.waiting(limit_ns - longer) <= 1 - at + SURE * error
 
+    def own_load_factor(self) -> float:
+        """Return by how much TTFT differs from the estimate, because more or fewer requests are in flight than usual.
+
+        1 unless the samples show that TTFT grows with our own requests.
+        """
+        return self._ttft.load_factor(len(self._in_flight))
+
     @property
     def grows_with_prompt(self) -> bool:
         return self._ttft.slope != 0
@@ -96,9 +109,9 @@ class SpeedEstimate:
     def expected_times(self) -> "ExpectedTimes":
         return ExpectedTimes(self._ttft.curve(clock.now_ns()), self._ttft.slope, self._ttft.typical_size)
 
-    def tpot_ns(self, at: float = 0.5) -> float | None:
+    def tpot_ns(self, at: float | None = 0.5) -> float | None:
         curve = self._tpot.curve(clock.now_ns())
-        return None if curve is None else curve.quantile(at)
+        return None if curve is None else _figure(curve, at)
 
     def output_tokens(self) -> float | None:
         return self._tokens.mean(clock.now_ns())
@@ -154,7 +167,11 @@ class ExpectedTimes(NamedTuple):
         return self.slope * (input_tokens - self.typical_size)
 
 
-def first_token(observation: Observation, at_ns: int) -> Sample | None:
+def _figure(curve: SurvivalCurve, at: float | None) -> float:
+    return curve.mean(MAX_TIMES_MEDIAN * curve.quantile(0.5)) if at is None else curve.quantile(at)
+
+
+def first_token(observation: Observation, at_ns: int, load: int | None = None) -> Sample | None:
     """Return the sample of the time to first token in `observation`, or None.
 
     A request that failed before its token for another reason than time shows that a target is down, not slow.
@@ -163,8 +180,8 @@ def first_token(observation: Observation, at_ns: int) -> Sample | None:
         return None
     ttft_ns = observation.ttft_cold_ns
     if ttft_ns is not None:
-        return Sample(at_ns, ttft_ns, False, observation.input_tokens)
+        return Sample(at_ns, ttft_ns, False, observation.input_tokens, load)
     if observation.closed_by_us:
         connecting_ns = observation.dns_ns + observation.tcp_ns + observation.tls_ns
-        return Sample(at_ns, observation.end_ns - observation.sent_ns + connecting_ns, True)
+        return Sample(at_ns, observation.end_ns - observation.sent_ns + connecting_ns, True, load=load)
     return None

@@ -40,6 +40,10 @@ MAX_RECEIVED = 6.0
 MAX_LATE = 32
 """How many of the requests in flight are examined, those that wait longest."""
 MIN_PAIRS = 10
+MIN_LOADED = 30
+"""Samples from which on the effect of our own requests is estimated."""
+LOAD_SURE = 2.0
+"""Standard errors beyond which it is not chance."""
 MIN_APART = 200
 """Least difference in input tokens; the time to read fewer is a few milliseconds."""
 NEVER_NS = -(1 << 62)
@@ -54,6 +58,7 @@ class Sample(Struct, frozen=True, gc=False):
     value: float
     censored: bool = False
     size: int | None = None
+    load: int | None = None
 
 
 class Samples:
@@ -77,7 +82,10 @@ class Samples:
         "_seen",
         "_sloped_ns",
         "_waiting",
+        "load_slope",
+        "most_load",
         "slope",
+        "typical_load",
         "typical_size",
     )  # fmt: skip
 
@@ -96,6 +104,9 @@ class Samples:
         self._sloped_ns = NEVER_NS
         self.slope = 0.0
         self.typical_size = 0.0
+        self.load_slope = 0.0
+        self.typical_load = 0.0
+        self.most_load = 0
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -201,6 +212,9 @@ class Samples:
             return False
         return self._last_usual_ns < now_ns - (late[missing - 1] - self._high)
 
+    def load_factor(self, load: int) -> float:
+        return math.exp(self.load_slope * (min(load, self.most_load) - self.typical_load)) if self.load_slope else 1.0
+
     def _level(self, sample: Sample) -> float:
         return sample.value if sample.size is None else sample.value - self.slope * (sample.size - self.typical_size)
 
@@ -208,6 +222,7 @@ class Samples:
         sizes = sorted(sample.size for sample in self._samples if sample.size is not None)
         self.typical_size = float(sizes[len(sizes) // 2]) if sizes else 0.0
         self.slope = slope(self._samples)
+        self.load_slope, self.typical_load, self.most_load = load_slope(self._samples)
         self._sloped_ns = now_ns
 
 
@@ -228,3 +243,23 @@ def slope(samples: Iterable[Sample]) -> float:
     if len(slopes) < MIN_PAIRS or slopes[len(slopes) // 4] <= 0:
         return 0.0
     return slopes[len(slopes) // 2]
+
+
+def load_slope(samples: Iterable[Sample]) -> tuple[float, float, int]:
+    """Return the increase of the logarithm of the value per request of ours in flight, their mean and largest number.
+
+    It is the least-squares line; 0.0 unless it rises by more than `LOAD_SURE` standard errors.
+    """
+    counted = (each for each in samples if each.load is not None and not each.censored and each.value > 0)
+    known = [(each.load or 0, math.log(each.value)) for each in counted]
+    n = len(known)
+    if n < MIN_LOADED:
+        return 0.0, 0.0, 0
+    mean, level = sum(load for load, _ in known) / n, sum(log for _, log in known) / n
+    loads = sum((load - mean) ** 2 for load, _ in known)
+    if not loads:
+        return 0.0, mean, known[0][0]
+    rise = sum((load - mean) * (log - level) for load, log in known) / loads
+    rest = sum((log - level - rise * (load - mean)) ** 2 for load, log in known)
+    sure = rise > LOAD_SURE * math.sqrt(rest / (n - 2) / loads)
+    return rise if sure else 0.0, mean, max(load for load, _ in known)

@@ -134,8 +134,9 @@ class TargetState:
         """Estimates by whether the answer is streamed."""
         self.sent = 0
         """How many attempts were sent; also the number of the latest one."""
-        self.in_flight: dict[str, tuple[int, str]] = {}
-        """The number and the client of each attempt in flight, by its key (see `record_start`)."""
+        self.in_flight: dict[str, tuple[int, str, int]] = {}
+        """By the key of each attempt in flight (see `record_start`): its number, its client, and how many others were
+        in flight when it was sent."""
         self.waiting: dict[bool, dict[str, int]] = {True: {}, False: {}}
         """Since when each attempt waits for its first token, streamed or not; the oldest first."""
         self.wanted_ns = -NEVER_NS
@@ -172,7 +173,7 @@ class TargetState:
         if again:
             self._again.add(attempt)
         self.sent = sent = self.sent + 1
-        self.in_flight[attempt] = sent, client
+        self.in_flight[attempt] = sent, client, len(self.in_flight)
         if whole:
             self._whole.add(attempt)
             return
@@ -231,7 +232,7 @@ class TargetState:
         if self._again and observation.id in self._again:
             attempt = observation.id
             self._again.remove(attempt)
-        number, client = self.in_flight.pop(attempt, (None, ""))
+        number, client, load = self.in_flight.pop(attempt, (None, "", None))
         if number is None and (observation.sent_ns or observation.start_ns) < self._since_ns:
             return
         if attempt in self._unsure:
@@ -243,7 +244,7 @@ class TargetState:
             self._whole.remove(attempt)
             self._silences.clear()
         else:
-            self.estimate(observation.streamed).observe(observation)
+            self.estimate(observation.streamed).observe(observation, load)
         if self.turns and (turn := self.turns.pop(attempt, None)) is not None and observation.first_token_ns is not None:
             self.prompt_cache.learn(turn, observation, now_ns)
             tokens = turn.prompt + (observation.output_tokens or 0)
@@ -446,7 +447,7 @@ class TargetState:
 
     def estimate(self, streamed: bool) -> SpeedEstimate:
         if (found := self.estimates.get(streamed)) is None:
-            found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed])
+            found = self.estimates[streamed] = SpeedEstimate(self.waiting[streamed], self.in_flight)
         return found
 
     def _mode(self, stream: bool) -> bool:

@@ -19,7 +19,7 @@ from splitsecond.core.session import CallSession
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, usual_output_tokens
 from splitsecond.routing.machinery.choosing.speed import FAILURE_COST, MAX_CROWDING, OUTPUT_REFRESH_NS
 from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel
-from splitsecond.routing.targets.prompt_size import output_tokens
+from splitsecond.core.upstream.prompt_size import output_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
 CacheUse = Literal["aware", "off"]
@@ -56,7 +56,7 @@ class Option:
 class SessionChoice:
     """`by`: the time of the whole answer ("total") or of its first token ("ttft"), at the quantile `at`, or "usd"."""
 
-    def __init__(self, states: TargetStates, policy: str, *, by: By = "total", at: float = 0.5) -> None:
+    def __init__(self, states: TargetStates, policy: str, *, by: By = "total", at: float | None = None) -> None:
         self._states = states
         self._policy = policy
         self._by = by

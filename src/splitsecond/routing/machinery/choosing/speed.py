@@ -58,10 +58,10 @@ class Prospect:
 class SpeedRanking:
     """Ranks branches `by` the time of the whole answer ("total"), of its first token ("ttft") or per token ("tps").
 
-    `at` is the quantile of those times: 0.5 for the median, 0.95 for one that is rarely exceeded.
+    `at` is the quantile of those times, 0.95 for one that is rarely exceeded; None for their mean.
     """
 
-    def __init__(self, states: TargetStates, *, by: str, at: float) -> None:
+    def __init__(self, states: TargetStates, *, by: str, at: float | None) -> None:
         self._states = states
         self._by = by
         self._at = at
@@ -128,7 +128,10 @@ class SpeedRanking:
         if self._by == "tps":
             return estimate.tpot_ns(self._at)
         ttft_ns = estimate.ttft_ns(self._at, input_tokens=tokens_in)
-        if ttft_ns is None or self._by == "ttft":
+        if ttft_ns is None:
+            return None
+        ttft_ns *= estimate.own_load_factor()
+        if self._by == "ttft":
             return ttft_ns
         tpot_ns = estimate.tpot_ns(self._at)
         return ttft_ns + tokens_out * (mean_tpot_ns if tpot_ns is None else tpot_ns)
