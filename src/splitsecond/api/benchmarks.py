@@ -73,6 +73,7 @@ async def bench(
     precision: str = "",
     duration: float | None = None,
     over: float | None = None,
+    quick: bool = False,
     side_by_side: bool = False,
     cache_reuse: bool = False,
     slo: str = "",
@@ -94,9 +95,10 @@ async def bench(
     in `rounds` that are spread over the run (by default 6 to 8). Instead of `requests`, rounds follow until each row
     has a `precision` ("5%" of TTFT p50 and TPS p50, or "ttft_ms.p95=5%,tps.p50=3%"), until `duration` seconds have
     passed, or whichever comes first. With `over`, rounds begin at even distances over so many seconds; over 900 or
-    more, findings hold for more than the minutes of the run. A `trace` is a file of recorded arrivals, sent once
-    instead of another load, with its times multiplied by `time_scale`; `requests` or `duration` limits it. The run is
-    recorded in the folder `out`, by default ``runs/ID``.
+    more, findings hold for more than the minutes of the run. Several targets are compared over 750 seconds by default;
+    with `quick`, rounds follow each other at once, and findings hold for the seconds of the run only. A `trace` is
+    a file of recorded arrivals, sent once instead of another load, with its times multiplied by `time_scale`;
+    `requests` or `duration` limits it. The run is recorded in the folder `out`, by default ``runs/ID``.
 
     With `sessions` ("agent", "chat", or a file of sessions), requests are turns of sessions: `concurrency` is the
     number of sessions at a time, and `session_rate` the number of new sessions per second. A turn is sent when the
@@ -120,6 +122,7 @@ async def bench(
         precision=precision,
         duration=duration,
         over=over,
+        quick=quick,
         side_by_side=side_by_side,
         cache_reuse=cache_reuse,
         slo=slo,

@@ -51,11 +51,12 @@ def condition_findings(
     readings: Sequence[InstrumentReading],
     slo: Slo | None = None,
     prices: Prices | None = None,
+    of_round: int | None = None,
 ) -> ConditionFindings:
     """Return the row of `asked`, from its own observations and readings.
 
     Observations with another role than measured, warm-up or cool-down count for the cost only. `batching_efficiency`
-    needs other rows and stays None here.
+    needs other rows and stays None here. In intervals, a round counts as at most `of_round` independent requests.
     """
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
@@ -84,13 +85,13 @@ def condition_findings(
         cooldowns=sum(o.role == "cooldown" for o in sent),
         **_throughput(sent, load),
         **throughput_by_round(sent, measured, load.steady),
-        goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop) if slo else None,
+        goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round) if slo else None,
         **_token_counts(ok),
         phases_ms=phases_ms(ok),
         server_ms=server_ms(ok),
         session=session_findings(sent, prices or {}),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
-        **{name: figure.summarise(measured) for name, figure in FIGURES.items()},
+        **{name: figure.summarise(measured, of_round) for name, figure in FIGURES.items()},
     )
     inputs = CheckInputs(
         asked=asked,
@@ -255,14 +256,15 @@ def condition_rows(
     *,
     slo: Slo | None = None,
     prices: Prices | None = None,
+    of_round: int | None = None,
 ) -> list[ConditionFindings]:
     """Return a row for each condition of `asked`, in that order, also if it has no observations.
 
-    Targets in `prices` get their cost.
+    Targets in `prices` get their cost. `of_round`: see `condition_findings`.
     """
     observed = grouped(observations, lambda o: o.condition)
     read = grouped(readings, lambda reading: reading.condition)
-    rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices) for a in asked]
+    rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices, of_round) for a in asked]
     computed = [total for total in TOTALS.values() if total.of]
     return [
         msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})

@@ -87,15 +87,15 @@ class Figure(Struct, frozen=True, kw_only=True):
         clusters = session_numbers([o for o, _ in found]) if self.per_request else None
         return _in_rounds(values / self.scale, rounds, clusters)
 
-    def summarise(self, requests: Sequence[Observation]) -> Summary:
-        """Return the distribution over `requests` (see `ended`).
+    def summarise(self, requests: Sequence[Observation], of_round: int | None = None) -> Summary:
+        """Return the distribution over `requests` (see `ended`). `of_round`: see `summary_of`.
 
         Gaps within a request get no intervals: a slow step of the server delays all of its streams at once, so the
         number of gaps says nothing about the error of a percentile.
         """
         sample = self.sample(requests)
         if self.per_request:
-            return summary_of(sample, higher_is_better=self.higher_is_better)
+            return summary_of(sample, higher_is_better=self.higher_is_better, of_round=of_round)
         return summary_of(sample.values, independent=False)
 
     def summary(self, row: RowFields) -> Summary:

@@ -56,8 +56,13 @@ class Slo(Struct, frozen=True, kw_only=True):
     def missed_by(self, observation: Observation, *, open_loop: bool) -> list[str]:
         return [name for name, limit in self.limits.items() if not self._within(name, limit, observation, open_loop)]
 
-    def goodput(self, sent: Sequence[Observation], per_s: float | None, *, open_loop: bool) -> Goodput:
-        """Return how many of the requests `sent` met the limits, and how many per second if `per_s` requests ended."""
+    def goodput(
+        self, sent: Sequence[Observation], per_s: float | None, *, open_loop: bool, of_round: int | None = None
+    ) -> Goodput:
+        """Return how many of the requests `sent` met the limits, and how many per second if `per_s` requests ended.
+
+        `of_round`: see `share_interval`.
+        """
         within = [(o.round, self.met_by(o, open_loop=open_loop)) for o in sent]
         met = sum(each for _, each in within)
         return Goodput(
@@ -67,7 +72,7 @@ class Slo(Struct, frozen=True, kw_only=True):
             sent=len(sent),
             fraction=met / len(sent) if sent else 0.0,
             per_s=per_s * met / len(sent) if sent and per_s is not None else None,
-            ci95=_share_interval(sent, within),
+            ci95=_share_interval(sent, within, of_round),
         )
 
     def _within(self, name: str, limit: float, observation: Observation, open_loop: bool) -> bool:
@@ -80,13 +85,14 @@ class Slo(Struct, frozen=True, kw_only=True):
         return bool(value >= limit if figure.higher_is_better else value <= limit)
 
 
-def _share_interval(sent: Sequence[Observation], within: Sequence[tuple[int, bool]]) -> Interval:
+def _share_interval(sent: Sequence[Observation], within: Sequence[tuple[int, bool]], of_round: int | None) -> Interval:
     if any(o.turn for o in sent):
         return grouped_share_interval(np.array([each for _, each in within]), session_groupings(sent))
     met_by_round, by_round = Counter(number for number, each in within if each), Counter(n for n, _ in within)
     return share_interval(
         np.array([met_by_round[number] for number in by_round], dtype=np.float64),
         np.array(list(by_round.values()), dtype=np.float64),
+        of_round,
     )
 
 

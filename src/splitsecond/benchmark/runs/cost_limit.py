@@ -268,6 +268,8 @@ def announce_duration(
     many = any(condition.requests > FEW for condition in plan.conditions)
     long = seconds >= LONG_S and many and not by_round and not plan.apart_s
     shorter = f" For a first look: -n {FEW} --output-tokens 64." if long else ""
+    if plan.apart_s:
+        shorter = " For less: --quick, a first look without pauses. Ctrl-C keeps what was measured until then."
     return (
         f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if responses slow down under "
         f"load: {counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}{claim}"

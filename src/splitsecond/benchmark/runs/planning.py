@@ -6,8 +6,17 @@ from typing import Any
 import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
+from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.findings.slo import parse_slo
-from splitsecond.benchmark.load.plan import MIN_BLOCK, REQUESTS, PlannedLoad, RunPlan, make_plan, spread_rounds
+from splitsecond.benchmark.load.plan import (
+    MIN_BLOCK,
+    REQUESTS,
+    ROUNDS,
+    PlannedLoad,
+    RunPlan,
+    make_plan,
+    spread_rounds,
+)
 from splitsecond.benchmark.load.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.session_files import read_sessions
@@ -33,6 +42,7 @@ from splitsecond.benchmark.statistics.search import Search
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.upstream.spec import Timeouts
 from splitsecond.core.validation import wrong
+from splitsecond.log.statistics.summary import MIN_ROUNDS
 from splitsecond.routing.construction.user_policies import PolicyFile
 
 
@@ -75,29 +85,8 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         sessions=sessions,
     )
 
-    requests = settings.requests
-    if requests is None and settings.over is not None and sessions is None:
-        requests = max(REQUESTS, MIN_BLOCK * (settings.rounds or spread_rounds(settings.over)))
-
     def plan(response_s: float | None) -> RunPlan:
-        plans = [
-            make_plan(
-                measured,
-                loads,
-                requests=requests,
-                warmups=settings.warmup,
-                blocks=settings.rounds,
-                seed=settings.seed,
-                side_by_side=settings.side_by_side,
-                cache_reuse=settings.cache_reuse,
-                response_s=response_s,
-                duration_s=None if settings.precision else settings.duration,
-                sessions=sessions,
-                over_s=settings.over,
-            )
-            for measured, loads in _measured(prepared.resolved.measured, settings)
-        ]
-        return merged(plans)
+        return plan_run(settings, prepared.resolved.measured, response_s, sessions)
 
     return msgspec.structs.replace(
         prepared.job(plan(None), slo=settings.slo),
@@ -105,6 +94,52 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         precision=parse_precision(settings.precision) if settings.precision else None,
         duration_s=settings.duration,
     )
+
+
+def plan_run(
+    settings: BenchSettings,
+    measured: Mapping[str, str],
+    response_s: float | None = None,
+    sessions: SessionSet | None = None,
+) -> RunPlan:
+    """Return the plan of a benchmark of `measured`: the names of targets and policies, and their base URLs.
+
+    `response_s`: duration of the slowest target's response, in seconds (None: unknown).
+    """
+    over_s = settings.over or default_over_s(settings, len(measured))
+    requests = settings.requests
+    if requests is None and over_s is not None and sessions is None:
+        requests = max(REQUESTS, MIN_BLOCK * (settings.rounds or spread_rounds(over_s)))
+    plans = [
+        make_plan(
+            swept_targets,
+            loads,
+            requests=requests,
+            warmups=settings.warmup,
+            blocks=settings.rounds,
+            seed=settings.seed,
+            side_by_side=settings.side_by_side,
+            cache_reuse=settings.cache_reuse,
+            response_s=response_s,
+            duration_s=None if settings.precision else settings.duration,
+            sessions=sessions,
+            over_s=over_s,
+        )
+        for swept_targets, loads in _measured(measured, settings)
+    ]
+    return merged(plans)
+
+
+def default_over_s(settings: BenchSettings, targets: int) -> float | None:
+    """Return the seconds from the first round to the last one if the user gave none; None without pauses.
+
+    A run that compares targets gets the distance that its findings need, unless it has too few rounds to find anything.
+    """
+    rounds = min(settings.rounds or ROUNDS, settings.requests or ROUNDS)
+    timed = settings.duration is not None or any(load.trace for load in settings.loads)
+    if targets < 2 or settings.quick or timed or rounds < MIN_ROUNDS:
+        return None
+    return CLAIM_APART_S * (rounds - 1)
 
 
 def _sessions(settings: SessionSettings) -> SessionSet | None:

@@ -155,7 +155,8 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     Each row has `requests` measured requests (None: 50, or more in many rounds) in `rounds` (None: 6 to 8). Or rounds
     follow until each row has a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%", or until `duration` seconds have
     passed. With `over`, rounds begin at even distances, the first planned one at once, the last `over` seconds later;
-    those that a precision adds follow at the same distance. With `side_by_side`,
+    those that a precision adds follow at the same distance. A run of several targets has by default the `over` that its
+    findings need (`planning.default_over_s`); with `quick` its rounds follow each other at once. With `side_by_side`,
     different hosts are measured at the same time. With `cache_reuse` each row has a second one whose prompts begin
     alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is a file of arrivals; its times are multiplied by
     `time_scale`. `workloads`: each is measured at every target, at its own rate if it has one.
@@ -166,6 +167,7 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     precision: str = ""
     duration: float | None = None
     over: float | None = None
+    quick: bool = False
     side_by_side: bool = False
     cache_reuse: bool = False
     slo: str = ""
@@ -203,6 +205,8 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
         at_least_one(rounds=self.rounds, duration=self.duration, over=self.over)
         if self.over is not None and self.duration is not None and not self.precision:
             raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
+        if self.over is not None and self.quick:
+            raise wrong("over", self.over, "either it or quick")
         if self.over is not None and self.rounds == 1:
             raise wrong("over", self.over, "two rounds or more with it")
         for name in ("precision", "duration"):

@@ -63,8 +63,15 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
         of_load(
             metavar="TIME",
             help="Spread the rounds evenly over 15m or 2h, with pauses: what holds then, holds for other minutes too.",
+            default="12m30s with several targets",
         ),
     ] = ""
+    quick: Annotated[
+        bool,
+        of_load(
+            "--quick", help="No pauses between the rounds: a first look that holds for the seconds of the run only."
+        ),
+    ] = False
     side_by_side: Annotated[bool, of_load("--side-by-side", help="Measure different hosts at the same time.")] = False
     input_tokens: Annotated[
         str,
@@ -110,11 +117,12 @@ def bench(options: BenchOptions) -> None:
 
     \b
     splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
+    splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --quick
     splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
     splitsecond bench sim/groq -c 1 --input-tokens 512,8k,50k
     splitsecond bench sim/groq sim/together --workload autocomplete --workload summary
-    splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --over 15m
+    splitsecond bench groq/openai/gpt-oss-120b --over 15m
     splitsecond bench sim/groq -c 8 --precision 5% --duration 10m
     splitsecond bench sim/groq -c 1 --fail-if 'tps.p50 < 100' --fail-if 'errors > 0'
     splitsecond bench sim/groq --policy 'hedge("sim/groq", "sim/together")'

@@ -43,11 +43,12 @@ def demo(
         loads=[PlannedLoad(concurrency=1), PlannedLoad(concurrency=4)],
         requests=REQUESTS,
         output_tokens=OUTPUT_TOKENS,
+        quick=True,
         side_by_side=True,
     )
     recorded = Recorded(
         command=["splitsecond", *sys.argv[1:]],
-        settings={"requests": REQUESTS, "output_tokens": OUTPUT_TOKENS, "side_by_side": True},
+        settings={"requests": REQUESTS, "output_tokens": OUTPUT_TOKENS, "quick": True, "side_by_side": True},
     )
     with ExitStack() as started:
         code = measure(bench_job(settings, started, recorded), Output(folder=out, json=json))

@@ -231,10 +231,10 @@ def grouped_share_interval(met: npt.NDArray[Any], by: Sequence[RoundNumbers]) ->
     return _wilson(float(met.mean()), min([*worth, float(n)])) if n else (None, None)
 
 
-def share_interval(met: Floats, sent: Floats) -> Interval:
+def share_interval(met: Floats, sent: Floats, of_round: int | None = None) -> Interval:
     """Return the 95% interval of the share Σ met / Σ sent: Wilson's, with the effective n of the rounds.
 
-    Below `MIN_ROUNDS` rounds, requests count as independent.
+    Below `MIN_ROUNDS` rounds, requests count as independent. From there on, a round counts as at most `of_round`.
     """
     n = float(sent.sum())
     if not n:
@@ -242,6 +242,7 @@ def share_interval(met: Floats, sent: Floats) -> Interval:
     share = float(met.sum()) / n
     if len(sent) >= MIN_ROUNDS:
         n = effective_n(met, sent) * known_share(len(sent))
+        n = n if of_round is None else min(n, of_round * len(sent))
     return _wilson(share, n)
 
 
@@ -262,12 +263,17 @@ def _worth(variance: float, share: float) -> float:
 
 
 def summary_of(
-    values: Sequence[float] | Floats | FigureSample, *, higher_is_better: bool = False, independent: bool = True
+    values: Sequence[float] | Floats | FigureSample,
+    *,
+    higher_is_better: bool = False,
+    independent: bool = True,
+    of_round: int | None = None,
 ) -> Summary:
     """Summarise `values`, in their unit.
 
     With `higher_is_better`, percentiles run from the largest value down, and p95 is what 95% of the values reach.
-    Without `independent` there are no intervals and no `needs`, because n says nothing about the error then.
+    Without `independent` there are no intervals and no `needs`, because n says nothing about the error then. In the
+    interval of a percentile, a round counts as at most `of_round` independent values (None: as many as it has).
     """
     sample = values if isinstance(values, FigureSample) else None
     unordered = np.asarray(sample.values if sample else values, dtype=np.float64)
@@ -277,6 +283,7 @@ def summary_of(
     n, rounds = len(ordered), batches[0].count if sample and sample.spread and batches else 0
     answered = ordered[np.isfinite(ordered)]
     fewest = min((each.count for each in batches), default=0)
+    most = n if of_round is None else min(n, of_round * rounds)
     if not len(answered):
         return Summary(n=0, needs=still_needed(0, fewest) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
@@ -290,7 +297,7 @@ def summary_of(
         mean=float(answered.mean()),
         min=float(answered[0]),
         max=float(answered[-1]),
-        ci95=_intervals(ordered, places, batches) if independent else {},
+        ci95=_intervals(ordered, places, batches, most) if independent else {},
         needs=still_needed(n, fewest) if independent else {},
         rounds=rounds,
         sessions=batches[-1].count if len(batches) > bool(rounds) else 0,
@@ -299,11 +306,13 @@ def summary_of(
     )
 
 
-def _intervals(ordered: Floats, places: Mapping[str, float], batches: Sequence["_Batches"]) -> dict[str, Interval]:
+def _intervals(
+    ordered: Floats, places: Mapping[str, float], batches: Sequence["_Batches"], most: int
+) -> dict[str, Interval]:
     if not batches:
         independent = {name: percentile_interval(ordered, q) for name, q in places.items()}
         return independent | {"mean": mean_interval(ordered[np.isfinite(ordered)])}
-    intervals = {name: _interval(ordered, q, batches) for name, q in places.items()}
+    intervals = {name: _interval(ordered, q, batches, most) for name, q in places.items()}
     return intervals | {"mean": _widest([each.mean_interval() for each in batches])}
 
 
@@ -312,10 +321,10 @@ def _widest(intervals: Sequence[Interval]) -> Interval:
     return None if None in lows else min(lows), None if None in highs else max(highs)
 
 
-def _interval(ordered: Floats, q: float, batches: Sequence["_Batches"]) -> Interval:
+def _interval(ordered: Floats, q: float, batches: Sequence["_Batches"], most: int) -> Interval:
     def bounds(at: float) -> Interval:
         known = (each.worth(at) * known_share(each.count) for each in batches)
-        return percentile_interval(ordered, q, min([*known, len(ordered)]))
+        return percentile_interval(ordered, q, min([*known, most]))
 
     low, high = bounds(percentile(ordered, q))
     for _ in range(MAX_STEPS):
