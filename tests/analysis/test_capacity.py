@@ -10,10 +10,10 @@ from tests.golden import Golden
 from splitsecond.benchmark.findings.capacity import batches_of, capacity_of, capacity_statements, judge
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.benchmark.findings.row_fields import Goodput
+from splitsecond.benchmark.findings.row_fields import Estimated, Goodput, SessionFindings
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.core.catalog.price import Price
-from splitsecond.core.observation import Observation
+from splitsecond.core.observation import Observation, SessionTurn
 from splitsecond.core.wording import Statement, full
 from splitsecond.log.statistics.proportion import Batches
 
@@ -98,6 +98,49 @@ def test_batches_are_rounds_and_parts_of_few_rounds() -> None:
     assert batches_of(sent(1), SLO, open_loop=False) == Batches([3, 4, 4, 4, 4], [4] * 5, rounds=False)
     assert batches_of(sent(3), SLO, open_loop=False) == Batches([9, 10] * 3, [10] * 6, rounds=False)
     assert batches_of([], SLO, open_loop=False) == Batches([], [], rounds=False)
+
+
+def test_rounds_of_sessions_are_not_divided() -> None:
+    place = SessionTurn(session="s", turn=1, new_tokens=1, reusable_tokens=0)
+    turns = [msgspec.structs.replace(o, turn=place, round=1) for o in observed("a/x@c1", *[request(ttft_ms=400)] * 20)]
+    assert batches_of(turns, SLO, open_loop=False) == Batches([0], [20])
+
+
+def sessions(cached: float, misses: int = 0) -> dict[str, Any]:
+    """The figures of sessions whose prompts are known to 96%, and in the cache to the share `cached`."""
+    found = SessionFindings(
+        sessions=9,
+        turns=90,
+        misses=misses,
+        reusing=80,
+        cached_share=Estimated(cached),
+        ideal_cached_share=Estimated(0.96),
+        cached_of_ideal=Estimated(cached / 0.96),
+    )
+    return {"session": found}
+
+
+@each_case(
+    ("cached", "cause"),
+    [((0.95, 0.6), "eviction"), ((0.95, 0.94), "computing"), ((0.5, 0.49), "computing"), ((None, None), "")],
+)
+def test_the_cause_is_what_more_sessions_change(cached: tuple[Any, Any], cause: str) -> None:
+    rows = [step(load, met, 240, **sessions(0)) for load, met in ((4, 240), (5, 160))]
+    for each, share in zip(rows, cached, strict=True):
+        assert each.session is not None
+        each.session.cached_share = Estimated(share)
+    found = capacity_of(rows, [o for row in rows for o in requests(row)], SLO, 0.95)
+    assert found is not None
+    assert found.cause == cause
+
+
+def test_the_cause_of_too_many_sessions_in_sentences(golden: Golden) -> None:
+    likely = step(5, 355, 360, **sessions(0.94))
+    searches = [
+        [step(4, 240, 240, **sessions(0.95)), step(6, 60, 240, **sessions(0.61, misses=31))],
+        [step(4, 240, 240, **sessions(0.95)), likely, step(6, 60, 240, **sessions(0.93))],
+    ]
+    golden.check("\n".join(in_both_forms(said(*rows)) for rows in searches))
 
 
 def said(*rows: ConditionFindings) -> list[Statement]:

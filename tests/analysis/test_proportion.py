@@ -51,6 +51,23 @@ def test_fewer_than_five_batches_are_undecided() -> None:
     assert (found.decided(0.95), found.bounds) == ("undecided", (0.0, 1.0))
 
 
+@pytest.mark.parametrize(
+    ("met", "decision"), [([9, 10], "below"), ([2], "undecided"), ([16, 18], "undecided"), ([0, 20], "undecided")]
+)
+def test_two_very_bad_rounds_are_enough(met: list[int], decision: str) -> None:
+    assert Batches(met, [20] * len(met)).decided(0.95) == decision
+    assert Batches(met, [20] * len(met), rounds=False).decided(0.95) == "undecided"
+
+
+def test_rounds_that_are_good_or_bad_rarely_fail_by_chance() -> None:
+    """Every tenth round misses half of its limits, so 95% meet them in the long run."""
+    random, failed = Random(5), 0
+    for _ in range(2000):
+        met = [10 if random.random() < 0.1 else 20 for _ in range(4)]
+        failed += any(Batches(met[:n], [20] * n).decided(0.95) == "below" for n in range(1, 5))
+    assert failed / 2000 <= 2 * DOUBT
+
+
 def test_parts_of_rounds_show_only_that_a_share_is_below() -> None:
     sent = [400] * 5
     assert Batches(sent, sent, rounds=False).decided(0.95) == "undecided"

@@ -3,11 +3,14 @@
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.nodes import shares
 from splitsecond.benchmark.load.plan import ROUNDS, TURNS, PlannedLoad, expected_s, make_plan, slices
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
+from splitsecond.benchmark.load.session_player import GOLDEN, SessionPrompts
 from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn, distributions
 from splitsecond.benchmark.load.synthetic_sessions import SYNTHETIC, synthetic_sessions
 from splitsecond.benchmark.load.workload import Workload
@@ -62,10 +65,29 @@ def test_a_duration_is_filled_with_turns() -> None:
 
 
 def test_a_slot_is_more_often_in_a_long_session() -> None:
-    random = Random(1)
-    drawn = [SESSIONS.at_random(random) for _ in range(2000)]
+    drawn = SESSIONS.in_progress(Random(1), 2000, 0.5)
     assert sum(session.id == "b" for session, _ in drawn) / 2000 == pytest.approx(0.75, abs=0.05)
     assert {turn for session, turn in drawn if session.id == "a"} == set(range(1, 11))
+
+
+def test_rounds_have_light_and_heavy_sessions_in_turn() -> None:
+    drawn = synthetic_sessions("agent", 1)
+    tokens = []
+    for number in range(1, 14):
+        block = RequestBlock(condition="c", target="t", requests=8, concurrency=8, round=number)
+        prompts = SessionPrompts(Workload(run="r", sessions=drawn), "c", number)
+        joined = prompts.in_progress(block)
+        assert joined == prompts.in_progress(block)
+        tokens.append(sum(session.turns[at - 1].input_tokens for session, at in joined))
+        parts = [structs.replace(block, first=at, stride=2, concurrency=4) for at in range(2)]
+        one, other = map(prompts.in_progress, parts)
+        assert one != other
+    heaviest = sorted(range(1, 14), key=lambda number: tokens[number - 1])
+    planned = sorted(range(1, 14), key=lambda number: number * GOLDEN % 1)
+    assert abs(heaviest.index(5) - planned.index(5)) <= 3  # the lightest round that is planned
+    assert abs(heaviest.index(8) - planned.index(8)) <= 3  # the heaviest one
+    unlimited = 8 * drawn.mean("input_tokens")
+    assert sum(tokens) / len(tokens) == pytest.approx(unlimited, rel=0.15)
 
 
 def test_a_capacity_search_has_sessions_as_its_load() -> None:

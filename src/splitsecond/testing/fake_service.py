@@ -101,13 +101,22 @@ class FakeCall(ReplyBase):
         tokens: int = 0,
         tps: float = 100.0,
         input_tokens: int | None = None,
+        cached_tokens: int | None = None,
         reason: str = "stop",
     ) -> None:
-        """Deliver `tokens` more tokens at `tps` a second, and end the stream well `after` seconds later."""
+        """Deliver `tokens` more tokens at `tps` a second, and end the stream well `after` seconds later.
+
+        Without `input_tokens` the answer has no usage.
+        """
         for _ in range(tokens):
             self.first_token(1 / tps)
         output_tokens = self._tokens
-        self._schedule(after, lambda at: self._end(at, input_tokens, output_tokens, reason))
+
+        def end(at: int) -> None:
+            counts = Usage(at, input_tokens, output_tokens, cached_tokens=cached_tokens)
+            self._end(at, None if input_tokens is None else counts, reason)
+
+        self._schedule(after, end)
 
     def fail(self, fault: Fault, after: float = 0.0) -> None:
         """Fail the call: the await raises `fault` before the first token, the stream breaks with it afterwards."""
@@ -244,9 +253,8 @@ class FakeCall(ReplyBase):
         words = f"no further token for {stall_ns // clock.NS_PER_MS} ms"
         self._break(TimedOut(words, phase="between tokens", after_ns=stall_ns), clock.now_ns())
 
-    def _end(self, at: int, input_tokens: int | None, output_tokens: int, reason: str) -> None:
-        usage = [] if input_tokens is None else [Usage(at, input_tokens, output_tokens)]
-        self._take(Finish(at, reason), *usage, Done(at, marker=True))
+    def _end(self, at: int, usage: Usage | None, reason: str) -> None:
+        self._take(Finish(at, reason), *([] if usage is None else [usage]), Done(at, marker=True))
         self._settle(at)
 
     def _break(self, fault: Fault, at: int) -> None:

@@ -10,6 +10,10 @@ that refuses excess load (429, 503) is healthy: this is a miss like any other.
 A row that is INVALID only because it is not stationary says something about the server: its queue grows for as long as
 the load lasts. Such a load may fail, but never holds.
 
+Where sessions fail, the cause is eviction or computing. Eviction makes the server compute again what its prompt cache
+should have had. This work is compared with the new tokens, which it must compute in any case, and with the heaviest
+load that held: a cache that finds less than the ideal under each load is not what limits it.
+
 The knee is the load beyond which requests only wait for each other: the lightest load for which every clearly heavier
 one has little more throughput.
 """
@@ -17,6 +21,7 @@ one has little more throughput.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from splitsecond.benchmark.findings.figures import ended, ttft_figure
 from splitsecond.benchmark.findings.findings import Capacity, CapacityStep, ConditionFindings
@@ -47,8 +52,13 @@ SHEDDING = ("http_429", "http_503", "overloaded")
 """Kinds of errors by which a server, or our own limit on requests in flight, refuses excess load."""
 HEAVIER = 1.25
 """From this multiple of a load on, throughput should be higher if more is available."""
+RECOMPUTED = 0.5
+"""Tokens that a load adds to those that are computed again, as a multiple of the new ones, by which it is eviction that
+fails it."""
 SATURATED = 1 / 3
 """Throughput that grows like this power of the load, or less, is saturated: a quarter more with twice the load."""
+
+PASSED: tuple[Verdict, ...] = ("holds", "promising")
 
 Row = ConditionFindings
 
@@ -56,11 +66,13 @@ Row = ConditionFindings
 def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool) -> Batches:
     """Return the measured requests of a step in consecutive batches: its rounds, at least `MIN_ROUNDS` batches.
 
-    Fewer rounds are divided into parts of equal size.
+    Fewer rounds are divided into parts of equal size, but not those of sessions: all turns of a round belong to the
+    same few sessions, whose prompts fit into the server's cache together, or do not.
     """
     ordered = sorted(ended(observations), key=lambda o: (o.round, o.due_ns or o.start_ns))
     rounds = grouped(ordered, lambda o: o.round)
-    parts = math.ceil(MIN_ROUNDS / max(len(rounds), 1))
+    whole = len(rounds) >= MIN_ROUNDS or any(o.turn for o in ordered)
+    parts = 1 if whole else math.ceil(MIN_ROUNDS / max(len(rounds), 1))
     batches = [
         [slo.met_by(o, open_loop=open_loop) for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]]
         for sent in rounds.values()
@@ -94,6 +106,8 @@ def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: S
     judged = [_step(row, [o for o in observations if o.condition == row.condition], slo, share) for row in rows]
     verdicts = {step.load: verdict for step, verdict in judged}
     known = edges(verdicts)
+    by_load = {load_of(row): row for row in rows}
+    lighter = [each for each in (known.holds, *known.undecided) if each is not None and verdicts[each] in PASSED]
     return Capacity(
         target=rows[0].target,
         limits=slo.limits,
@@ -105,6 +119,8 @@ def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: S
         ceiling=known.ceiling,
         why=verdicts[known.ceiling] if known.ceiling is not None else "",
         undecided=known.undecided,
+        likely=max((each for each in known.undecided if verdicts[each] == "promising"), default=None),
+        cause=cause_of(by_load[known.ceiling], by_load[lighter[-1]]) if known.ceiling and lighter else "",
         knee=knee_of([row for row in rows if not row.invalid]),
     )
 
@@ -128,6 +144,21 @@ def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float)
     return step, verdict
 
 
+def cause_of(failed: Row, passed: Row) -> Literal["", "eviction", "computing"]:
+    more, less = computed_again(failed), computed_again(passed)
+    if more is None or less is None:
+        return ""
+    return "eviction" if more - less >= RECOMPUTED else "computing"
+
+
+def computed_again(row: Row) -> float | None:
+    """Return the tokens that should have been in the prompt cache and were not ÷ the new ones; None if unknown."""
+    if row.session is None:
+        return None
+    cached, ideal = row.session.cached_share.value, row.session.ideal_cached_share.value
+    return None if cached is None or ideal is None or ideal == 1 else (ideal - cached) / (1 - ideal)
+
+
 def knee_of(rows: Sequence[Row]) -> float | None:
     speeds = {load_of(row): row.output_tokens_per_s for row in rows if row.output_tokens_per_s}
     for lighter, speed in sorted(speeds.items()):
@@ -145,6 +176,7 @@ def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]
     ]
     if found.ceiling is not None:
         sentences += _bottleneck(found.why, steps[found.ceiling], by_load[found.ceiling])
+        sentences += _cause(found, by_load[found.ceiling], by_load)
     if found.holds is not None:
         sentences.append(_at_capacity(by_load[found.holds]))
     return sentences + _saturation(found, by_load)
@@ -156,14 +188,16 @@ def _capacity(
     target, lightest = found.target, min(steps)
     within = f"with {limits(found.limits)} in {percent(found.share)}{'' if short else ' of requests'}"
     ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
-    unsure = [_with_count(steps[each]) for each in found.undecided]
+    likely = found.likely if found.holds is not None else None
+    unsure = [_with_count(steps[each]) for each in found.undecided if each != likely]
     undecided = [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."] if unsure else []
     if found.holds is not None:
         heaviest = not unsure and found.ceiling is None
         limit = "the --to limit" if short else "the heaviest load of this search: use --to for heavier ones"
         handled = f"{load(rows[found.holds], short=short)} {within} ({_count(steps[found.holds])})"
-        end = f", not {_with_count(ceiling)}" if ceiling else f", {limit}" if heaviest else ""
-        return [f"{target} handles {handled}{end}.", *undecided]
+        end = f", not {_with_count(ceiling)}" if ceiling else f", {limit}" if heaviest and likely is None else ""
+        also = [] if likely is None else [f"Likely also {_with_count(steps[likely])}."]
+        return [f"{target} handles {handled}{end}.", *also, *undecided]
     if unsure:
         certain = f"It is not certain that {target} handles any load {within}"
         if ceiling is None:
@@ -208,6 +242,32 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
     shares += [f"{count:,} missed {_limit(name)}" for name, count in others]
     bottleneck = f"The bottleneck is {_limit(first)}:"
     return [Statement(f"{bottleneck} {level(row)}, {listed(shares)}.", in_a_line(f"{bottleneck} at {short}, ", shares))]
+
+
+def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Statement]:
+    session, again = failed.session, computed_again(failed)
+    passed = found.likely or found.holds
+    if not found.cause or session is None or again is None or passed is None:
+        return []
+    gave, before = (
+        percent(round(each.session.cached_of_ideal.value or 0.0, 2)) if each.session else ""
+        for each in (failed, rows[passed])
+    )
+    ratios, short = (
+        f"cache gave {gave} of the ideal {level(failed, short=form)}, {before} {level(rows[passed], short=form)}"
+        for form in (False, True)
+    )
+    if found.cause == "computing":
+        cause = "The cause is computing, not eviction"
+        return [Statement(f"{cause}: the prompt {ratios}.", f"{cause}: the {short}.")]
+    missed = f"{session.misses:,} of {counted_as(session.reusing, 'turn')} missed it"
+    computed = f"{number(again)} cached tokens were computed again for each new one"
+    return [
+        Statement(
+            f"The cause is eviction: the prompt {ratios}. There {missed}, and {computed}.",
+            f"The cause is eviction: the {short}.\n{missed}; {computed}.",
+        )
+    ]
 
 
 def _limit(name: str) -> str:

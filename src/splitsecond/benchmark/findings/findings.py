@@ -90,7 +90,10 @@ class Capacity(Struct, kw_only=True):
 
     `holds`: the heaviest load at which that is certain; `ceiling`: the lightest load above it at which it fails, with
     the verdict `why` ("" without a ceiling: the search was not allowed further). Loads in `undecided`, between the
-    two, could be either. `knee`: the load at which system tokens/s saturate; null if they grow to the end.
+    two, could be either; at `likely`, the heaviest of them, the share was met, but with too few requests to be certain.
+    `cause`: what limits a server of sessions: its prompt cache evicts prompts that come again ("eviction"), or it does
+    not, so the work itself is too much ("computing"); "": unknown. `knee`: the load at which system tokens/s saturate;
+    null if they grow to the end.
     """
 
     target: str
@@ -103,6 +106,8 @@ class Capacity(Struct, kw_only=True):
     ceiling: float | None = None
     why: str = ""
     undecided: list[float] = []
+    likely: float | None = None
+    cause: Literal["", "eviction", "computing"] = ""
     knee: float | None = None
 
 

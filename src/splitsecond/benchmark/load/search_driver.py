@@ -32,6 +32,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wording import counted_as, limits, percent
 from splitsecond.log.statistics.proportion import fatal, fewest
+from splitsecond.log.statistics.summary import MIN_ROUNDS
 
 ROUNDS = 12
 FIRST_ROUNDS = 4
@@ -78,6 +79,7 @@ class LoadSearchDriver:
         self._requests, self._warmups, self._seed = requests, warmups, seed
         self._apart_s = 0.0 if over_s is None else over_s / (ROUNDS - 1)
         self._sessions = sessions
+        self._first_rounds = MIN_ROUNDS if sessions else FIRST_ROUNDS
         self.pilot_s: float | None = None
         self._begun: dict[tuple[float, str], Condition] = {}
         self._rounds: dict[tuple[float, str], int] = {}
@@ -130,7 +132,7 @@ class LoadSearchDriver:
             again = "-again" if self._search.verdicts.get(load) == "invalid" else ""
             response_s = self._response_s(load, observations)
             self._confirmed = 0
-            for number in range(1, (ROUNDS if confirms else FIRST_ROUNDS) + 1):
+            for number in range(1, (ROUNDS if confirms else self._first_rounds) + 1):
                 step, block = self._next(load, again, response_s)
                 yield replace(block, apart_s=self._apart_s) if confirms and number > 1 else block
                 now_ns = clock.now_ns() - began_ns

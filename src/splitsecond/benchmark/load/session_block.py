@@ -36,6 +36,7 @@ class SessionBlockRun(BlockRun):
         self._filled.set()
         self._priming = asyncio.Semaphore(MAX_PRIMING)
         self._unprimed = self._block.concurrency or 0
+        self._in_progress = self._prompts.in_progress(self._block)
         self._primed = asyncio.Event()
 
     async def closed_loop(self, concurrency: int) -> None:
@@ -75,7 +76,7 @@ class SessionBlockRun(BlockRun):
         """Play a session from a random turn on, when all slots have filled the cache."""
         number = next(self._numbers)
         random = self._prompts.random(number)
-        session, first = self._prompts.sessions.at_random(random)
+        session, first = self._in_progress.pop()
         player = self._prompts.player(session, number)
         share = random.random()
         try:

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
+from math import sqrt
 from random import Random
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.conversation import Conversation, answer_message
 from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
 from splitsecond.benchmark.load.session_texts import BYTES_PER_TOKEN
@@ -19,6 +21,8 @@ from splitsecond.core.observation import Observation, SessionTurn
 
 MAX_NAME = 200
 """Most characters of the name of a session."""
+GOLDEN = (sqrt(5) - 1) / 2
+"""The multiples of this number, without their whole parts, are spread evenly, however many there are."""
 POOL_WORDS = 1 << 15
 """Words of the filler, which begins again after them."""
 
@@ -38,6 +42,12 @@ class SessionPrompts:
     def random(self, number: int) -> Random:
         """Return what decides about session `number` of the block: the same for all targets and loads."""
         return Random(f"{self.workload.seed}/session {self._round}.{number}")
+
+    def in_progress(self, block: RequestBlock) -> list[tuple[Session, int]]:
+        """Return what each slot is at when the block begins: the same for all targets, and other for each slice."""
+        slice_number = block.first if block.stride > 1 else 0
+        at = (block.round + slice_number) * GOLDEN % 1
+        return self.sessions.in_progress(self.random(-1 - slice_number), block.concurrency or 0, at)
 
     def player(self, session: Session, number: int) -> "Player":
         """Return the player of the main conversation. No other session of the block has its `number`."""

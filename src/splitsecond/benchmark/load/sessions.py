@@ -6,6 +6,7 @@ has the texts, and its lengths are estimates.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from random import Random
 from typing import Literal, TypeVar
 
@@ -22,6 +23,8 @@ Answers = Literal["server", "recorded"]
 ANSWERS: tuple[Answers, ...] = ("server", "recorded")
 MAX_TURNS = 200_000
 """Most turns of all sessions together; the 739 sessions of WEKA have 50,000."""
+DRAWS = 32
+"""Draws of what the slots of a round are at, of which one is taken."""
 LONGEST_TOOL_TIME_S = 10.0
 """Default of the longest tool time, that of AgentX."""
 
@@ -95,13 +98,18 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def wait_ns(self, turn: Turn) -> int:
         return min(turn.wait_ns, self.longest_wait_ns)
 
-    def at_random(self, random: Random) -> tuple[Session, int]:
-        """Return what a slot of the steady state is at: a session, and the number of its next turn, from 1.
+    def in_progress(self, random: Random, slots: int, at: float) -> list[tuple[Session, int]]:
+        """Return what each slot of the steady state is at: a session, and the number of its next turn, from 1.
 
-        A slot is more often in a long session than in a short one.
+        A slot is more often in a long session than in a short one. Of `DRAWS` draws for all slots, ordered by the
+        tokens of their prompts together, the one `at` this share of them is returned. Rounds with evenly spread shares
+        are thus like the long run, in which the sessions in flight are sometimes long and sometimes short.
         """
-        (session,) = random.choices(self.sessions, [len(session.turns) for session in self.sessions])
-        return session, random.randrange(len(session.turns)) + 1
+        ends = list(accumulate(len(session.turns) for session in self.sessions))
+        draws = [random.choices(self.sessions, cum_weights=ends, k=slots) for _ in range(DRAWS)]
+        placed = [[(session, random.randrange(len(session.turns)) + 1) for session in draw] for draw in draws]
+        placed.sort(key=lambda draw: sum(session.turns[number - 1].input_tokens for session, number in draw))
+        return placed[int(at * DRAWS)]
 
     def next_session(self, random: Random) -> Session:
         return random.choice(self.sessions)

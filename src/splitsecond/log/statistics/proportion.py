@@ -8,6 +8,11 @@ number of requests, and rather too wide than too narrow.
 Requests that share a server share its queue and its slow moments, so they are not independent. `Batches` counts them in
 consecutive batches. The scatter between batches shows how many independent requests they are worth (`summary`), and
 these give the bounds: the method of Korn and Graubard (Survey Methodology, 1998).
+
+A few rounds have no scatter to speak of, but they can be too bad for chance. Where the share that misses the limits is
+the allowed one, that of a round divided by the allowed one is 1 on average, so the product of these numbers over
+independent rounds exceeds 1 / `DOUBT` with a probability of `DOUBT` at most (Markov's inequality), whenever one looks
+(Ville's). Two rounds that miss ten times what is allowed are enough.
 """
 
 import math
@@ -43,12 +48,17 @@ class Batches(Struct, frozen=True):
         met, n = self._effective
         if decided(math.floor(met), n, share) == "above":
             return "above" if self.rounds else "undecided"
-        return "below" if decided(math.ceil(met), n, share) == "below" else "undecided"
+        below = decided(math.ceil(met), n, share) == "below" or (self.rounds and self._too_bad(share))
+        return "below" if below else "undecided"
 
     @property
     def bounds(self) -> tuple[float, float]:
         met, n = self._effective
         return bounds(math.floor(met), n)[0], bounds(math.ceil(met), n)[1]
+
+    def _too_bad(self, share: float) -> bool:
+        worse = [(1 - met / sent) / (1 - share) for met, sent in zip(self.met, self.sent, strict=True)]
+        return math.prod(worse) >= 1 / DOUBT
 
     @property
     def _effective(self) -> tuple[float, int]:
