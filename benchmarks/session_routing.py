@@ -264,9 +264,7 @@ class SimulatedTarget:
                 )
             )  # fmt: skip
             raise fault
-        replica = Replica(
-            self.name, world.chance.replica(turn.session, turn.number, self.name, provider.replicas)
-        )
+        replica = Replica(self.name, world.chance.replica(turn.session, turn.number, self.name, provider.replicas))
         cached = in_cache(provider, turn.caches.get(replica), begin_s)
         new = turn.turn.input_tokens - cached
         slower = world.chance.factor(turn.session, turn.number) * (1 + provider.load * self.in_flight)
@@ -386,9 +384,7 @@ def oracle(
 ) -> Outcome:
     """Return the sessions as somebody would route them who knows everything beforehand."""
     chance = Chance(seed)
-    return Outcome(
-        [_planned(scenario, chance, n, each, starts_s[n], by=by) for n, each in enumerate(sessions)]
-    )
+    return Outcome([_planned(scenario, chance, n, each, starts_s[n], by=by) for n, each in enumerate(sessions)])
 
 
 def _planned(
@@ -423,9 +419,7 @@ def shortest(sessions: Iterable[Session], most_turns: int | None) -> list[Sessio
     return [msgspec.structs.replace(each, turns=each.turns[:most_turns]) for each in sessions]
 
 
-def outcomes(
-    scenario: Scenario, sessions: Sequence[Session], seed: int, policies: Sequence[str]
-) -> dict[str, Outcome]:
+def outcomes(scenario: Scenario, sessions: Sequence[Session], seed: int, policies: Sequence[str]) -> dict[str, Outcome]:
     random = Random(seed)
     starts_s = [random.uniform(0.0, STARTS_S) for _ in sessions]
     found = {each: run_virtual(World(scenario, seed).run(each, sessions, starts_s)) for each in policies}

@@ -30,7 +30,6 @@ from splitsecond.benchmark.statistics.steady import (
 )
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import BURST_SHARE, Observation
-from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wire.api_format import USAGE_WORDS
 from splitsecond.core.wording import change as signed
 from splitsecond.core.wording import counted_as, listed, number, percent

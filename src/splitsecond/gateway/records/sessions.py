@@ -18,11 +18,11 @@ from hashlib import blake2b
 
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Spoken
 from splitsecond.core.session import CallSession
+from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN, input_tokens, raw_bytes
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.routing.machinery.conversation import conversation_beginning, without_cache_marks
 from splitsecond.routing.requests.session_names import session_name
-from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN, input_tokens, raw_bytes
 
 MAX_AGENTS = 8192
 """Agents that are remembered."""

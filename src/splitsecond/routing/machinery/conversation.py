@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 from splitsecond.core.upstream.prompt_size import raw_bytes
+from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 
 BEGINNING_BYTES = 1024
 """The part of a plain prompt that is its beginning. Providers cache from about as many tokens on, but by then prompts

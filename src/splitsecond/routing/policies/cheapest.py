@@ -5,8 +5,8 @@ from math import inf
 
 from splitsecond.core import clock
 from splitsecond.core.service import Call, Reply, Service
-from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
 from splitsecond.core.session import CallSession
+from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
 from splitsecond.routing.machinery.choosing.exploration import Exploration
 from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice

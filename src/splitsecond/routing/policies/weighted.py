@@ -67,7 +67,9 @@ class Weighted(PolicyService):
     def _charge(self, chosen: int, available: Sequence[int]) -> None:
         for place in available:
             self._accounts[place] = min(self._accounts[place] + self._weights[place], self._most)
-        self._accounts[chosen] = max(self._accounts[chosen] - sum(self._weights[place] for place in available), -self._most)
+        self._accounts[chosen] = max(
+            self._accounts[chosen] - sum(self._weights[place] for place in available), -self._most
+        )
 
 
 weighted = Policy(Weighted, example='weighted("a/x", "b/x", weights="3,1")', branches="alternatives", needs_stream=())

@@ -245,7 +245,11 @@ class TargetState:
             self._silences.clear()
         else:
             self.estimate(observation.streamed).observe(observation, load)
-        if self.turns and (turn := self.turns.pop(attempt, None)) is not None and observation.first_token_ns is not None:
+        if (
+            self.turns
+            and (turn := self.turns.pop(attempt, None)) is not None
+            and observation.first_token_ns is not None
+        ):
             self.prompt_cache.learn(turn, observation, now_ns)
             tokens = turn.prompt + (observation.output_tokens or 0)
             self.conversations.remember(turn.session, self.name, tokens, observation.first_token_ns)

@@ -16,10 +16,10 @@ from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Call
 from splitsecond.core.session import CallSession
+from splitsecond.core.upstream.prompt_size import output_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, usual_output_tokens
 from splitsecond.routing.machinery.choosing.speed import FAILURE_COST, MAX_CROWDING, OUTPUT_REFRESH_NS
 from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel
-from splitsecond.core.upstream.prompt_size import output_tokens
 from splitsecond.routing.targets.target_states import TargetStates
 
 CacheUse = Literal["aware", "off"]
