@@ -25,11 +25,13 @@ PLACES = 24
 """Most points of a line by turn; beyond, neighbouring turns share one."""
 MIN_TURNS = 3
 """Least number of turns of a point."""
-SHARES = 40
-"""Most points of a line over the run."""
+SHARES, MIN_SHARE_TURNS = 24, 8
+"""Most points of a line over the run, and the least number of turns of each: the share of a single turn says little."""
 TURNS_SHOWN = 28
 """Most turns of a session that are drawn: the longest ones of it."""
 ROW_HEIGHT = ROW + 2
+MAX_AGENT = 6
+"""Most characters of the name of a sub-agent beside its turn."""
 Explained = Mapping[str, Sequence[ExplainedTurn]]
 
 
@@ -155,7 +157,7 @@ def _shares(at: Sequence[float], parts: Sequence[float | None], wholes: Sequence
     if None in parts:
         return []
     found = []
-    for own in np.array_split(np.arange(len(at)), min(SHARES, max(len(at) // MIN_TURNS, 1))):
+    for own in np.array_split(np.arange(len(at)), min(SHARES, max(len(at) // MIN_SHARE_TURNS, 1))):
         whole = sum(wholes[i] for i in own)
         if whole:
             found.append((sum(at[i] for i in own) / len(own), sum(parts[i] or 0.0 for i in own) / whole))
@@ -188,14 +190,14 @@ def _waterfall(
     shown.sort(key=due_ns)
     begin = due_ns(session.turns[0])
     x = linear("seconds since its first measured turn", 0, (max(map(done_ns, shown)) - begin) / NS_PER_S * 1.12)
-    chart, entries = Chart(x, None, height=len(shown) * ROW_HEIGHT, left=72), legends(run)["session"]
+    chart, entries = Chart(x, None, height=len(shown) * ROW_HEIGHT, left=112), legends(run)["session"]
     bars = Bars(chart, 2)
     for at, o in enumerate(shown):
         y, steps = at * ROW_HEIGHT, turn_parts(o, explained.get(o.id), begin)
-        chart.add(None, chart.text(64, chart.top + y + LINE, _turn_name(o), anchor="end", look="name"))
+        chart.add(None, chart.text(104, chart.top + y + LINE, _turn_name(o), anchor="end", look="name"))
         for step in steps:
             bars.bar(step.name, step.begin_s, step.end_s, y)
-        tip = [f"turn {_turn_name(o)}", *(f"{s.name}: {number(s.end_s - s.begin_s)} s" for s in steps)]
+        tip = [_turn_name(o), *(f"{s.name}: {number(s.end_s - s.begin_s)} s" for s in steps)]
         bars.end_row(y, ROW_HEIGHT, steps[-1].end_s, f"{number((done_ns(o) - due_ns(o)) / NS_PER_S)}", tip)
     bars.draw(entries)
     some = f"the {len(shown):,} longest of its {len(session.turns):,} turns" if len(shown) < len(session.turns) else ""
@@ -217,7 +219,8 @@ def session_name(c: ConditionFindings, session: Session) -> str:
 
 def _turn_name(o: Observation) -> str:
     assert o.turn is not None
-    return f"{o.turn.branch} {o.turn.turn}".strip()
+    agent = f"agent {o.turn.branch.removeprefix('agent ')[:MAX_AGENT]}, " if o.turn.branch else ""
+    return f"{agent}turn {o.turn.turn}"
 
 
 def turn_parts(o: Observation, explained: ExplainedTurn | None, begin_ns: int) -> list[TurnPart]:

@@ -74,8 +74,10 @@ def columns_of(conditions: Sequence[ConditionFindings], *, narrow: bool = False)
     return [each for each in chosen if any(each.cell(c).figure != MISSING for c in conditions)]
 
 
-def note(columns: Iterable[SessionColumn]) -> str:
-    return " ".join(dict.fromkeys(filter(None, [*(each.note for each in columns), BROKE])))
+def note(columns: Iterable[SessionColumn], *, whole_headings: bool = False) -> str:
+    """Return what headings mean. `whole_headings`: they are those of a page, which say whose TTFT it is."""
+    said = dict.fromkeys(each.note for each in columns if each.note)
+    return " ".join([each for each in said if not (whole_headings and each in (_FIRST, _LATER))] + [BROKE])
 
 
 def broke(condition: ConditionFindings) -> str:

@@ -185,7 +185,7 @@ def _length(span: Span) -> int:
 
 
 def as_requests(sent: Sequence[Observation]) -> list[Observation]:
-    """Return one request for each session, as long as it was in flight, so that load is that of sessions.
+    """Return one request for each session, as long as it was in flight in its round, so that load is that of sessions.
 
     One that was cut off was in flight until the end of its round.
     """
@@ -196,6 +196,7 @@ def as_requests(sent: Sequence[Observation]) -> list[Observation]:
         if session.round not in spans:
             continue
         over = session.finished or session.broken
+        begin = max(session.begin_ns, spans[session.round][0])
         end = session.last_ns if over else max(spans[session.round][1], session.last_ns)
         made.append(
             Observation(
@@ -203,8 +204,8 @@ def as_requests(sent: Sequence[Observation]) -> list[Observation]:
                 call=session.name,
                 target=session.any_request.target,
                 round=session.round,
-                start_ns=session.begin_ns,
-                sent_ns=session.begin_ns,
+                start_ns=begin,
+                sent_ns=begin,
                 last_token_ns=end,
                 end_ns=end,
             )
