@@ -123,6 +123,17 @@ def test_parts_of_a_turn_add_up(one: Invented) -> None:
     assert sum(costs) / len(costs) == pytest.approx(row.miss_s.value)
 
 
+def test_a_turn_shows_its_network_and_the_queue_of_the_server(one: Invented) -> None:
+    _, observations = one
+    plain = max(explained_turns(observations), key=lambda each: each.ideal_s - each.new_s)
+    o = msgspec.structs.replace(plain.turn, rtt_ns=NS_PER_S // 100, server_timings={"queue_time": 0.02})
+    before, after = (turn_parts(each, plain, due_ns(o)) for each in (plain.turn, o))
+    (network,) = [part for part in after if part.name == "network and queue"]
+    assert network.end_s - network.begin_s == pytest.approx(0.03)
+    assert "network and queue" not in {part.name for part in before}
+    assert before[-1].end_s == after[-1].end_s
+
+
 def test_run_json_has_sessions_and_turns(one: Invented) -> None:
     run = msgspec.json.decode(msgspec.json.encode(one[0]))
     (row,) = run["conditions"]

@@ -10,7 +10,7 @@ from splitsecond.benchmark.findings.sessions import ExplainedTurn, explained_tur
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plot_frame import legends, level_slug, target_entries_of
 from splitsecond.benchmark.report.request_plots import Bars
-from splitsecond.benchmark.report.series import joined_ns, steps_of
+from splitsecond.benchmark.report.series import QUEUE_NAMES, joined_ns, steps_of
 from splitsecond.benchmark.statistics.sessions import Session, as_requests, sessions_of
 from splitsecond.benchmark.statistics.steady import done_ns, due_ns
 from splitsecond.core.clock import NS_PER_S
@@ -19,6 +19,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.pages.axis import Axis, fitted, linear
 from splitsecond.core.pages.chart import LINE, ROW, Chart, Plot, Point, picture
 from splitsecond.core.pages.figure_cells import number
+from splitsecond.core.timing.server_times import duration_ns, step_name
 
 MS_PER_S = 1_000
 PLACES = 24
@@ -205,12 +206,17 @@ def _waterfall(
         chart,
         name=name,
         section="slowest-session",
-        title=", ".join(filter(None, [f"{c.target}, {rows.load_words(c)}: {session_name(c, session)}", some])),
+        title=", ".join(filter(None, [f"{c.target}, {rows.load_words(c)}: session {session_name(c, session)}", some])),
         description=f"The slowest session without an error, {some or 'turn by turn'}: the tools before a turn, the "
         "parts of its TTFT by the fit of its row, and its answer. The number is the seconds from when it was due.",
         legend="session",
         heading=f"The slowest session · {c.target}",
     )
+
+
+def _queue_ns(o: Observation) -> int:
+    reported = (duration_ns(name, value) for name, value in o.server_timings.items() if step_name(name) in QUEUE_NAMES)
+    return round(sum(ns or 0.0 for ns in reported))
 
 
 def session_name(c: ConditionFindings, session: Session) -> str:
@@ -224,7 +230,11 @@ def _turn_name(o: Observation) -> str:
 
 
 def turn_parts(o: Observation, explained: ExplainedTurn | None, begin_ns: int) -> list[TurnPart]:
-    """Return what a turn does, in order. The parts of its TTFT are those of the fit, cut where the first token came."""
+    """Return what a turn does, in order, cut where the first token came.
+
+    The network is the round trip of the connection, and the queue what the server reports; the other parts of TTFT are
+    those of the fit.
+    """
     due = due_ns(o)
     first = done_ns(o) if o.first_token_ns is None else o.first_token_ns
     wait_ns = o.turn.wait_ns if o.turn else 0
@@ -232,6 +242,7 @@ def turn_parts(o: Observation, explained: ExplainedTurn | None, begin_ns: int) -
     other = max(first - due - new_ns - miss_ns, 0)
     ends = {
         "tools": due,
+        "network and queue": due + min((o.rtt_ns or 0) + _queue_ns(o), other),
         "other waiting": min(due + other, first),
         "reading new tokens": min(due + other + new_ns, first),
         "cache miss": first,
