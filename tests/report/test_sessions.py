@@ -145,6 +145,17 @@ def test_run_json_has_sessions_and_turns(one: Invented) -> None:
     assert msgspec.json.decode(msgspec.json.encode(one[0]), type=Run).conditions[0].session is not None
 
 
+def test_data_frame_of_sessions_adds_up_to_the_row(one: Invented) -> None:
+    frame = BenchRun(*one, Path()).to_frame(per="session", backend="pandas")
+    row = one[0].conditions[0].session
+    assert row is not None
+    assert (frame["finished"].sum(), frame["broken"].sum()) == (row.finished, row.broken)
+    assert frame["turns"].sum() == row.turns
+    spent = frame[["waiting_s", "generating_s", "tools_s"]].sum()
+    assert spent.sum() / row.finished == pytest.approx(row.session_s.value)
+    assert spent["waiting_s"] / row.finished == pytest.approx(row.waiting_s.value)
+
+
 def test_data_frame_has_the_session_of_each_turn(one: Invented) -> None:
     frame = BenchRun(*one, Path()).to_frame(backend="pandas")
     assert {"session", "branch", "turn", "new_tokens", "reusable_tokens", "tools_s"} <= set(frame.columns)
