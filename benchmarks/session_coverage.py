@@ -8,6 +8,7 @@ import argparse
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 import numpy as np
 from msgspec.structs import replace
@@ -22,12 +23,11 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.log.statistics.sample_comparison import compare_blocks, ratio_blocks
 
 SERVERS = {
-    "sessions differ": Server(of_session=0.35, of_minute=0.0, breaks=0.005),
-    "and slow minutes": Server(of_session=0.35, of_minute=0.3, breaks=0.005),
-    "and no counts of cached tokens": Server(of_session=0.35, of_minute=0.3, breaks=0.005, reports=False),
-    "and a tenth of them six times as long": Server(of_session=0.35, of_minute=0.3, breaks=0.002, long=0.1),
+    "slow minutes": Server(of_session=0.35, of_minute=0.3, breaks=0.005),
+    "no counts of cached tokens": Server(of_session=0.35, of_minute=0.3, breaks=0.005, reports=False),
+    "long sessions": Server(of_session=0.35, of_minute=0.3, breaks=0.002, long=0.1),
 }
-"""Servers of simulated sessions."""
+"""Servers of simulated sessions, which differ, as minutes do; one session in ten of the last is six times as long."""
 SESSION_LAYOUTS: tuple[Layout, ...] = ((200, 5), (400, 8))
 """Measured turns of a row, and the rounds that they are measured in, with pauses of 180 s."""
 TRUTH_ROUNDS, TRUTH_TURNS = 2_000, 160_000
@@ -35,19 +35,21 @@ TRUTH_OF_SLOW_MINUTES = {
     "ttft_ms p50": 718.6,
     "ttft_ms p95": 7257.0,
     "ttft_later_turns_ms p50": 646.9,
-    "session time": 49.61,
-    "waiting in a session": 16.82,
-    "waiting": 0.339,
-    "sessions without an error": 0.9507,
+    "session time": 49.78,
+    "waiting in a session": 16.94,
+    "waiting": 0.3402,
+    "sessions without an error": 0.9505,
     "cached ÷ ideal": 0.9278,
-    "cost of a session": 0.06937,
+    "cost of a session": 0.07038,
     "prefill speed": 4000.0,
     "cost of a cached token": 4.0,
     "cache misses": 0.07,
     "cost of a miss": 5.82,
     "waiting by misses": 0.2229,
 }
-"""`session_truths` of the second and third server, which take half a minute."""
+"""`session_truths` of the first two servers, which take half a minute."""
+FITTED = 3
+"""One row in so many has intervals of the fit in the tables: they take ten times as long as all others."""
 PRICES = {"a/x": Price(input_usd=1.0, output_usd=5.0, cached_usd=0.1)}
 TESTED = [total for total in TOTALS.values() if total.group == "Sessions" and total.tested]
 PERCENTILES_OF_SESSIONS = (("ttft_ms", "p50"), ("ttft_ms", "p95"), ("ttft_later_turns_ms", "p50"))
@@ -81,12 +83,17 @@ def session_truths(server: Server) -> dict[str, float]:
     return found | made_with | {"cache misses": server.miss}
 
 
-def sessions_covered(server: Server, repeats: int, layout: Layout, truths: Mapping[str, float]) -> dict[str, float]:
-    """Return how often each 95% interval of a row of sessions contains the truth; those without one are left out."""
+def sessions_covered(
+    server: Server, repeats: int, layout: Layout, truths: Mapping[str, float], *, fitted: int = 1
+) -> dict[str, float]:
+    """Return how often each 95% interval of a row of sessions contains the truth; those without one are left out.
+
+    One row in `fitted` has intervals of the fit.
+    """
     hits: dict[str, list[bool]] = {}
     for seed in range(repeats):
         made = simulated(server, seed, turns=layout[0], rounds=layout[1], tokens_listed=False)
-        row = session_findings(made, PRICES)
+        row = session_findings(made, PRICES, intervals=seed % fitted == 0)
         assert row is not None
         intervals = {name: of(row).ci95 for name, of in SESSION_NUMBERS.items()}
         for name, p in PERCENTILES_OF_SESSIONS:
@@ -99,40 +106,50 @@ def sessions_covered(server: Server, repeats: int, layout: Layout, truths: Mappi
 
 
 def false_session_differences(server: Server, repeats: int, layout: Layout) -> dict[str, float]:
-    """Return how often a comparison of two equal targets of one run, or of two equal runs, finds a difference."""
+    """Return how often a comparison of two equal targets of one run, or of two equal runs, finds a difference.
+
+    Each row is compared with the next one.
+    """
     found: Counter[str] = Counter()
-    for seed in range(repeats):
-        pair = [
-            simulated(server, 2 * seed + at, turns=layout[0], rounds=layout[1], tokens_listed=False) for at in (0, 1)
-        ]
-        for name in ("ttft_ms", "ttft_later_turns_ms"):
-            one, other = (FIGURES[name].sample(ended(made)) for made in pair)
-            found[f"{name} p50"] += compare_figure(FIGURES[name], one, other, paired=True)["p50"].real
-        rows = [session_findings(made, PRICES, intervals=False) for made in pair]
-        for total in TESTED:
-            blocks = [ratio_blocks(row.by_round.get(total.name, {})) if row else {} for row in rows]
+    samples, rows = [], []
+    for seed in range(repeats + 1):
+        made = simulated(server, seed, turns=layout[0], rounds=layout[1], tokens_listed=False)
+        samples.append({name: FIGURES[name].sample(ended(made)) for name in ("ttft_ms", "ttft_later_turns_ms")})
+        rows.append(session_findings(made, PRICES, intervals=False))
+    for one, other in pairwise(samples):
+        for name in one:
+            found[f"{name} p50"] += compare_figure(FIGURES[name], one[name], other[name], paired=True)["p50"].real
+    for total in TESTED:
+        blocks = [ratio_blocks(row.by_round.get(total.name, {})) if row else {} for row in rows]
+        for pair in pairwise(blocks):
             for paired, kind in ((True, ""), (False, ", two runs")):
-                tested = compare_blocks(*blocks, paired=paired, percentiles=(None, None))
+                tested = compare_blocks(*pair, paired=paired, percentiles=(None, None))
                 found[f"{total.label}{kind}"] += tested.real
     return {name: count / repeats for name, count in found.items()}
 
 
+def print_server(name: str, repeats: int) -> None:
+    """Print the table of a server: coverage of each interval, and false differences between equal targets."""
+    server = SERVERS[name]
+    truths = session_truths(server) if server.long else TRUTH_OF_SLOW_MINUTES
+    columns = {layout: sessions_covered(server, repeats, layout, truths, fitted=FITTED) for layout in SESSION_LAYOUTS}
+    heads = " | ".join(f"{n} turns in {rounds} rounds" for n, rounds in SESSION_LAYOUTS)
+    print(f"\n{name}\n\n| figure | {heads} |\n" + "|---" * (len(SESSION_LAYOUTS) + 1) + "|")
+    for figure in dict.fromkeys(each for column in columns.values() for each in column):
+        print(f"| {figure} | " + " | ".join(f"{c.get(figure, math.nan):.2f}" for c in columns.values()) + " |")
+    false = {layout: false_session_differences(server, repeats, layout) for layout in SESSION_LAYOUTS}
+    for figure in false[SESSION_LAYOUTS[0]]:
+        print(f"| false differences, {figure} | " + " | ".join(f"{f[figure]:.3f}" for f in false.values()) + " |")
+    print(flush=True)
+
+
 def main() -> None:
-    """Print the tables: coverage of each interval, and false differences between equal targets."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=240, help="repeats of each interval; of each comparison thrice")
+    parser.add_argument("--repeats", type=int, default=400, help="repeats of each cell")
     repeats: int = parser.parse_args().repeats
-    for name, server in SERVERS.items():
-        truths = session_truths(server)
-        columns = {layout: sessions_covered(server, repeats, layout, truths) for layout in SESSION_LAYOUTS}
-        false = {layout: false_session_differences(server, 3 * repeats, layout) for layout in SESSION_LAYOUTS}
-        heads = " | ".join(f"{n} turns in {rounds} rounds" for n, rounds in SESSION_LAYOUTS)
-        print(f"\n{name}\n\n| figure | {heads} |\n" + "|---" * (len(SESSION_LAYOUTS) + 1) + "|")
-        for figure in dict.fromkeys(each for column in columns.values() for each in column):
-            print(f"| {figure} | " + " | ".join(f"{c.get(figure, math.nan):.2f}" for c in columns.values()) + " |")
-        for figure in false[SESSION_LAYOUTS[0]]:
-            print(f"| false differences, {figure} | " + " | ".join(f"{f[figure]:.3f}" for f in false.values()) + " |")
-        print(flush=True)
+    for name in SERVERS:
+        print_server(name, repeats)
 
 
 if __name__ == "__main__":

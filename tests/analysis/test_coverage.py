@@ -112,7 +112,7 @@ def test_equal_targets_in_few_rounds_show_no_difference(rounds: int) -> None:
 
 
 @repeated(12, 300)
-@pytest.mark.parametrize("name", ["and slow minutes", "and no counts of cached tokens"])
+@pytest.mark.parametrize("name", ["slow minutes", "no counts of cached tokens"])
 def test_intervals_of_sessions_hold_the_truth(name: str, repeats: int) -> None:
     found = sessions_covered(SERVERS[name], repeats, (400, 5), TRUTH_OF_SLOW_MINUTES)
     assert {each: share for each, share in found.items() if share < 0.93 - 1.5 * scatter_of(repeats)} == {}
@@ -120,10 +120,10 @@ def test_intervals_of_sessions_hold_the_truth(name: str, repeats: int) -> None:
 
 @repeated(15, 300)
 def test_equal_targets_of_sessions_rarely_differ(repeats: int) -> None:
-    found = false_session_differences(SERVERS["and slow minutes"], repeats, (400, 5))
+    found = false_session_differences(SERVERS["slow minutes"], repeats, (400, 5))
     assert max(found.values()) <= 0.06 + 1.5 * scatter_of(repeats)
 
 
 @pytest.mark.system
 def test_the_truth_about_simulated_sessions_is_right() -> None:
-    assert session_truths(SERVERS["and slow minutes"]) == pytest.approx(TRUTH_OF_SLOW_MINUTES, rel=0.001)
+    assert session_truths(SERVERS["slow minutes"]) == pytest.approx(TRUTH_OF_SLOW_MINUTES, rel=0.001)

@@ -48,7 +48,7 @@ def session_of(row: ConditionFindings) -> SessionFindings:
 
 def spent(turns: list[Observation]) -> tuple[float, float, float]:
     """Seconds of the only session: waiting, generating and in tools."""
-    (found,) = session_times(sessions_of(turns))
+    (found,) = session_times(turns)
     return found.waiting_s, found.generating_s, found.tools_s
 
 
@@ -111,6 +111,24 @@ def test_turns_after_the_measured_ones_do_not_count() -> None:
     assert (found.turns, found.finished) == (3, 1)
     assert found.session_s.value == pytest.approx(1.0)  # two sessions of half a second each, one of them finished
     assert found.waiting_share.value == pytest.approx(0.35)
+
+
+def test_a_session_without_a_measured_turn_counts_as_load() -> None:
+    first = turn("1", 1000, last=True)
+    others = [turn("2", 1000, session="t"), turn("3", 1200, session="t", number=2)]
+    cut = turn("4", 1200, session="u", role="cooldown", outcome="cancelled", token_at=[], last_token_ns=None)
+    row = row_of([first, *others, cut], 2)
+    found = session_of(row)
+    assert (found.sessions, found.finished, row.instrument.in_flight) == (2, 1, 2.0)
+    assert found.session_s.value == pytest.approx(0.8)  # two sessions in flight for 0.4 s, in which one was finished
+
+
+def test_a_critical_path_with_requests_of_no_length_ends() -> None:
+    cut = [
+        msgspec.structs.replace(failure(1300, took_ms=0), id=name, turn=SessionTurn(session="s", branch=name, turn=1))
+        for name in ("a", "b")
+    ]
+    assert [o.id for o in critical_path([turn("1", 1000), *cut])] == ["1", "a"]
 
 
 def test_a_broken_session_has_no_end() -> None:

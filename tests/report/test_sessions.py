@@ -67,7 +67,8 @@ def test_each_finding_of_sessions_fits_a_line(one: Invented, two: Invented) -> N
     ]
     assert len(alone) >= 5
     assert max(map(len, alone)) <= LINE
-    facts = [line for each in two[0].short_statements for line in each.split("\n")[1:] if line[0].islower()]
+    rows = [each for each in two[0].short_statements if ":\nA session" in each or ":\nEach cache" in each]
+    facts = [line for each in rows for line in each.split("\n")[1:]]
     assert len(facts) >= 10
     assert max(map(len, facts)) <= LINE
 
@@ -122,6 +123,17 @@ def test_parts_of_a_turn_add_up(one: Invented) -> None:
     assert sum(costs) / len(costs) == pytest.approx(row.miss_s.value)
 
 
+def test_a_turn_shows_its_network_and_the_queue_of_the_server(one: Invented) -> None:
+    _, observations = one
+    plain = max(explained_turns(observations), key=lambda each: each.ideal_s - each.new_s)
+    o = msgspec.structs.replace(plain.turn, rtt_ns=NS_PER_S // 100, server_timings={"queue_time": 0.02})
+    before, after = (turn_parts(each, plain, due_ns(o)) for each in (plain.turn, o))
+    (network,) = [part for part in after if part.name == "network and queue"]
+    assert network.end_s - network.begin_s == pytest.approx(0.03)
+    assert "network and queue" not in {part.name for part in before}
+    assert before[-1].end_s == after[-1].end_s
+
+
 def test_run_json_has_sessions_and_turns(one: Invented) -> None:
     run = msgspec.json.decode(msgspec.json.encode(one[0]))
     (row,) = run["conditions"]
@@ -131,6 +143,17 @@ def test_run_json_has_sessions_and_turns(one: Invented) -> None:
     assert low < row["session_s"] < high
     assert 0 < row["cached_share"] < row["ideal_cached_share"] < 1
     assert msgspec.json.decode(msgspec.json.encode(one[0]), type=Run).conditions[0].session is not None
+
+
+def test_data_frame_of_sessions_adds_up_to_the_row(one: Invented) -> None:
+    frame = BenchRun(*one, Path()).to_frame(per="session", backend="pandas")
+    row = one[0].conditions[0].session
+    assert row is not None
+    assert (frame["finished"].sum(), frame["broken"].sum()) == (row.finished, row.broken)
+    assert frame["turns"].sum() == row.turns
+    spent = frame[["waiting_s", "generating_s", "tools_s"]].sum()
+    assert spent.sum() / row.finished == pytest.approx(row.session_s.value)
+    assert spent["waiting_s"] / row.finished == pytest.approx(row.waiting_s.value)
 
 
 def test_data_frame_has_the_session_of_each_turn(one: Invented) -> None:

@@ -11,8 +11,10 @@ from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
 from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.runs.concluding import recompute, run_folder
+from splitsecond.benchmark.statistics.sessions import SessionTime, session_times
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, file_faults
+from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import cost_usd
 from splitsecond.core.observation import Observation, Role, SessionTurn
 from splitsecond.core.wording import counted_as
@@ -169,10 +171,18 @@ class BenchRun(Mapping[str, Row]):
         """The result of a capacity search; None for a benchmark."""
         return self.findings.capacity
 
-    def to_frame(self, *, roles: Sequence[Role] = ("measured",), backend: FrameLibrary | None = None) -> Any:
-        """Return a data frame with one row per request, of the first installed library of `FRAMES`.
+    def to_frame(
+        self,
+        *,
+        per: Literal["request", "session"] = "request",
+        roles: Sequence[Role] = ("measured",),
+        backend: FrameLibrary | None = None,
+    ) -> Any:
+        """Return a data frame with one row per request or session, of the first installed library of `FRAMES`.
 
-        A run of sessions has columns for the session, branch and turn of a request and its planned tokens.
+        In a run of sessions, requests have columns for their session, branch and turn and their planned tokens.
+        Sessions are all that were in flight while turns were measured; their times are those within the round, along
+        the critical path, and `finished` and `broken` tell whether they ended in it.
         `roles` selects the requests: "measured", "warmup", "calibration", and for attempts of policies "winner" and
         "loser". `backend` names the library. Raises `CallerFault` if it is not installed.
         """
@@ -185,7 +195,15 @@ class BenchRun(Mapping[str, Row]):
                 kind="no_data_frames",
                 hint=f"Install one of {', '.join(FRAMES)}.",
             )
-        return nw.from_dict(self._columns(roles), backend=library).to_native()
+        columns = self._session_columns() if per == "session" else self._columns(roles)
+        return nw.from_dict(columns, backend=library).to_native()
+
+    def _session_columns(self) -> dict[str, list[Any]]:
+        times = {name: session_times(own) for name, own in grouped(self.observations, lambda o: o.condition).items()}
+        rows = [(row, each) for row in self.rows.values() for each in times.get(row.condition, ())]
+        columns = {name: [of(each) for _, each in rows] for name, of in _SESSIONS.items()}
+        about = {name: [getattr(row, name) for row, _ in rows] for name in ("condition", "target")}
+        return about | {"concurrency": [row.concurrency for row, _ in rows]} | columns
 
     def _columns(self, roles: Sequence[Role]) -> dict[str, list[Any]]:
         chosen = [o for o in self.observations if o.role in roles]
@@ -276,6 +294,19 @@ _TURNS: dict[str, Callable[[Observation], Any]] = {
     "tools_s": _of_turn(lambda turn: turn.wait_ns / NS_PER_S),
 }
 """Columns of a run of sessions."""
+_SESSIONS: dict[str, Callable[[SessionTime], Any]] = {
+    "round": lambda each: each.session.round,
+    "session": lambda each: each.session.name,
+    "turns": lambda each: len(each.session.turns),
+    "finished": lambda each: each.finished,
+    "broken": lambda each: each.broken,
+    "waiting_s": lambda each: each.waiting_s,
+    "generating_s": lambda each: each.generating_s,
+    "tools_s": lambda each: each.tools_s,
+    "input_tokens": lambda each: sum(o.input_tokens or 0 for o in each.session.turns),
+    "cached_tokens": lambda each: sum(o.cached_tokens or 0 for o in each.session.turns),
+    "output_tokens": lambda each: sum(o.output_tokens or 0 for o in each.session.turns),
+}
 
 
 def _value(figure: Figure, o: Observation) -> float | None:

@@ -136,6 +136,8 @@ class RunOptions:
     def recorded(self, *, input_tokens: int | str | None = None) -> Recorded:
         given = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         given["input_tokens"] = input_tokens or self.input_tokens or 512
+        if given.get("sessions"):  # which say how long their prompts are
+            del given["input_tokens"]
         return Recorded(
             command=["splitsecond", *sys.argv[1:]],
             settings={name: value for name, value in given.items() if isinstance(value, str | int | float | list)},

@@ -141,10 +141,13 @@ def kind(of: Loaded) -> str:
     return (" with cache reuse" if of.cache_reuse else "") + (f" on workload {of.workload}" if of.workload else "")
 
 
+_OF_TURNS = {"ttft_first_turn": "TTFT of first turns", "ttft_later_turns": "TTFT of later turns"}
+
+
 def limits(of: Mapping[str, float]) -> str:
     """Format the limits of requests: "TTFT ≤ 300 ms, TPS ≥ 50"."""
     return ", ".join(
-        f"{name.upper()} {'≥' if name == 'tps' else '≤'} {number(limit)}{'' if name == 'tps' else ' ms'}"
+        f"TPS ≥ {number(limit)}" if name == "tps" else f"{_OF_TURNS.get(name, name.upper())} ≤ {number(limit)} ms"
         for name, limit in of.items()
     )
 

@@ -210,7 +210,7 @@ SESSION_TOTALS = (
         "usd_per_session",
         "cost of a session",
         "USD",
-        "Cost of the measured turns ÷ sessions that were finished.",
+        "Cost of the turns during the rounds ÷ the sessions that were finished in them.",
         lambda s: s.usd,
         higher_is_better=False,
         compared=True,

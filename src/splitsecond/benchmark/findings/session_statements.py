@@ -1,4 +1,4 @@
-"""Findings about sessions as sentences. Each has one wording, of at most 98 characters beside the name of its row."""
+"""Findings about sessions as sentences of at most 98 characters. Each row has one statement with all of its own."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,9 +10,10 @@ from splitsecond.core.wording import Statement, counted_as, number, percent, spa
 
 
 def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
-    """Return what is known of the sessions of each valid row, as sentences.
+    """Return what is known of the sessions of each valid row.
 
-    The only row of a run needs no name. What depends little on load is stated for the lightest one.
+    The only row of a run needs no name, and has a statement for each sentence. What depends little on load is stated
+    for the lightest one.
     """
     valid = sorted((each for each in rows if each.session and not each.invalid), key=load_order)
     lightest = {each.target: each for each in reversed(valid)}
@@ -20,10 +21,13 @@ def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     for each in valid:
         assert each.session is not None
         typical = list(_typical(each.session)) if lightest[each.target] is each else []
-        found += [(each, fact) for fact in (*typical[:1], *_troubles(each.session), *typical[1:])]
-    if len(rows) == 1:
-        return [Statement(fact[0].upper() + fact[1:]) for _, fact in found]
-    return [Statement(f"{row(each)}: {fact}", f"{row(each, short=True)}:\n{fact}") for each, fact in found]
+        facts = [fact[0].upper() + fact[1:] for fact in (*typical[:1], *_troubles(each.session), *typical[1:])]
+        if len(rows) == 1:
+            return [Statement(fact) for fact in facts]
+        if facts:
+            lines = "\n".join((f"{row(each, short=True)}:", *facts))
+            found.append(Statement(f"{row(each)}: {' '.join(facts)}", lines))
+    return found
 
 
 def _typical(found: SessionFindings) -> Iterator[str]:

@@ -145,7 +145,7 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
     turns, model = basis.chosen(counted), model_of(basis)
     known_well, miss = (each & counted for each in judged_misses(basis, model))
     by, could = session_groupings(answered), known_well[counted]
-    times = session_times(sessions)
+    times = session_times(sent)
     spent, spent_by_round = _times(times)
     costs, costs_by_round = _costs(times, prices)
     over = [each for each in times if each.finished or each.broken]
@@ -160,7 +160,7 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
         cache_by="usage" if basis.reported else "times" if model else "",
         ok_share=_share(
             np.array([each.finished for each in over], dtype=bool),
-            session_groupings([each.session.requests[0] for each in over]),
+            session_groupings([each.session.any_request for each in over]),
         ),
         **spent,
         cached_share=_ratio(turns.cached, turns.total, by) if turns.reported else Estimated(),
@@ -245,7 +245,7 @@ def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, Parts]]:
 
     The interval of session time is that of rounds, if there are enough: sessions of one round share its length.
     """
-    begins = [each.session.requests[0] for each in times]
+    begins = [each.session.any_request for each in times]
     by = session_groupings(begins)
     finished = np.array([each.finished for each in times], dtype=float)
     parts = np.array([(each.waiting_s, each.generating_s, each.tools_s) for each in times])
@@ -277,14 +277,14 @@ def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> Part
 
 
 def _costs(times: Sequence[SessionTime], prices: Prices) -> tuple[Fields, dict[str, Parts]]:
-    """Return the cost of the measured turns ÷ the sessions that were finished, as fields, and by round."""
-    sessions = [each.session for each in times]
-    price = prices.get(sessions[0].requests[0].target)
+    """Return the cost of the turns ÷ the sessions that were finished while turns were measured, as fields, and by
+    round."""
+    price = prices.get(times[0].session.any_request.target)
     if price is None or not price.by_token:
         return {}, {}
-    turns = [o for session in sessions for o in session.turns]
-    ends = [each.finished and o is each.session.turns[0] for each in times for o in each.session.turns]
-    finished = np.array(ends, dtype=float)
+    owned = [(each, o) for each in times for o in each.session.requests if o.outcome != "cancelled"]
+    turns = [o for _, o in owned]
+    finished = np.array([each.finished and o is each.session.requests[0] for each, o in owned], dtype=float)
     fresh = [replace(o, cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0) for o in turns]
     fields, parts = {}, {}
     for name, billed in (("usd", turns), ("usd_uncached", fresh)):

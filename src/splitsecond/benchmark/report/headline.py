@@ -33,7 +33,7 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
         sentence, period = _sentence(lightest, by_metric, everywhere=_leads_everywhere(run, found)), ""
     else:
         sentence, period = f"{spread.only}: {_of_period(lightest, by_metric)} {spread.advice}", spread.period()
-    tiles = [_session_time(lightest)]
+    tiles = [_session_time(lightest, found, period)]
     tiles += [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
     tiles.append(_throughput(run))
     return Headline(sentence=sentence, tiles=[tile for tile in tiles if tile is not None], badge=badge)
@@ -127,19 +127,19 @@ def _alone(row: ConditionFindings) -> str:
     return f"{row.target} sends the first token after {ttft} ms, then {tps} tokens per second (p50, {level(row)})."
 
 
-def _session_time(lightest: Sequence[ConditionFindings]) -> Tile | None:
+def _session_time(lightest: Sequence[ConditionFindings], found: Sequence[Lead], period: str) -> Tile | None:
     known = [(c.session.session_s, c) for c in lightest if c.session and c.session.session_s.value]
     if not known:
         return None
     time, best = min(known, key=lambda pair: pair[0].value or 0.0)
     between = figure_cells.interval_text(time.ci95, number)
-    label = f"mean session time {level(best)}"
+    own = [each for each in found if each.metric.name == "session_s" and each.best.condition == best.condition]
     return Tile(
-        label=label,
+        label=f"mean session time {level(best)}",
         value=number(time.value),
         unit="s",
         target=best.target,
-        note=f"95% interval {between}" if between else "",
+        note=_compared(own[0] if own else None, f"95% interval {between}" if between else "", period),
     )
 
 
@@ -151,18 +151,22 @@ def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings], 
     best = (max if figure.higher_is_better else min)(known, key=lambda pair: pair[0])[1]
     best = lead.best if lead is not None else best
     cell = figure_cells.cell(figure.summary(best), "p50")
-    within = f" in {period}" if period else ""
-    note = f"{_interval(cell)}{within}".lstrip()
-    if lead is not None and lead.found.real and lead.found.ratio:
-        between = lead.found.ci95
-        interval = f" ({ratio(between[0])} to {ratio(between[1])})" if between else ""
-        note = f"{ratio(lead.found.ratio)} times as fast as {lead.next_best.target}{interval}{within}"
-    elif lead is not None and lead.found.p_value is None:
-        note = f"too few requests or rounds to compare with {lead.next_best.target}"
-    elif lead is not None:
-        note = f"not clearly ahead of {lead.next_best.target}{within}"
+    note = _compared(lead, _interval(cell), period)
     label = f"{FIGURES[name].label} p50 {level(best)}"
     return Tile(label=label, value=cell.figure, unit=figure.unit, target=best.target, note=note)
+
+
+def _compared(lead: Lead | None, interval: str, period: str) -> str:
+    within = f" in {period}" if period else ""
+    if lead is None:
+        return f"{interval}{within}".lstrip()
+    if lead.found.p_value is None:
+        return f"too few requests or rounds to compare with {lead.next_best.target}"
+    if not (lead.found.real and lead.found.ratio):
+        return f"not clearly ahead of {lead.next_best.target}{within}"
+    between = lead.found.ci95
+    bounds = f" ({ratio(between[0])} to {ratio(between[1])})" if between else ""
+    return f"{ratio(lead.found.ratio)} times as fast as {lead.next_best.target}{bounds}{within}"
 
 
 def _interval(cell: figure_cells.FigureCell) -> str:

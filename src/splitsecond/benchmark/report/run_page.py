@@ -43,7 +43,7 @@ def _context(run: Run) -> dict[str, Any]:
         "step_remarks": _remark_lines(capacity.remarks(run)) if run.capacity else [],
         "levels": [(level.heading, _level_table(run, level), _remark_lines(rows.remarks(level))) for level in levels],
         "sessions": [_session_table(level) for level in levels if sessions.of_sessions(level)],
-        "sessions_note": sessions.NOTE,
+        "sessions_note": sessions.note(sessions.columns_of(run.conditions), whole_headings=True),
         "turn_classes": _class_table(run),
         "more": _metric_tables(run),
         "uses": _use_table(run),

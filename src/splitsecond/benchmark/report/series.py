@@ -43,7 +43,7 @@ PREFILL_NAMES = frozenset({"prompt", "prompt_eval"})
 STEPS = ("waiting to leave", "connecting", "until the response headers", "until the first token", "streaming")
 """What a single request does, in order. Counted from the end, steps and stages of the same place share a colour."""
 
-TURN_PARTS = ("tools", "other waiting", "reading new tokens", "cache miss", "generating")
+TURN_PARTS = ("tools", "network and queue", "other waiting", "reading new tokens", "cache miss", "generating")
 """What a turn of a session does, in order."""
 
 Samples = Mapping[str, Sequence[Observation]]

@@ -10,7 +10,7 @@ from splitsecond.benchmark.findings.sessions import ExplainedTurn, explained_tur
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plot_frame import legends, level_slug, target_entries_of
 from splitsecond.benchmark.report.request_plots import Bars
-from splitsecond.benchmark.report.series import joined_ns, steps_of
+from splitsecond.benchmark.report.series import QUEUE_NAMES, joined_ns, steps_of
 from splitsecond.benchmark.statistics.sessions import Session, as_requests, sessions_of
 from splitsecond.benchmark.statistics.steady import done_ns, due_ns
 from splitsecond.core.clock import NS_PER_S
@@ -19,17 +19,20 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.pages.axis import Axis, fitted, linear
 from splitsecond.core.pages.chart import LINE, ROW, Chart, Plot, Point, picture
 from splitsecond.core.pages.figure_cells import number
+from splitsecond.core.timing.server_times import duration_ns, step_name
 
 MS_PER_S = 1_000
 PLACES = 24
 """Most points of a line by turn; beyond, neighbouring turns share one."""
 MIN_TURNS = 3
 """Least number of turns of a point."""
-SHARES = 40
-"""Most points of a line over the run."""
+SHARES, MIN_SHARE_TURNS = 24, 8
+"""Most points of a line over the run, and the least number of turns of each: the share of a single turn says little."""
 TURNS_SHOWN = 28
 """Most turns of a session that are drawn: the longest ones of it."""
 ROW_HEIGHT = ROW + 2
+MAX_AGENT = 6
+"""Most characters of the name of a sub-agent beside its turn."""
 Explained = Mapping[str, Sequence[ExplainedTurn]]
 
 
@@ -155,7 +158,7 @@ def _shares(at: Sequence[float], parts: Sequence[float | None], wholes: Sequence
     if None in parts:
         return []
     found = []
-    for own in np.array_split(np.arange(len(at)), min(SHARES, max(len(at) // MIN_TURNS, 1))):
+    for own in np.array_split(np.arange(len(at)), min(SHARES, max(len(at) // MIN_SHARE_TURNS, 1))):
         whole = sum(wholes[i] for i in own)
         if whole:
             found.append((sum(at[i] for i in own) / len(own), sum(parts[i] or 0.0 for i in own) / whole))
@@ -188,14 +191,14 @@ def _waterfall(
     shown.sort(key=due_ns)
     begin = due_ns(session.turns[0])
     x = linear("seconds since its first measured turn", 0, (max(map(done_ns, shown)) - begin) / NS_PER_S * 1.12)
-    chart, entries = Chart(x, None, height=len(shown) * ROW_HEIGHT, left=72), legends(run)["session"]
+    chart, entries = Chart(x, None, height=len(shown) * ROW_HEIGHT, left=112), legends(run)["session"]
     bars = Bars(chart, 2)
     for at, o in enumerate(shown):
         y, steps = at * ROW_HEIGHT, turn_parts(o, explained.get(o.id), begin)
-        chart.add(None, chart.text(64, chart.top + y + LINE, _turn_name(o), anchor="end", look="name"))
+        chart.add(None, chart.text(104, chart.top + y + LINE, _turn_name(o), anchor="end", look="name"))
         for step in steps:
             bars.bar(step.name, step.begin_s, step.end_s, y)
-        tip = [f"turn {_turn_name(o)}", *(f"{s.name}: {number(s.end_s - s.begin_s)} s" for s in steps)]
+        tip = [_turn_name(o), *(f"{s.name}: {number(s.end_s - s.begin_s)} s" for s in steps)]
         bars.end_row(y, ROW_HEIGHT, steps[-1].end_s, f"{number((done_ns(o) - due_ns(o)) / NS_PER_S)}", tip)
     bars.draw(entries)
     some = f"the {len(shown):,} longest of its {len(session.turns):,} turns" if len(shown) < len(session.turns) else ""
@@ -203,12 +206,17 @@ def _waterfall(
         chart,
         name=name,
         section="slowest-session",
-        title=", ".join(filter(None, [f"{c.target}, {rows.load_words(c)}: {session_name(c, session)}", some])),
+        title=", ".join(filter(None, [f"{c.target}, {rows.load_words(c)}: session {session_name(c, session)}", some])),
         description=f"The slowest session without an error, {some or 'turn by turn'}: the tools before a turn, the "
         "parts of its TTFT by the fit of its row, and its answer. The number is the seconds from when it was due.",
         legend="session",
         heading=f"The slowest session · {c.target}",
     )
+
+
+def _queue_ns(o: Observation) -> int:
+    reported = (duration_ns(name, value) for name, value in o.server_timings.items() if step_name(name) in QUEUE_NAMES)
+    return round(sum(ns or 0.0 for ns in reported))
 
 
 def session_name(c: ConditionFindings, session: Session) -> str:
@@ -217,11 +225,16 @@ def session_name(c: ConditionFindings, session: Session) -> str:
 
 def _turn_name(o: Observation) -> str:
     assert o.turn is not None
-    return f"{o.turn.branch} {o.turn.turn}".strip()
+    agent = f"agent {o.turn.branch.removeprefix('agent ')[:MAX_AGENT]}, " if o.turn.branch else ""
+    return f"{agent}turn {o.turn.turn}"
 
 
 def turn_parts(o: Observation, explained: ExplainedTurn | None, begin_ns: int) -> list[TurnPart]:
-    """Return what a turn does, in order. The parts of its TTFT are those of the fit, cut where the first token came."""
+    """Return what a turn does, in order, cut where the first token came.
+
+    The network is the round trip of the connection, and the queue what the server reports; the other parts of TTFT are
+    those of the fit.
+    """
     due = due_ns(o)
     first = done_ns(o) if o.first_token_ns is None else o.first_token_ns
     wait_ns = o.turn.wait_ns if o.turn else 0
@@ -229,6 +242,7 @@ def turn_parts(o: Observation, explained: ExplainedTurn | None, begin_ns: int) -
     other = max(first - due - new_ns - miss_ns, 0)
     ends = {
         "tools": due,
+        "network and queue": due + min((o.rtt_ns or 0) + _queue_ns(o), other),
         "other waiting": min(due + other, first),
         "reading new tokens": min(due + other + new_ns, first),
         "cache miss": first,

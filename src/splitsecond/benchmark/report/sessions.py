@@ -1,6 +1,6 @@
 """Tables of sessions, for the terminal and the page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -12,40 +12,39 @@ from splitsecond.benchmark.report.rows import LoadLevel, MetricColumn
 from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell
 
 TITLE = "Sessions"
-NOTE = (
-    "Session time is a mean and includes tools; waiting is until first tokens. First and later: TTFT of first "
-    "and of later turns, in ms. Of ideal: cached input ÷ that of a cache without limits. Broke: sessions that ended "
-    "with a failed request."
-)
+BROKE = "Broke: sessions that ended with a failed request."
 CLASSES_TITLE = "TTFT by class of turn, ms"
 
 
 class SessionColumn(Struct, frozen=True):
-    """A column of the table of sessions. `heading`: its lines for a terminal; `narrow`: a narrow terminal shows it."""
+    """A column of the table of sessions. `heading`: its lines for a terminal; `narrow`: a narrow terminal shows it;
+    `note`: what its heading means."""
 
     heading: str
     column: MetricColumn
     narrow: bool = False
+    note: str = ""
 
     def cell(self, condition: ConditionFindings) -> FigureCell:
         return self.column.cell(condition)
 
 
-def _figure(heading: str, name: str, percentile: str, *, narrow: bool = False) -> SessionColumn:
-    return SessionColumn(heading, MetricColumn(metric=FIGURES[name], percentile=percentile), narrow)
+def _figure(heading: str, name: str, percentile: str, *, narrow: bool = False, note: str = "") -> SessionColumn:
+    return SessionColumn(heading, MetricColumn(metric=FIGURES[name], percentile=percentile), narrow, note)
 
 
-def _total(heading: str, name: str, *, narrow: bool = False) -> SessionColumn:
-    return SessionColumn(heading, MetricColumn(metric=TOTALS[name]), narrow)
+def _total(heading: str, name: str, *, narrow: bool = False, note: str = "") -> SessionColumn:
+    return SessionColumn(heading, MetricColumn(metric=TOTALS[name]), narrow, note)
 
 
+_FIRST, _LATER = "First: TTFT of first turns, in ms.", "Later: TTFT of later turns, in ms."
 COLUMNS = (
-    _total("session\ns", "session_s", narrow=True),
-    _total("of it\nwaiting", "session_waiting_share", narrow=True),
-    _figure("first\nTTFT p50", "ttft_first_turn_ms", "p50"),
-    _figure("later\nTTFT p50", "ttft_later_turns_ms", "p50", narrow=True),
-    _figure("later\nTTFT p95", "ttft_later_turns_ms", "p95"),
-    _total("cached,\nof ideal", "cached_of_ideal"),
+    _total("session\ns", "session_s", narrow=True, note="Session time is a mean and includes tools."),
+    _total("of it\nwaiting", "session_waiting_share", narrow=True, note="Waiting is until first tokens."),
+    _figure("first\nTTFT p50", "ttft_first_turn_ms", "p50", note=_FIRST),
+    _figure("later\nTTFT p50", "ttft_later_turns_ms", "p50", narrow=True, note=_LATER),
+    _figure("later\nTTFT p95", "ttft_later_turns_ms", "p95", note=_LATER),
+    _total("cached,\nof ideal", "cached_of_ideal", note="Of ideal: cached input ÷ that of a cache without limits."),
     _total("cache\nmisses", "cache_miss_share", narrow=True),
     _total("$ per\nsession", "usd_per_session"),
 )
@@ -73,6 +72,12 @@ def columns_of(conditions: Sequence[ConditionFindings], *, narrow: bool = False)
     """Return the columns in which a row has a figure."""
     chosen = [each for each in COLUMNS if each.narrow or not narrow]
     return [each for each in chosen if any(each.cell(c).figure != MISSING for c in conditions)]
+
+
+def note(columns: Iterable[SessionColumn], *, whole_headings: bool = False) -> str:
+    """Return what headings mean. `whole_headings`: they are those of a page, which say whose TTFT it is."""
+    said = dict.fromkeys(each.note for each in columns if each.note)
+    return " ".join([each for each in said if not (whole_headings and each in (_FIRST, _LATER))] + [BROKE])
 
 
 def broke(condition: ConditionFindings) -> str:

@@ -150,7 +150,8 @@ def _print_sessions(run: Run, console: Console) -> None:
     narrow = not _fit(console, tables(narrow=False))
     for table in _fitting(console, tables(narrow=narrow)):
         _print_table(table, console)
-    print_item(console, "  ", sessions.NOTE, "dim")
+    columns = [column for level in levels for column in sessions.columns_of(level.conditions, narrow=narrow)]
+    print_item(console, "  ", sessions.note(columns), "dim")
     console.print()
 
 

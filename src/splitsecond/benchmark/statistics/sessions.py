@@ -38,7 +38,7 @@ Span = tuple[int, int]
 
 class Session(Struct, frozen=True):
     """One session of a row. `requests`: all that were sent, by when they were due, without those that only filled the
-    prompt cache, `priming`. At least one is a measured one that ended."""
+    prompt cache, `priming`."""
 
     name: str
     requests: Sequence[Observation]
@@ -51,7 +51,11 @@ class Session(Struct, frozen=True):
 
     @property
     def round(self) -> int:
-        return self.requests[0].round
+        return self.any_request.round
+
+    @property
+    def any_request(self) -> Observation:
+        return (*self.requests, *self.priming)[0]
 
     @property
     def broken(self) -> bool:
@@ -64,12 +68,12 @@ class Session(Struct, frozen=True):
     @property
     def begin_ns(self) -> int:
         """When it began, or was joined: then with the end of the request that filled the cache."""
-        return max((o.end_ns for o in self.priming), default=due_ns(self.requests[0]))
+        return max((o.end_ns for o in self.priming), default=0) or due_ns(self.requests[0])
 
     @property
     def last_ns(self) -> int:
         """When its last answer was complete."""
-        return max(map(done_ns, self.requests))
+        return max(map(done_ns, self.requests), default=self.begin_ns)
 
 
 class SessionTime(Struct, frozen=True):
@@ -88,12 +92,17 @@ class SessionTime(Struct, frozen=True):
 
 def sessions_of(observations: Iterable[Observation]) -> list[Session]:
     """Return the sessions that have a measured turn that ended, by their begin."""
+    return [session for session in all_sessions_of(observations) if session.turns]
+
+
+def all_sessions_of(observations: Iterable[Observation]) -> list[Session]:
+    """Return all sessions by their begin, also those that were only in flight while others were measured."""
     found = []
     for name, own in grouped((o for o in observations if o.turn), _session).items():
         requests = sorted((o for o in own if o.turn and not o.turn.primes), key=due_ns)
-        session = Session(name, requests, [o for o in own if o.turn and o.turn.primes])
-        if session.turns:
-            found.append(session)
+        priming = [o for o in own if o.turn and o.turn.primes]
+        if requests or any(o.ok for o in priming):
+            found.append(Session(name, requests, priming))
     return sorted(found, key=lambda session: session.begin_ns)
 
 
@@ -117,8 +126,10 @@ def session_groupings(observations: Sequence[Observation]) -> list[RoundNumbers]
 
 def critical_path(requests: Sequence[Observation]) -> list[Observation]:
     """Return the requests of the critical path of a session, in order."""
+    if not requests:
+        return []
     path = [max(requests, key=done_ns)]
-    while before := [o for o in requests if done_ns(o) <= due_ns(path[-1])]:
+    while before := [o for o in requests if done_ns(o) <= due_ns(path[-1]) > due_ns(o)]:
         path.append(_cause(path[-1], before))
     return path[::-1]
 
@@ -139,9 +150,11 @@ def round_spans(sessions: Sequence[Session]) -> dict[int, Span]:
     return {number: (min(map(due_ns, own)), max(map(done_ns, own))) for number, own in by_round.items()}
 
 
-def session_times(sessions: Sequence[Session]) -> list[SessionTime]:
+def session_times(observations: Iterable[Observation]) -> list[SessionTime]:
+    """Return the times of all sessions that were in flight in a round, also of those without a measured turn."""
+    sessions = all_sessions_of(observations)
     spans = round_spans(sessions)
-    return [_time(session, spans[session.round]) for session in sessions]
+    return [_time(session, spans[session.round]) for session in sessions if session.round in spans]
 
 
 def _time(session: Session, span: Span) -> SessionTime:
@@ -172,24 +185,27 @@ def _length(span: Span) -> int:
 
 
 def as_requests(sent: Sequence[Observation]) -> list[Observation]:
-    """Return one request for each session, as long as it was in flight, so that load is that of sessions.
+    """Return one request for each session, as long as it was in flight in its round, so that load is that of sessions.
 
     One that was cut off was in flight until the end of its round.
     """
-    sessions = sessions_of(sent)
+    sessions = all_sessions_of(sent)
     spans = round_spans(sessions)
     made = []
     for session in sessions:
+        if session.round not in spans:
+            continue
         over = session.finished or session.broken
+        begin = max(session.begin_ns, spans[session.round][0])
         end = session.last_ns if over else max(spans[session.round][1], session.last_ns)
         made.append(
             Observation(
                 id=session.name,
                 call=session.name,
-                target=session.requests[0].target,
+                target=session.any_request.target,
                 round=session.round,
-                start_ns=session.begin_ns,
-                sent_ns=session.begin_ns,
+                start_ns=begin,
+                sent_ns=begin,
                 last_token_ns=end,
                 end_ns=end,
             )

@@ -249,7 +249,7 @@ def share_interval(met: Floats, sent: Floats, of_round: int | None = None) -> In
 def _wilson(share: float, n: float) -> Interval:
     middle, half = share + Z95**2 / (2 * n), Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2)
     whole = 1 + Z95**2 / n
-    return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
+    return max((middle - half) / whole, 0.0) if share else 0.0, min((middle + half) / whole, 1.0) if share < 1 else 1.0
 
 
 def effective_n(met: Floats, sent: Floats) -> float:
