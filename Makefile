@@ -60,6 +60,8 @@ clients-newest: $(BIN)/python
 	  tests/gateway/api_formats tests/gateway/test_openai_library.py tests/gateway/test_anthropic_library.py
 	@$(PYTHON) -m venv $(MATRIX)
 	@$(MATRIX)/bin/python -m pip install --quiet --upgrade -r tests/clients/matrix/requirements.in
+	@$(PYTHON) -m venv $(MATRIX)/apart
+	@$(MATRIX)/apart/bin/python -m pip install --quiet --upgrade -r tests/clients/matrix/requirements-apart.in
 	@npm install --prefix $(MATRIX) --no-audit --no-fund --loglevel error $(NPM_CLIENTS:%=%@latest) $(NPM_MORE:%=%@latest)
 	@$(BIN)/python -m tests.clients.matrix
 

@@ -1,5 +1,6 @@
 """The table of clients in the documents is what the stored results say, and the reader of requests is strict."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from tests.clients.matrix.received import read_chat
 from tests.clients.matrix.relay import Exchange
 from tests.clients.matrix.table import BEGIN, END, PAGE, rendered, stored
 
+from splitsecond.simulator.process import ReceivedRequest
+
 TEXT = next(feature for feature in FEATURES if feature.name == "text")
 SEED = next(feature for feature in FEATURES if feature.name == "seed")
+COUNTED = next(feature for feature in FEATURES if feature.name == "usage-streamed")
 
 
 def test_table_in_the_documents_is_that_of_the_results() -> None:
@@ -58,3 +62,15 @@ def test_refusal_counts_only_with_the_name_of_the_field() -> None:
 def test_field_that_a_header_names_is_left_out() -> None:
     assert verdict(SEED, {"answer": SEED.answer}, left_out="seed") == "left out"
     assert verdict(SEED, {"answer": SEED.answer}, left_out="user") == "wrong"
+
+
+def test_count_that_a_header_calls_an_estimate_is_estimated() -> None:
+    chat = {"messages": [{"role": "user", "content": "hi"}]}
+    received = ReceivedRequest(1, datetime.now(UTC), "POST", "/v1/chat", "", {}, "openai", chat, "m", True, 200, "r")
+
+    def state(estimated: bool, *usage: int) -> str:
+        evidence = Evidence([received], Exchange(estimated=estimated), tokens=(19, 6))
+        return judge(COUNTED, "openai", {"answer": {**COUNTED.answer, "usage": list(usage)}}, evidence).state
+
+    assert [state(True, 15, 6), state(False, 15, 6)] == ["estimated", "wrong"]
+    assert [state(True, 0, 6), state(True, 15, 0)] == ["wrong", "wrong"]

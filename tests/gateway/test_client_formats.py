@@ -219,6 +219,14 @@ def test_error_in_a_stream_is_a_separate_event(api_format: Spoken, size: int) ->
     assert "it broke" in found[-1].fault.message
 
 
+def test_a_rest_that_is_no_event_follows_geminis_error() -> None:
+    broken = GEMINI.relay(call("openai"), "x/m", usage=False).error(b'{"error":{"code":502}}')
+    event, _, rest = broken.partition(b"\r\n\r\n")
+    assert event == b'data: {"error":{"code":502}}'
+    assert rest.startswith(b":")  # a comment
+    assert not rest.endswith(b"\n")
+
+
 def test_error_event_continues_the_sequence_numbers() -> None:
     relay = new_relay("responses")
     relay.feed(streamed("responses")[:1500])
