@@ -30,6 +30,16 @@ MIN_MISSED_TOKENS = 256
 """Fewer tokens that were read again are no cache miss: providers cache in blocks."""
 Z = 1.96
 
+CAUSES: Mapping[str, str] = {
+    "network_s": "the network and connections",
+    "queue_s": "queues and limits",
+    "retries_s": "retries and fallbacks",
+    "cache_miss_s": "cache misses",
+    "prefill_s": "reading new tokens",
+    "generation_s": "generation",
+    "tool_s": "tools and pauses between turns",
+}
+"""The causes in words, in the order in which they follow each other in a call."""
 Pricing = Callable[[str], Price | None]
 
 
@@ -257,7 +267,7 @@ def _clip(turn: ReportedTurn, covered_s: float) -> None:
     """Remove from a turn's causes the beginning in which an earlier call was in flight; add the time before it."""
     turn.overlap_s = min(max(covered_s - turn.at_s, 0.0), turn.took_s)
     left_s = turn.overlap_s
-    for name in ("queue_s", "retries_s", "network_s", "cache_miss_s", "prefill_s", "generation_s"):  # as they follow
+    for name in CAUSES:
         part_s = min(getattr(turn.causes, name), left_s)
         setattr(turn.causes, name, getattr(turn.causes, name) - part_s)
         left_s -= part_s
@@ -310,24 +320,14 @@ def _elsewhere(turns: Sequence[ReportedTurn], times: Mapping[str, TargetTimes]) 
     return sorted(found, key=lambda other: other.high_s)
 
 
-_WORDS = {
-    "network_s": "the network and connections",
-    "queue_s": "queues and limits",
-    "retries_s": "retries and fallbacks",
-    "cache_miss_s": "cache misses",
-    "prefill_s": "reading new tokens",
-    "generation_s": "generation",
-}
-
-
 def sentence(session: ReportedSession) -> str:
     """Return what the client waited for most, and where it would have waited less."""
     causes = session.causes
     said = f"You waited {span(causes.waited_s)} of {span(session.wall_s)}"
     if causes.waited_s:
-        name = max(_WORDS, key=lambda each: getattr(causes, each))
+        name = max((each for each in CAUSES if each != "tool_s"), key=lambda each: getattr(causes, each))
         share = getattr(causes, name) / causes.waited_s
-        said += f"; {share:.0%} was {_WORDS[name]}{_pauses(session.turns) if name == 'cache_miss_s' else ''}"
+        said += f"; {share:.0%} was {CAUSES[name]}{_pauses(session.turns) if name == 'cache_miss_s' else ''}"
     best = next((each for each in session.others if each.high_s < causes.waited_s), None)
     if best is not None:
         said += f"; at {best.target} it would have been {span(best.low_s)} to {span(best.high_s)}"
@@ -355,8 +355,8 @@ def _pauses(turns: Sequence[ReportedTurn]) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a time in words: "41 min", "2 h 10", "3.2 s"."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = int(seconds // 60)
+    """Return a time in words: "3.2 s", "71 s", "41 min", "2 h 10"."""
+    if seconds < 120:
+        return f"{seconds:.{0 if seconds >= 10 else 1}f} s"
+    minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02}"
