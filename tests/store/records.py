@@ -9,11 +9,12 @@ from splitsecond.core import clock
 from splitsecond.core.observation import FaultRecord, Observation, TokenSource
 from splitsecond.core.session import CallSession
 from splitsecond.core.timing.packed_attempt import OUTCOMES
+from splitsecond.core.timing.server_times import duration_ns
 from splitsecond.log.store.call_record import CallRecord
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
 LOST: dict[str, Any] = {
-    "first_event_ns": None, "token_at": [], "token_lengths": [], "start_ns": 0, "server_timings": {},
+    "first_event_ns": None, "token_at": [], "token_lengths": [], "start_ns": 0,
 }  # fmt: skip
 """What the log does not keep of an attempt, and where its moments begin."""
 
@@ -60,7 +61,9 @@ def kept(served: CallRecord) -> CallRecord:
 def _kept(o: Observation, start: int) -> Observation:
     moments = {name: None if at is None else at - start for name in MOMENTS for at in [getattr(o, name)]}
     counted = [] if o.first_token_ns is None else [o.first_event_tokens]
-    return msgspec.structs.replace(o, **LOST, **moments, tokens_so_far=counted)
+    queue_ns = duration_ns("queue_time", o.server_timings["queue_time"]) if "queue_time" in o.server_timings else None
+    timings = {} if queue_ns is None else {"queue_time": round(queue_ns) / 1e9}
+    return msgspec.structs.replace(o, **LOST, **moments, tokens_so_far=counted, server_timings=timings)
 
 
 def in_session(turn: int = 1, session: str = "00000000000000aa", **changes: Any) -> CallSession:

@@ -28,6 +28,7 @@ from splitsecond.core.errors import (
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.large_bodies import off_loop
 from splitsecond.core.service import Call, Operation
+from splitsecond.core.session import CONVERSATION
 from splitsecond.core.timers import TimerWheel
 from splitsecond.core.timing.timeline import Timeline
 from splitsecond.core.trace_context import attempt_traceparent
@@ -81,7 +82,6 @@ its record of what it sent under this id."""
 _SESSION = "x-session-id"
 """Routers in front of several replicas read this header (SGLang's, Dynamo's, MLPerf's clients), to keep a session where
 its prompt is cached."""
-_CACHE_KEY = "prompt_cache_key"
 """The same as a field of the body. Providers that route by it name it in their quirk `takes`; others may refuse it."""
 
 
@@ -109,7 +109,6 @@ class Target:
             self._quirks = msgspec.convert({"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks)
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
-        self._takes_cache_key = _CACHE_KEY in (self._quirks.takes or ())
         self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))
         path, _, self._query = path.partition("?")  # an address may bring a query, such as Azure's api-version
         self._path = path.rstrip("/")
@@ -194,6 +193,8 @@ class Target:
             fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
         if session := call.hints.get("session"):
             fresh += ((_SESSION, session),)
+        if self._quirks.session_header and notes.session is not None:
+            fresh += ((self._quirks.session_header, notes.session.id),)
         if encoded.fresh:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
@@ -226,8 +227,8 @@ class Target:
 
     def _encode(self, call: Call) -> Encoded:
         spec, encode = self._spec, self._api_format.encode
-        if self._takes_cache_key and (session := call.hints.get("session")):
-            call = msgspec.structs.replace(call, body={_CACHE_KEY: session, **call.body})
+        if self._quirks.session_field:
+            call = _with_session(call, self._quirks.session_field)
         return transcoding.request(
             call, spec.api_format, encode, spec.model, self._quirks, prefill=spec.prefill, target=spec.name
         )
@@ -340,6 +341,21 @@ def _key_header(auth: Auth, key: str | None) -> dict[str, str]:
     if key is None or auth == "google":
         return {}
     return {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
+
+
+def _with_session(call: Call, field: str) -> Call:
+    """Return `call` with the id of its session in a field of a chat, unless the client sets the field.
+
+    Calls that only begin alike have none: other sessions may share what a provider caches of them.
+    """
+    session = call.notes.session
+    if session is None:
+        name = call.hints.get("session", "")  # of a bench
+    else:
+        name = "" if session.source == CONVERSATION else session.id
+    if not name or field in call.body or call.api_format == "anthropic":
+        return call
+    return msgspec.structs.replace(call, body={**call.body, field: name})
 
 
 def _with_stall(config: AttemptConfig, stall_ns: int) -> AttemptConfig:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
-from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import excerpt
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.session import CallSession
@@ -34,8 +34,10 @@ SESSION_COLUMNS = ("session", "agent", "parent", "turn", "new_tokens", "reusable
 """The columns of the session of a call."""
 _NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
 _NO_FAULT = ("", "", "", "", 0)
+QUEUE_TIME = "queue_time"
+"""The name of the time before any work among the timings of an attempt that was read from the log, in seconds."""
 _SERVER_TIMES = {
-    "queue_time": 0,
+    QUEUE_TIME: 0,
     "prompt_time": 1,
     "prompt_ms": 1,
     "prompt_eval_duration": 1,
@@ -197,19 +199,24 @@ def _line(name: str) -> str:
 _SAME_NAMES = [c.name for c in ATTEMPTS.c if c.name in Observation.__struct_fields__ and c.name != "fault"]
 _FAULT = ("fault_type", "fault", "phase", "message", "fault_status")
 _CALL = [c.name for c in CALLS.c if c.name in CallRecord.__struct_fields__ and c.name not in ("attempts", "session")]
-ATTEMPT_COLUMNS = [ATTEMPTS.c[name] for name in ("came_us", "first_event_tokens", *_FAULT, *_SAME_NAMES)]
+ATTEMPT_COLUMNS = [
+    ATTEMPTS.c[name] for name in ("came_us", "first_event_tokens", "server_queue_ns", *_FAULT, *_SAME_NAMES)
+]
 """The columns that `observation` reads, in this order."""
 CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *_CALL)]
 """The columns that `call_record` reads, in this order."""
 
 
 def observation(row: Sequence[Any]) -> Observation:
-    _, first, fault_type, kind, phase, message, status, *same = row
+    _, first, queue_ns, fault_type, kind, phase, message, status, *same = row
     fault = None
     if fault_type:
         fault = FaultRecord(type=fault_type, kind=kind, phase=phase, message=message, status=status)
     counted = [] if first is None else [first]
-    return Observation(fault=fault, tokens_so_far=counted, **dict(zip(_SAME_NAMES, same, strict=True)))
+    timings = {} if queue_ns is None else {QUEUE_TIME: queue_ns / NS_PER_S}
+    return Observation(
+        fault=fault, tokens_so_far=counted, server_timings=timings, **dict(zip(_SAME_NAMES, same, strict=True))
+    )
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     inspect,
     select,
 )
@@ -157,6 +158,9 @@ ATTEMPTS = Table(
     Index("attempts_by_target", "target", "came_us"),
     Index("attempts_by_client", "client", "came_us"),
 )
+
+WITH_CALL = ATTEMPTS.outerjoin(CALLS, and_(CALLS.c.came_us == ATTEMPTS.c.came_us, CALLS.c.call == ATTEMPTS.c.call))
+"""Attempts with their calls."""
 
 partitions.partition(CALLS)
 partitions.partition(ATTEMPTS)
