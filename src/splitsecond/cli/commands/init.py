@@ -10,6 +10,7 @@ import typer
 from msgspec import structs
 
 from splitsecond.cli.agent_settings import AGENTS, agent_settings
+from splitsecond.cli.commands.explain import gateway_address
 from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.options import CONFIG
 from splitsecond.core.catalog.provider import is_foreign
@@ -60,9 +61,7 @@ def init(
     ] = "",
     url: Annotated[
         str,
-        typer.Option(
-            metavar="URL", help="The gateway's address, for --for; default: that of FILE.", show_default=False
-        ),
+        typer.Option(metavar="URL", help="The gateway's address for --for; default: that of FILE.", show_default=False),
     ] = "",
 ) -> None:
     """Write splitsecond.yaml from the keys and servers found here.
@@ -103,10 +102,8 @@ def init(
 def _settings_for(agent: str, file: Path, url: str) -> str:
     """Return the settings of `agent` for the gateway at `url`, or that of the configuration `file`."""
     settings = load(file, os.environ, serving=False) if file.exists() else GatewaySettings()
-    host, port = settings.listen.host, settings.listen.port
-    local = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     route = next((name for name in settings.routes if name != OTHERS), ROUTE)
-    return agent_settings(agent, (url or local).rstrip("/").removesuffix("/v1"), route)
+    return agent_settings(agent, gateway_address(settings, url), route)
 
 
 def _terminal() -> bool:
