@@ -72,7 +72,6 @@ MAX_CACHED_KEYS = 4096
 LONGEST_CACHED_KEY = 1024
 """Longer headers are not cached: any number of spaces may precede a key."""
 _KEY_HEADERS = (b"authorization", b"x-splitsecond-key", b"x-api-key", b"x-goog-api-key")
-_READING = ("GET", "HEAD")
 _SESSION_ID = re.compile("[0-9a-f]{16}")
 _UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """Headers of a response with status 426, which must name the protocol to use (RFC 9110)."""
@@ -148,9 +147,10 @@ class Gateway:
     ) -> None:
         """Serve by these settings from the next request on. Requests in flight end with the old ones.
 
-        `budgets`: those of sessions. `advise` adds hints to the failures that clients receive. `cost` returns the cost of an attempt in US dollars,
-        None if it is not known; `stops_billing` the rule for attempts that are closed early. `takes_credentials`: some
-        targets are called with the client's own credentials. `unnamed`: the name of clients without a key.
+        `budgets`: those of sessions. `advise` adds hints to the failures that clients receive. `cost` returns the cost
+        of an attempt in US dollars, None if it is not known; `stops_billing` the rule for attempts that are closed
+        early. `takes_credentials`: some targets are called with the client's own credentials. `unnamed`: the name of
+        clients without a key.
         """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
@@ -236,17 +236,15 @@ class Gateway:
             cycle.extra = [*cycle.extra, *_UPGRADE_REQUIRED]
             hint = "Send POST requests."  # Codex does so at once after this status; after 400 and 501 it gives up
             raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
-        expected = "POST" if endpoint or cycle.path == ALLOW else "GET"
+        methods = ("POST",) if endpoint or cycle.path == ALLOW else ("GET", "HEAD")
         if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
             wanted = cycle.header(b"access-control-request-headers")
-            await cycle.answer(204, b"", self._origins.preflight(expected, wanted))
-        elif handler is not None and (
-            cycle.method == "POST" if expected == "POST" else cycle.method in _READING
-        ):  # the connection leaves out the body for HEAD
+            await cycle.answer(204, b"", self._origins.preflight(methods[0], wanted))
+        elif handler is not None and cycle.method in methods:  # the connection leaves out the body for HEAD
             await handler(cycle)
         else:
-            cycle.extra = [*cycle.extra, (b"allow", b"POST" if expected == "POST" else b"GET, HEAD")]
-            message = f"{cycle.path} takes {expected}, got {cycle.method}"
+            cycle.extra = [*cycle.extra, (b"allow", ", ".join(methods).encode())]
+            message = f"{cycle.path} takes {methods[0]}, got {cycle.method}"
             raise CallerFault(message, kind="method_not_allowed", status=405)
 
     async def _live(self, cycle: RequestCycle) -> None:
