@@ -22,7 +22,12 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from splitsecond.core import clock
-from splitsecond.core.client_credentials import VENDORS, ClientCredentials, client_credentials
+from splitsecond.core.client_credentials import (
+    SUBSCRIPTION_HEADER,
+    VENDORS,
+    ClientCredentials,
+    client_credentials,
+)
 from splitsecond.core.errors import CallerFault, Fault, InternalFault
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.large_bodies import LARGE_BYTES, off_loop
@@ -340,7 +345,8 @@ class Gateway:
             request = await off_loop(cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams)
         else:
             request = read(body, endpoint.model, endpoint.stream, streams=form.streams)
-        if (model := self._routes.named(request.model, form.vendor)) != request.model:
+        subscribed = SUBSCRIPTION_HEADER in cycle.headers
+        if (model := self._routes.named(request.model, form.vendor, subscribed=subscribed)) != request.model:
             request = msgspec.structs.replace(request, model=model)
         service = self._routes.service(model, key, request.routing_preferences)
         session = ""
