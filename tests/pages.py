@@ -19,6 +19,7 @@ ELSEWHERE = {
     ("README", "python"): "tests/api/test_document.py",
     ("README", "yaml"): "tests/gateway/test_documents.py",
     ("docs/add-a-provider", "toml"): "tests/catalog/test_provider_file.py",
+    ("docs/agents", "yaml"): "tests/gateway/test_documents.py",
     ("docs/clients", "toml"): "tests/clients/test_codex.py",
     ("docs/deployment", "sh"): "tests/deploy/test_document.py",
     ("docs/deployment", "yaml"): "tests/deploy/test_document.py",
@@ -42,6 +43,7 @@ NOT_RUN = {
     "CONTRIBUTING": {"make ": "the targets run this suite, and build what CI builds"},
     "docs/accuracy": {"splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter"},
     "docs/add-a-provider": {"pytest ": "is a part of this suite"},
+    "docs/agents": {"$ splitsecond run": "the program is not installed; tests/cli/test_run.py runs one"},
     "docs/reference/commands": {
         "splitsecond batch ": "docs/questions.md and docs/python.md run batches",
         "splitsecond bench ": "takes a minute; README, docs/choosing.md and others run the same options for seconds",
@@ -50,6 +52,7 @@ NOT_RUN = {
         "splitsecond demo": "takes a minute; tests/test_installed.py runs it",
         "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
         "splitsecond explain groq": "needs another gateway; tests/cli/test_explain.py asks one",
+        "splitsecond run ": "the programs are not installed; tests/cli/test_run.py runs one",
         "splitsecond watch ": "takes a minute; docs/watch.md runs it for seconds",
     },
     "docs/gateway": {

@@ -6,16 +6,19 @@ import re
 import stat
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cases import each_case
 from tests.cli.conftest import Split
 from tests.golden import Golden
 from tests.http_server import Received, Response, http_server
 from tests.processes import Process
 from typer.testing import CliRunner
 
+from splitsecond.cli.agent_settings import AGENTS, agent_settings
 from splitsecond.cli.app import app
 from splitsecond.core.catalog.model import CatalogModel
 from splitsecond.core.catalog.provider import Provider, names, provider
@@ -253,3 +256,28 @@ def test_the_commands_that_make_demo_prints_work(tmp_path: Path) -> None:
     ended = subprocess.run(["sh", "-c", commands], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "ok: 1 route, 1 key" in ended.stdout
+
+
+@each_case("agent", AGENTS)
+def test_settings_of_a_client_name_the_gateway_and_its_route(
+    split: Split, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text("listen: {port: 8123}\nroutes: {smart: {policy: '\"sim/groq\"'}}\n")
+    text = split("init", "--for", agent).out
+    assert "http://127.0.0.1:8123" in text
+    assert "smart" in text
+    assert "SPLITSECOND_KEY" in text
+    assert "https://gateway.example" in split("init", "--for", agent, "--url", "https://gateway.example/v1").out
+    assert [each.name for each in tmp_path.iterdir()] == ["splitsecond.yaml"]
+
+
+def test_settings_that_are_files_can_be_read() -> None:
+    found = tomllib.loads(agent_settings("codex", "http://h", "r"))
+    assert found["model_providers"]["splitsecond"]["base_url"] == "http://h/v1"
+    assert json.loads(agent_settings("opencode", "http://h", "r"))["model"] == "splitsecond/r"
+
+
+def test_an_unknown_client_gets_a_hint(split: Split) -> None:
+    assert "Did you mean codex" in split("init", "--for", "codx").complaint

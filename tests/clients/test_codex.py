@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,3 +125,29 @@ def test_codex_reports_provider_failures(front: Front, tmp_path: Path, dialect: 
         ran = codex(front, folder, model, "Say hi.")
         assert ran.returncode != 0
         assert re.search(words, ran.stderr), ran.stderr[-3000:]
+
+
+def test_codex_runs_with_a_gateway_of_its_own(front: Front, tmp_path: Path) -> None:
+    """`splitsecond run codex` needs no configuration; the provider is the vendor."""
+    front.provider.reset()
+    front.provider.reply("It said hello.")
+    home = tmp_path / "home"
+    home.mkdir()
+    own = {
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+        "CODEX_HOME": str(home),
+        "CODEX_API_KEY": "sk-canary-of-the-user-0123456789",
+        "OPENAI_BASE_URL": f"{front.provider.origin}/v1",
+    }
+    options = ["--log", str(tmp_path / "runs.db"), "--", str(CODEX), "exec", "--skip-git-repo-check", "Say hello."]
+    ran = subprocess.run(
+        [sys.executable, "-m", "splitsecond.cli", "run", *options], cwd=tmp_path, env=os.environ | own,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST_S, check=False,
+    )  # fmt: skip
+    assert ran.stdout.strip() == "It said hello.", ran.stderr[-3000:]
+    (request,) = front.provider.requests()
+    assert request.path == "/v1/responses"
+    assert request.headers["authorization"] == "[key]"
+    assert request.headers["originator"] == "codex_exec"
+    assert "for 1 call." in ran.stderr
+    assert b"canary" not in (tmp_path / "runs.db").read_bytes()

@@ -24,7 +24,9 @@ ROUTES = "routes: {fast: {policy: sim/groq}}\n"
 """The rest of a configuration of which only a part is shown."""
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/gateway.md", "docs/fleet.md", "docs/policies.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/agents.md", "docs/gateway.md", "docs/fleet.md", "docs/policies.md"]
+)
 def test_each_configuration_can_be_served(document: str, tmp_path: Path) -> None:
     (tmp_path / "my_policies.py").write_text(own_policies())
     shown = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)

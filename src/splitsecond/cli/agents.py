@@ -21,9 +21,14 @@ _ADDRESSES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
 """By vendor: the variable with its address, the end of the path that clients add to it, and other clients' names."""
 _SUFFIXES: Mapping[str, str] = {"OPENAI_BASE_URL": "/v1", "OPENAI_API_BASE": "/v1", "GEMINI_API_BASE": "/v1beta"}
 """What clients expect at the end of the variable's value."""
-_ARGUMENTS: Mapping[str, Sequence[str]] = {"codex": ("-c", 'openai_base_url="{origin}/v1"')}
+_ARGUMENTS: Mapping[str, Sequence[str]] = {
+    # With the login of a subscription it compresses requests, which the gateway would have to read.
+    "codex": ("-c", 'openai_base_url="{origin}/v1"', "-c", "features.enable_request_compression=false")
+}
 """Arguments of programs that read none of the variables."""
 VENDORS = tuple(_ADDRESSES)
+CHATGPT_URL = "https://chatgpt.com/backend-api/codex"
+"""Where Codex sends requests with the login of a ChatGPT subscription."""
 
 
 def vendor_addresses(environment: Mapping[str, str]) -> dict[str, str]:

@@ -11,8 +11,10 @@ from splitsecond.core.redaction import MIN_SECRET
 
 _KEYS = (b"authorization", b"x-api-key", b"x-goog-api-key")
 """Headers with a key or a token."""
+SUBSCRIPTION_HEADER = b"chatgpt-account-id"
+"""Codex sends it with the credentials of a ChatGPT subscription."""
 _BESIDE = (
-    b"chatgpt-account-id", b"openai-organization", b"openai-project", b"openai-beta", b"originator", b"version",
+    SUBSCRIPTION_HEADER, b"openai-organization", b"openai-project", b"openai-beta", b"originator", b"version",
     b"x-goog-user-project", b"x-goog-api-client", b"x-app", b"user-agent",
 )  # fmt: skip
 """Headers that belong to the credentials: the account they are for, and the program, which some vendors check for the

@@ -63,7 +63,7 @@ def explain(
     check_json(json)
     settings = ConfigSource(config_file(config), os.environ, policies=policies).load()
     prompt = prompt or PROMPT
-    found = _asked(_address(settings, url), route, prompt, api_key_env)
+    found = _asked(gateway_address(settings, url), route, prompt, api_key_env)
     if found is None and url:
         raise CallerFault(f"no gateway answers at {url}", kind="no_gateway")
     if found is None:
@@ -73,7 +73,8 @@ def explain(
     write_json(found, json)
 
 
-def _address(settings: GatewaySettings, url: str) -> str:
+def gateway_address(settings: GatewaySettings, url: str) -> str:
+    """Return the address of the gateway without a path: `url`, or that of the configuration."""
     if url:
         return url.rstrip("/").removesuffix("/v1")
     host = settings.listen.host

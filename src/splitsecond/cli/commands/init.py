@@ -9,10 +9,13 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
+from splitsecond.cli.agent_settings import AGENTS, agent_settings
+from splitsecond.cli.commands.explain import gateway_address
 from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.options import CONFIG
 from splitsecond.core.catalog.provider import is_foreign
 from splitsecond.core.errors import CallerFault, file_faults, printable
+from splitsecond.core.wording import listed
 from splitsecond.routing.configuration import discovery
 from splitsecond.routing.configuration.checkup import check_policies
 from splitsecond.routing.configuration.defaults import ROUTE, present
@@ -20,9 +23,10 @@ from splitsecond.routing.configuration.error_messages import SeveralMistakes
 from splitsecond.routing.configuration.foreign_config import read_foreign
 from splitsecond.routing.configuration.initial import PORT, InitialConfig, config_text, policy_text
 from splitsecond.routing.configuration.reading import load
-from splitsecond.routing.configuration.settings import summary
+from splitsecond.routing.configuration.settings import GatewaySettings, summary
 from splitsecond.routing.configuration.target_specs import NAME
 from splitsecond.routing.configuration.warnings import problems
+from splitsecond.routing.router.settings import OTHERS
 
 SIMULATED_TARGETS = ("sim/groq", "sim/together")
 QUESTION = "Hello"
@@ -46,18 +50,35 @@ def init(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: use everything that is found.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing configuration.")] = False,
+    agent: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="AGENT",
+            help=f"Print the settings of a client for the gateway of FILE, and write nothing: {listed(AGENTS, 'or')}.",
+            show_default=False,
+        ),
+    ] = "",
+    url: Annotated[
+        str,
+        typer.Option(metavar="URL", help="The gateway's address for --for; default: that of FILE.", show_default=False),
+    ] = "",
 ) -> None:
     """Write splitsecond.yaml from the keys and servers found here.
 
     \b
     splitsecond init --yes && splitsecond serve
     splitsecond init --from litellm.yaml
+    splitsecond init --for claude-code
 
     Keys of providers are looked for in the environment, servers on the ports 8000, 8080, 11434 and 30000. If there is
     neither, the targets are simulated, so the gateway can be tried at once. Asks at most three questions, and none
     with --yes or without a terminal. The client's key is written to FILE with the ending .key, readable by its owner
     only; an existing one is kept. With --from, names everything that cannot be carried over.
     """
+    if agent:
+        typer.echo(_settings_for(agent, file, url), nl=False)
+        return
     if file.exists() and not force:
         raise CallerFault(f"{file} exists", kind="file_taken", hint="Replace it with --force, or name another file.")
     if file.suffix == ".key":
@@ -76,6 +97,13 @@ def init(
         typer.echo(f"Not carried over: {printable(line)}")
     _check(file)
     typer.echo(_next_steps(file, key_file, config))
+
+
+def _settings_for(agent: str, file: Path, url: str) -> str:
+    """Return the settings of `agent` for the gateway at `url`, or that of the configuration `file`."""
+    settings = load(file, os.environ, serving=False) if file.exists() else GatewaySettings()
+    route = next((name for name in settings.routes if name != OTHERS), ROUTE)
+    return agent_settings(agent, gateway_address(settings, url), route)
 
 
 def _terminal() -> bool:

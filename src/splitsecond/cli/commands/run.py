@@ -17,7 +17,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from splitsecond.cli.agents import client_variables, command_line, vendor_addresses
+from splitsecond.cli.agents import CHATGPT_URL, client_variables, command_line, vendor_addresses
 from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.foreground import CannotStart, run_in_foreground
 from splitsecond.cli.log_source import log_url
@@ -34,6 +34,7 @@ from splitsecond.log.store.log import Past
 from splitsecond.routing.configuration.checkup import check_policies
 from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.construction.expression import targets
+from splitsecond.routing.router.routes import CHATGPT
 
 STOP_S = 20.0
 """How long the gateway may take to end: it finishes requests and writes the log."""
@@ -125,6 +126,8 @@ def _configure(file: Path, route: str, log: str, name: str) -> bool:
     for vendor, base_url in vendor_addresses(os.environ).items():
         own = with_route and provider(vendor).key_variable(os.environ)
         providers[vendor] = {"base_url": base_url, **({} if own else {"credentials": "client"})}
+    address = providers["openai-responses"]["base_url"] if os.environ.get("OPENAI_BASE_URL") else CHATGPT_URL
+    providers[CHATGPT] = {"like": "openai-responses", "base_url": address, "credentials": "client"}
     settings: dict[str, Any] = {
         "listen": {"port": 0, "client": name[:64], "drain_s": DRAIN_S},
         "providers": providers,

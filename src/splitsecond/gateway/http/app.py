@@ -13,30 +13,38 @@ few headers that policies see.
 
 import hashlib
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from random import Random
+from urllib.parse import parse_qsl
 
 import msgspec
 
 from splitsecond.core import clock
-from splitsecond.core.client_credentials import VENDORS, ClientCredentials, client_credentials
+from splitsecond.core.client_credentials import (
+    SUBSCRIPTION_HEADER,
+    VENDORS,
+    ClientCredentials,
+    client_credentials,
+)
 from splitsecond.core.errors import CallerFault, Fault, InternalFault
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.large_bodies import LARGE_BYTES, off_loop
 from splitsecond.core.money.closed_early import BillingRule
 from splitsecond.core.observation import Observation
-from splitsecond.core.service import WHOLE_OPERATIONS, Call, Service
+from splitsecond.core.service import WHOLE_OPERATIONS, Call, OutputMeter, Reply, Service
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.core.wire.client_format import ClientFormat, listing_at
 from splitsecond.core.wire.ollama import SERVED_VERSION
 from splitsecond.core.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
 from splitsecond.core.wire.translation import nested_too_deeply, short
 from splitsecond.gateway.http.counting import count_tokens
-from splitsecond.gateway.http.headers import HINT_HEADERS, LONGEST_HINT, call_headers, hints, id_headers
+from splitsecond.gateway.http.headers import HINT_HEADERS, LONGEST_HINT, call_headers, header_value, hints, id_headers
 from splitsecond.gateway.http.held_bodies import HeldBodies
 from splitsecond.gateway.http.operator_pages import MetricsFor, OperatorPages, not_found
 from splitsecond.gateway.http.origins import Origins, stranger
+from splitsecond.gateway.http.own_answer import OwnAnswer
 from splitsecond.gateway.http.response_sending import send_stream, send_whole
 from splitsecond.gateway.http.wrong_keys import WrongKey, WrongKeys
 from splitsecond.gateway.records.access_log import AccessLog
@@ -44,12 +52,21 @@ from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.records.reservation import estimated
 from splitsecond.gateway.records.response_owners import ResponseOwners
+from splitsecond.gateway.records.session_budgets import (
+    ALLOW,
+    ALLOW_HEADER,
+    BudgetOwner,
+    BudgetReached,
+    OpenBudgets,
+    SessionBudgets,
+)
 from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.construction.expression import targets
 from splitsecond.routing.requests import parsed_request
 from splitsecond.routing.requests.endpoints import Endpoint, endpoint_at, format_at
 from splitsecond.routing.requests.error_response import error_response
 from splitsecond.routing.requests.parsed_request import ParsedRequest
+from splitsecond.routing.requests.repeated_calls import repeated_call
 from splitsecond.routing.router.call_tracker import CallTracker, OpenCall
 from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import ClientKey
@@ -60,6 +77,7 @@ MAX_CACHED_KEYS = 4096
 LONGEST_CACHED_KEY = 1024
 """Longer headers are not cached: any number of spaces may precede a key."""
 _KEY_HEADERS = (b"authorization", b"x-splitsecond-key", b"x-api-key", b"x-goog-api-key")
+_SESSION_ID = re.compile("[0-9a-f]{16}")
 _UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """Headers of a response with status 426, which must name the protocol to use (RFC 9110)."""
 
@@ -108,6 +126,7 @@ class Gateway:
             "/": self._live,
             "/api/hello": self._live,
             "/api/version": self._version,
+            ALLOW: self._allow_session,
             "/health": self._ready,
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -122,6 +141,7 @@ class Gateway:
         *,
         max_body_bytes: int = MAX_BODY_BYTES,
         limits: KeyLimits | None = None,
+        budgets: SessionBudgets | None = None,
         metrics_for: MetricsFor = "loopback",
         cors: tuple[str, ...] = (),
         advise: Callable[[Fault], Fault] | None = None,
@@ -132,9 +152,10 @@ class Gateway:
     ) -> None:
         """Serve by these settings from the next request on. Requests in flight end with the old ones.
 
-        `advise` adds hints to the failures that clients receive. `cost` returns the cost of an attempt in US dollars,
-        None if it is not known; `stops_billing` the rule for attempts that are closed early. `takes_credentials`: some
-        targets are called with the client's own credentials. `unnamed`: the name of clients without a key.
+        `budgets`: those of sessions. `advise` adds hints to the failures that clients receive. `cost` returns the cost
+        of an attempt in US dollars, None if it is not known; `stops_billing` the rule for attempts that are closed
+        early. `takes_credentials`: some targets are called with the client's own credentials. `unnamed`: the name of
+        clients without a key.
         """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
@@ -142,6 +163,7 @@ class Gateway:
         self._limited = {key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)}
         self._max_body_bytes = max_body_bytes
         self._limits = limits
+        self._budgets = budgets
         self._pages.use(routes, metrics_for)
         self._origins = Origins(cors)
         self._advise = advise
@@ -219,15 +241,15 @@ class Gateway:
             cycle.extra = [*cycle.extra, *_UPGRADE_REQUIRED]
             hint = "Send POST requests."  # Codex does so at once after this status; after 400 and 501 it gives up
             raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
-        expected = "POST" if endpoint else "GET"
+        methods = ("POST",) if endpoint or cycle.path == ALLOW else ("GET", "HEAD")
         if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
             wanted = cycle.header(b"access-control-request-headers")
-            await cycle.answer(204, b"", self._origins.preflight(expected, wanted))
-        elif handler is not None and cycle.method in ("GET", "HEAD"):  # the connection leaves out the body for HEAD
+            await cycle.answer(204, b"", self._origins.preflight(methods[0], wanted))
+        elif handler is not None and cycle.method in methods:  # the connection leaves out the body for HEAD
             await handler(cycle)
         else:
-            cycle.extra = [*cycle.extra, (b"allow", b"POST" if endpoint else b"GET, HEAD")]
-            message = f"{cycle.path} takes {expected}, got {cycle.method}"
+            cycle.extra = [*cycle.extra, (b"allow", ", ".join(methods).encode())]
+            message = f"{cycle.path} takes {methods[0]}, got {cycle.method}"
             raise CallerFault(message, kind="method_not_allowed", status=405)
 
     async def _live(self, cycle: RequestCycle) -> None:
@@ -241,6 +263,19 @@ class Gateway:
 
     async def _version(self, cycle: RequestCycle) -> None:
         await cycle.answer(200, msgspec.json.encode({"version": SERVED_VERSION}))
+
+    async def _allow_session(self, cycle: RequestCycle) -> None:
+        """Let a session use its budget once more, for an operator. Only JSON: pages of other origins cannot send that
+        type without a preflight request."""
+        self._pages.check(cycle)
+        if not cycle.header(b"content-type").lower().startswith(b"application/json"):
+            raise CallerFault("the request is not JSON", kind="unsupported_media_type", status=415)
+        session = dict(parse_qsl(cycle.query.decode("latin-1"))).get("session", "")
+        known = self._budgets is not None and _SESSION_ID.fullmatch(session) and self._budgets.allow(session)
+        if not known:
+            words = "no session with this id has reached a budget"
+            raise CallerFault(words, kind="unknown_session", status=404)
+        await cycle.answer(200, msgspec.json.encode({"session": session, "allowed": True}))
 
     async def _models(self, cycle: RequestCycle) -> None:
         """Answer with the list of models, or with one model: a route, or a target."""
@@ -310,7 +345,8 @@ class Gateway:
             request = await off_loop(cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams)
         else:
             request = read(body, endpoint.model, endpoint.stream, streams=form.streams)
-        if (model := self._routes.named(request.model, form.vendor)) != request.model:
+        subscribed = SUBSCRIPTION_HEADER in cycle.headers
+        if (model := self._routes.named(request.model, form.vendor, subscribed=subscribed)) != request.model:
             request = msgspec.structs.replace(request, model=model)
         service = self._routes.service(model, key, request.routing_preferences)
         session = ""
@@ -324,6 +360,7 @@ class Gateway:
             await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
             return
         limited = cycle.client in self._limited
+        owners = [] if self._budgets is None else self._budgets.owners(cycle.client, request.model)
         if limited and key is not None and self._limits is not None:
             cycle.extra = [*cycle.extra, *self._limits.admit(key)]
         call = Call(
@@ -333,7 +370,7 @@ class Gateway:
             api_format=form.name,
             start_ns=cycle.start_ns,
             stream=request.stream and endpoint.operation not in WHOLE_OPERATIONS,
-            allow_whole=not (limited and self._limits is not None and self._limits.counts(cycle.client)),
+            allow_whole=not (owners or (limited and self._limits is not None and self._limits.counts(cycle.client))),
             client=cycle.client,
             hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
             credentials=self._credentials(cycle, form) if self._takes_credentials else None,
@@ -354,8 +391,27 @@ class Gateway:
         if call.operation not in WHOLE_OPERATIONS:
             began, found_in = self._sessions.began, (cycle.headers, call, session)
             call.notes.session = await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
+            if loop := await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call):
+                cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}"))]
         release = await self._reserve(call, request.model) if limited else None
-        open_call = self._tracker.open(call, request.model, release, charged=limited)
+        budgets = None
+        if owners and self._budgets is not None and call.notes.session is not None:
+            try:
+                budgets = await self._open_budgets(self._budgets, cycle, call, owners, request.model)
+            except Fault as reached:
+                if release is not None:
+                    release()
+                release = None
+                if not (isinstance(reached, BudgetReached) and reached.asks):
+                    raise
+                service = partial(_own_answer, str(reached))
+        open_call = self._tracker.open(
+            call,
+            request.model,
+            release if budgets is None else partial(_release, release, budgets),
+            charged=limited,
+            charge=None if budgets is None else budgets.charge,
+        )
         self._metrics.in_flight += 1
         try:
             await self._serve(cycle, request, open_call, service, form)
@@ -421,6 +477,22 @@ class Gateway:
         call.notes.meter = reservation.extend
         return reservation.release
 
+    async def _open_budgets(
+        self, budgets: SessionBudgets, cycle: RequestCycle, call: Call, owners: list[BudgetOwner], model: str
+    ) -> OpenBudgets | None:
+        """Count a turn of the call's session, and reserve what the call may cost. Raises what `SessionBudgets.begin`
+        does."""
+        session = call.notes.session
+        if session is None:
+            return None
+        allow = cycle.header(ALLOW_HEADER) == b"session"
+        found = await budgets.begin(call, session, owners, self._routes.expression(model), allow=allow)
+        cycle.extra = [*cycle.extra, *found.headers]
+        if found.metered:
+            meter = call.notes.meter
+            call.notes.meter = found.extend if meter is None else partial(_both, meter, found.extend)
+        return found
+
     async def _serve(
         self, cycle: RequestCycle, request: ParsedRequest, open_call: OpenCall, service: Service, form: ClientFormat
     ) -> None:
@@ -447,6 +519,20 @@ class Gateway:
                 await send_whole(cycle, open_call, reply, form, note, self._cost, self._stops_billing)
         finally:
             await reply.aclose()
+
+
+async def _own_answer(text: str, call: Call) -> Reply:
+    return OwnAnswer(call, text)
+
+
+def _release(first: Callable[[], None] | None, budgets: OpenBudgets) -> None:
+    budgets.release()
+    if first is not None:
+        first()
+
+
+def _both(first: OutputMeter, second: OutputMeter, target: str, output_tokens: int) -> Fault | None:
+    return first(target, output_tokens) or second(target, output_tokens)
 
 
 def _secret(value: bytes) -> bytes:

@@ -22,6 +22,7 @@ REQUEST_HEADERS: Mapping[str, str] = {
     "x-splitsecond-task": "A name: a hint for `by_task`.",
     "x-splitsecond-region": "A region: a hint for `near`.",
     "cache-control": "no-cache, no-store or max-age=60: for `cache`.",
+    "x-splitsecond-allow": "session: a session that has reached a budget with `at_limit: ask` may use it once more.",
     "anthropic-beta, anthropic-version": "Passed on to targets of Anthropic's API format.",
 }
 RESPONSE_HEADERS: Mapping[str, str] = {
@@ -48,6 +49,9 @@ RESPONSE_HEADERS: Mapping[str, str] = {
     "x-splitsecond-cost-low-usd": "The least that the call may cost, if the provider of a request that was closed "
     "early bills on, or its rule is not known.",
     "x-splitsecond-cost-high-usd": "The most that it may cost: that of an answer as long as `max_tokens`.",
+    "x-splitsecond-session-budget": "What the session has used of its budget, from 80% on.",
+    "x-splitsecond-loop": "The tool that the model has called at least three times in a row with the same arguments, "
+    "and how often.",
     "retry-after": "Seconds until the next request has a chance.",
     "server-timing": "ttft: from the request's arrival to the first token. If the response is not streamed, also "
     "connect and upstream: the connection to the target, and from the target's request to its end.",

@@ -61,11 +61,11 @@ class OperatorPages:
         self._metrics_for: MetricsFor = metrics_for
 
     async def _expose(self, cycle: RequestCycle) -> None:
-        self._check(cycle)
+        self.check(cycle)
         await cycle.answer(200, exposed(self._metrics, await self._metrics.others()), kind=CONTENT_TYPE)
 
     async def _explain(self, cycle: RequestCycle) -> None:
-        self._check(cycle)
+        self.check(cycle)
         query = dict(parse_qsl(cycle.query.decode("latin-1")))
         found = await self._routes.explained(query.get("route", ""), query.get("prompt", PROMPT))
         await cycle.answer(200, msgspec.json.encode(found))
@@ -76,13 +76,13 @@ class OperatorPages:
         await cycle.answer(200, *dashboard_page(), kind=HTML)
 
     async def _data(self, cycle: RequestCycle) -> None:
-        self._check(cycle)
+        self.check(cycle)
         if self._overview is None:
             raise not_found(cycle)
         await cycle.answer(200, await self._overview(), GUARDED)
 
     async def _past(self, cycle: RequestCycle) -> None:
-        self._check(cycle)
+        self.check(cycle)
         hours = dict(parse_qsl(cycle.query.decode("latin-1"))).get("hours", "")
         number = int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0  # Python limits the digits
         found = None if self._history is None else await self._history(number)
@@ -91,13 +91,13 @@ class OperatorPages:
         await cycle.answer(200, found, GUARDED)
 
     async def _speed(self, cycle: RequestCycle) -> None:
-        self._check(cycle)
+        self.check(cycle)
         found = None if self._speeds is None else await self._speeds()
         if found is None:
             raise not_found(cycle)
         await cycle.answer(200, found, [*GUARDED, (b"content-security-policy", b"frame-ancestors 'none'")], kind=HTML)
 
-    def _check(self, cycle: RequestCycle) -> None:
+    def check(self, cycle: RequestCycle) -> None:
         """Raise `CallerFault` unless the client may read metrics. The Host header must be an address: the page of an
         attacker's host name that resolves to this machine would otherwise count as local."""
         if self._metrics_for == "off":

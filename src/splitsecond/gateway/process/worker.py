@@ -30,6 +30,7 @@ from splitsecond.gateway.records.metrics import LogState, Metrics
 from splitsecond.gateway.records.orphans import save_orphans, settle
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.gateway.records.response_owners import ResponseOwners
+from splitsecond.gateway.records.session_budgets import SessionBudgets, SessionCounters
 from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
@@ -64,10 +65,16 @@ class SharedTables(Struct, frozen=True):
     counters: int
     ceilings: int
     owners: int
+    budgets: int
 
     @classmethod
     def create(cls, workers: int) -> Self:
-        return cls(SharedCounters.create(workers), FleetCeilings.create(workers), ResponseOwners.create())
+        return cls(
+            SharedCounters.create(workers),
+            FleetCeilings.create(workers),
+            ResponseOwners.create(),
+            SessionCounters.create(workers),
+        )
 
 
 class WorkerSlot(Struct, frozen=True, kw_only=True):
@@ -145,6 +152,10 @@ class GatewayWorker:
         self._counters = SharedCounters(
             None if shared is None else shared.counters, workers=self._slot.workers, number=self._slot.number
         )
+        self._session_counters = SessionCounters(
+            None if shared is None else shared.budgets, workers=self._slot.workers, number=self._slot.number
+        )
+        self._session_counters.forfeit()
         self._ceilings: FleetCeilings | None = None
         self._exchange: WorkerExchange | None = None
         if settings.shared is not None:
@@ -304,6 +315,7 @@ class GatewayWorker:
             self._settings.keys,
             max_body_bytes=listen.max_body_mib << 20,
             limits=self._limits,
+            budgets=SessionBudgets(self._settings.keys, self._settings.budgets, self._limits, self._session_counters),
             metrics_for=listen.metrics,
             cors=listen.cors,
             advise=self._advice.for_client,

@@ -107,19 +107,21 @@ class KeyLimits:
     def counts(self, client: str) -> bool:
         return client in self._limits
 
-    async def cost_known(self, client: str, expression: Expression) -> None:
-        """Return when the cost of a call of `client`, served by `expression`, can be computed.
+    async def cost_known(self, client: str, expression: Expression, limited: str = "") -> None:
+        """Return when the cost of a call of `client`, served by `expression`, can be computed. `limited`: what has the
+        limit, in words; "": the key.
 
         Raises `LimitReached` if that takes too long, and `CallerFault` for a target whose price nobody knows.
         """
         names = list(targets(expression))
+        limited = limited or f"the key {client!r}"
         words = self._unknown(names)
         if words and self._learn is not None:
             await self._learn(names)
             words = self._unknown(names)
         if words:
             raise LimitReached(
-                f"the key {client!r} has a limit in USD, and {words} is not known yet",
+                f"{limited} has a limit in USD, and {words} is not known yet",
                 kind="cost_unknown",
                 retry_after_ns=UNKNOWN_NS,
                 hint="Try again in a moment.",
@@ -127,7 +129,7 @@ class KeyLimits:
         for name in names:
             if self._facts.price_state(name) == "missing":
                 raise CallerFault(
-                    f"the price of {name} is not known, and the key {client!r} has a limit in USD",
+                    f"the price of {name} is not known, and {limited} has a limit in USD",
                     kind="price_unknown",
                     status=403,
                     hint="The gateway's operator can set it: price, in the entry of the provider or of its model.",
@@ -139,15 +141,7 @@ class KeyLimits:
         None: it costs nothing. Raises `LimitReached` if the key has nothing left.
         """
         self._check_money(call.client, self._limits[call.client])
-        any_tier = "service_tier" in call.body or "speed" in call.body
-        estimate = call.notes.estimate = call.notes.estimate or estimated(call)
-
-        def cost(usage: ReservedTokens) -> float:
-            tokens = usage.input_tokens, usage.output_tokens
-            for_an_hour = estimate.for_an_hour
-            return self._facts.dearest_usd(usage.target, *tokens, any_tier=any_tier, for_an_hour=for_an_hour) or 0.0
-
-        usages = reserved(call, expression, cost, self._facts.output_tokens, self._facts.context_tokens)
+        usages, cost = self.planned(call, expression)
         usd = min(sum(map(cost, usages)), MAX_RESERVED_USD)
         if not usd:
             return None
@@ -162,6 +156,22 @@ class KeyLimits:
             usages=usages,
         )
         return OpenReservation(self, self._counters, self._journal, entry, cost)
+
+    def planned(self, call: Call, expression: Expression) -> tuple[tuple[ReservedTokens, ...], Cost]:
+        """Return the tokens that `call` may use, served by `expression`, and what returns the cost of such tokens."""
+        any_tier = "service_tier" in call.body or "speed" in call.body
+        estimate = call.notes.estimate = call.notes.estimate or estimated(call)
+
+        def cost(usage: ReservedTokens) -> float:
+            tokens = usage.input_tokens, usage.output_tokens
+            for_an_hour = estimate.for_an_hour
+            return self._facts.dearest_usd(usage.target, *tokens, any_tier=any_tier, for_an_hour=for_an_hour) or 0.0
+
+        return reserved(call, expression, cost, self._facts.output_tokens, self._facts.context_tokens), cost
+
+    def cost_usd(self, attempt: Observation) -> float:
+        """Return the cost of an attempt in US dollars; 0 if it is not known."""
+        return 0.0 if attempt.unbilled else self._price(attempt) or 0.0
 
     def nothing_left(self, client: str) -> float | None:
         limit = self._limits[client]

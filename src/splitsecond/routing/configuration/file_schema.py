@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from splitsecond.core.catalog.model import Prefill
 from splitsecond.core.catalog.provider import Auth, Credentials
 from splitsecond.routing.configuration.settings import Listen
-from splitsecond.routing.router.settings import ModelConfig, PriceConfig, TelemetrySettings
+from splitsecond.routing.router.settings import ModelConfig, PriceConfig, SessionBudget, TelemetrySettings
 
 MAX_LIMIT = 1_000_000_000
 """Largest limit of a key. Shared counters have 64 bits, and count billionths of a dollar."""
@@ -16,7 +16,31 @@ Duration = Annotated[str, Meta(examples=["300ms", "2s"], extra_json_schema={"pat
 Secret = Annotated[str, Meta(examples=["env:NAME"], extra_json_schema={"pattern": "^(env|file):.+"})]
 
 
-class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SessionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a session of a client may use."""
+
+    usd_per_session: Annotated[
+        Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
+    ] = None
+    turns_per_session: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None, Meta(description="Calls of a session. None: no limit.")
+    ] = None
+    at_limit: Annotated[
+        Literal["stop", "ask"],
+        Meta(
+            description="What a call gets at a limit of its session. stop: status 429. ask: an answer that says what "
+            "was spent and how to go on."
+        ),
+    ] = "stop"
+
+    @property
+    def budget(self) -> SessionBudget | None:
+        if self.usd_per_session is None and self.turns_per_session is None:
+            return None
+        return SessionBudget(usd=self.usd_per_session, turns=self.turns_per_session, at_limit=self.at_limit)
+
+
+class KeyConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A client and what it may use."""
 
     name: Annotated[str, Meta(min_length=1, description="The client's name in logs and metrics.")]
@@ -83,7 +107,7 @@ class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     models: dict[str, ModelConfig] = {}
 
 
-class RouteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RouteConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A route: a name for `model` in requests, and its policy."""
 
     policy: Annotated[str, Meta(examples=['fallback("a/x", "b/x", ttft="2s")'], description="A policy over targets.")]

@@ -45,6 +45,7 @@ from splitsecond.routing.router.settings import (
     LogSettings,
     ProviderSettings,
     ResumeSettings,
+    SessionBudget,
     TelemetrySettings,
     simulated,
 )
@@ -118,6 +119,7 @@ def read(
             providers[name] = target_specs.provider_settings(name, _provider(name, entry), secrets)
     routes: dict[str, Expression] = {}
     resumes: dict[str, ResumeSettings] = {}
+    budgets: dict[str, SessionBudget] = {}
     with mistakes:
         user_policies = _policies(first.policies, file["policies"], folder)
         own = user_policies.policies() if user_policies else {}
@@ -127,6 +129,8 @@ def read(
                 with mistakes:
                     if resume := _resume(name, route):
                         resumes[name] = resume
+                if budget := route.budget:
+                    budgets[name] = budget
                 routes[name] = _policy(name, route, own)
     with mistakes:
         pass_through = shaped("pass_through", file["pass_through"], bool)
@@ -145,6 +149,7 @@ def read(
         providers={**simulated(first.simulator), **providers},  # a configured provider of that name comes first
         routes=routes,
         resumes=resumes,
+        budgets=budgets,
         log=log,
         telemetry=telemetry,
         access_log=access_log,
@@ -365,4 +370,5 @@ def _key(
     for route in given.routes:
         if route != "*" and "/" not in route and route not in routes:
             raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
-    return ClientKey(given.name, digest, given.routes, given.requests_per_minute, given.usd_per_day)
+    limits = given.requests_per_minute, given.usd_per_day
+    return ClientKey(given.name, digest, given.routes, *limits, given.budget)

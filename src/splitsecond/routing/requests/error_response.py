@@ -68,11 +68,11 @@ DOWN_NS = 5 * NS_PER_S
 
 
 class LimitReached(CallerFault):
-    """A client's key has reached a limit. `retry_after_ns`: the time until its next request. `headers`: for the
-    response."""
+    """A client's key has reached a limit. `retry_after_ns`: the time until its next request; None: not by waiting.
+    `headers`: for the response."""
 
     def __init__(
-        self, message: str, *, kind: str, retry_after_ns: int, headers: Headers | None = None, hint: str = ""
+        self, message: str, *, kind: str, retry_after_ns: int | None, headers: Headers | None = None, hint: str = ""
     ) -> None:
         super().__init__(message, kind=kind, status=429, hint=hint)
         self.retry_after_ns = retry_after_ns

@@ -43,8 +43,9 @@ class OpenCall(Struct, kw_only=True):
     """One call in flight. Its caller fills in the result.
 
     `release` is called when the call and its attempts have ended; it releases what was reserved for the call.
-    `charged`: the cost counts against a limit. `target`: the target that answers, "" before that. `fault`: what the
-    client received, or would have. `complete`: the client received everything. `recorded`: the record is written.
+    `charged`: the cost counts against a limit. `charge`: takes each attempt for another limit. `target`: the target
+    that answers, "" before that. `fault`: what the client received, or would have. `complete`: the client received
+    everything. `recorded`: the record is written.
     """
 
     call: Call
@@ -58,6 +59,7 @@ class OpenCall(Struct, kw_only=True):
     attempts: list[Observation] = []
     release: Callable[[], None] | None = None
     charged: bool = True
+    charge: Callable[[Observation], None] | None = None
     recorded: bool = False
 
     @property
@@ -85,9 +87,15 @@ class CallTracker:
         self._all_recorded: asyncio.Future[None] | None = None
 
     def open(
-        self, call: Call, route: str, release: Callable[[], None] | None = None, *, charged: bool = True
+        self,
+        call: Call,
+        route: str,
+        release: Callable[[], None] | None = None,
+        *,
+        charged: bool = True,
+        charge: Callable[[Observation], None] | None = None,
     ) -> OpenCall:
-        open_call = OpenCall(call=call, route=route, release=release, charged=charged)
+        open_call = OpenCall(call=call, route=route, release=release, charged=charged, charge=charge)
         call.notes.observer = partial(self._observe, open_call)
         return open_call
 
@@ -118,13 +126,16 @@ class CallTracker:
             return
         call = open_call.call
         charged = open_call.charged and self._charge is not None
-        if charged or attempt.token_source == "estimate":
+        if charged or open_call.charge is not None or attempt.token_source == "estimate":
             # so that the log, the metrics and the charge agree: after a restart the log says what was charged
             attempt = with_estimated_tokens(attempt, call, self._context)
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
             with contained("observer"):
                 self._charge(call.client, attempt)
+        if open_call.charge is not None:
+            with contained("observer"):
+                open_call.charge(attempt)
         if open_call.recorded:
             if open_call.has_all_attempts:
                 call.notes.observer = None  # see `_record`

@@ -30,6 +30,8 @@ MAX_TARGETS = 1024
 MAX_PREFERRED = 256
 """Services kept for routing preferences of clients."""
 LONGEST_MODEL = 256
+CHATGPT = "chatgpt"
+"""The configured provider for the credentials of ChatGPT subscriptions, which OpenAI's API does not accept."""
 
 
 class Routes:
@@ -68,14 +70,18 @@ class Routes:
     def names(self, key: ClientKey | None) -> list[str]:
         return [name for name in self._routes if name != OTHERS and (key is None or key.allows(name))]
 
-    def named(self, model: str, vendor: str) -> str:
-        """Return the route or target that serves `model`, which a client of the API of `vendor` named."""
+    def named(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
+        """Return the route or target that serves `model`, which a client of the API of `vendor` named.
+
+        `subscribed`: the client's credentials are those of a ChatGPT subscription.
+        """
         if model in self._routes:
             return model
         if OTHERS in self._routes:
             return OTHERS
-        passes = self._settings.pass_through and not self._is_target(model)
-        return f"{vendor}/{model}" if passes else model
+        if not self._settings.pass_through or self._is_target(model):
+            return model
+        return f"{CHATGPT if subscribed and CHATGPT in self._settings.providers else vendor}/{model}"
 
     def _is_target(self, model: str) -> bool:
         owner, slash, _ = model.partition("/")

@@ -95,10 +95,22 @@ class ProviderSettings(Access, frozen=True, kw_only=True):
         return own.output if own else None
 
 
+class SessionBudget(Struct, frozen=True, kw_only=True):
+    """What one session of a client may use. None: no limit.
+
+    `at_limit`: what a call gets then: "stop" an error, "ask" an answer that says so.
+    """
+
+    usd: float | None = None
+    turns: int | None = None
+    at_limit: Literal["stop", "ask"] = "stop"
+
+
 class ClientKey(Struct, frozen=True):
     """A client's key as its SHA-256, and what it may use: route names, "provider/model", "provider/*", "/metrics", "*".
 
-    `requests_per_minute` and `usd_per_day` are its limits; None: no limit.
+    `requests_per_minute` and `usd_per_day` are its limits; None: no limit. `session`: the budget of each of its
+    sessions.
     """
 
     name: str
@@ -106,6 +118,7 @@ class ClientKey(Struct, frozen=True):
     routes: tuple[str, ...] = ("*",)
     requests_per_minute: int | None = None
     usd_per_day: float | None = None
+    session: SessionBudget | None = None
 
     def allows(self, model: str) -> bool:
         if "*" in self.routes or model in self.routes:
@@ -153,6 +166,7 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 
     `environment` holds the providers' keys; those of a configuration file are there under their reference. `providers`
     are the configured ones; all others come from the catalogue. `resumes`: routes that continue broken answers.
+    `budgets`: what a session may use of a route.
     `seeds`: glob patterns of run folders for the warm start. `source`: the configuration file, or None.
     `pass_through`: a model that is no route and no "provider/model" is one of the vendor whose API the client uses.
     """
@@ -160,6 +174,7 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
     providers: Mapping[str, ProviderSettings] = {}
     routes: Mapping[str, Expression] = {}
     resumes: Mapping[str, ResumeSettings] = {}
+    budgets: Mapping[str, SessionBudget] = {}
     log: LogSettings | None = None
     seeds: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
