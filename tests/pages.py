@@ -40,7 +40,10 @@ INSTALLING = {
 NOT_RUN = {
     "README": {**INSTALLING, "make test": "runs this suite"},
     "CONTRIBUTING": {"make ": "the targets run this suite, and build what CI builds"},
-    "docs/accuracy": {"splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter"},
+    "docs/accuracy": {
+        "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
+        "python -m benchmarks.instrument": "needs 16 cores; tests/cli/test_doctor.py measures two servers at once",
+    },
     "docs/add-a-provider": {"pytest ": "is a part of this suite"},
     "docs/reference/commands": {
         "splitsecond batch ": "docs/questions.md and docs/python.md run batches",

@@ -115,9 +115,7 @@ def test_drift_in_the_first_days_needs_a_change_above_half() -> None:
     ("every_h", "before", "until_found"),
     [(10 / 3600, 12, MIN), (10 / 3600, 600, MIN), (4 / 60, 60, MIN), (0.5, 20, 2 * NIGHT_HOURS + 1), (1, 20, 19)],
 )
-def test_a_level_that_no_night_explains_is_a_drift_in_the_first_days(
-    every_h: float, before: int, until_found: int
-) -> None:
+def test_level_that_no_night_explains_is_a_drift_in_first_days(every_h: float, before: int, until_found: int) -> None:
     values = 40 * np.exp(0.03 * NORMAL[: before + 60])
     values[before:] *= 1.4
     chart, found = judged(list(values), list(every_h * np.arange(len(values))))
