@@ -41,7 +41,10 @@ INSTALLING = {
 NOT_RUN = {
     "README": {**INSTALLING, "make test": "runs this suite"},
     "CONTRIBUTING": {"make ": "the targets run this suite, and build what CI builds"},
-    "docs/accuracy": {"splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter"},
+    "docs/accuracy": {
+        "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
+        "python -m benchmarks.instrument": "needs 16 cores; tests/cli/test_doctor.py measures two servers at once",
+    },
     "docs/add-a-provider": {"pytest ": "is a part of this suite"},
     "docs/agents": {"$ splitsecond run": "the program is not installed; tests/cli/test_run.py runs one"},
     "docs/reference/commands": {

@@ -13,6 +13,7 @@ from tests.cases import each_case
 from splitsecond.benchmark.statistics.control_chart import (
     HOURS_KNOWN_AFTER,
     MIN,
+    NIGHT_HOURS,
     SETTLES,
     ControlChart,
     JudgedRound,
@@ -108,6 +109,26 @@ def test_drift_in_the_first_days_needs_a_change_above_half() -> None:
     steady = STEADY[:20]
     assert not judged([*steady, *[145.0] * 12])[0].drifts
     assert [drift.since for drift in judged([*steady, *[200.0] * 12])[0].drifts] == [20]
+
+
+@pytest.mark.parametrize(
+    ("every_h", "before", "until_found"),
+    [(10 / 3600, 12, MIN), (10 / 3600, 600, MIN), (4 / 60, 60, MIN), (0.5, 20, 2 * NIGHT_HOURS + 1), (1, 20, 19)],
+)
+def test_level_that_no_night_explains_is_a_drift_in_first_days(every_h: float, before: int, until_found: int) -> None:
+    values = 40 * np.exp(0.03 * NORMAL[: before + 60])
+    values[before:] *= 1.4
+    chart, found = judged(list(values), list(every_h * np.arange(len(values))))
+    assert [drift.since for drift in chart.drifts] == [before]
+    assert [each.began for each in found].index(True) == before + until_found - 1
+
+
+@pytest.mark.parametrize("every_h", [2 / 60, 10 / 60, 1])
+def test_a_night_of_the_first_days_is_no_drift(every_h: float) -> None:
+    hours = np.arange(0, 46, every_h)
+    night = 0.18 * np.sin(2 * np.pi * hours / 24)
+    values = 100 * np.exp(night + 0.03 * np.random.default_rng(2).standard_normal(len(hours)))
+    assert not judged(list(values), list(hours))[0].drifts
 
 
 def test_the_band_follows_the_hours_of_the_day() -> None:

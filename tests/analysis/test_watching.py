@@ -104,8 +104,45 @@ def test_lasting_drift_becomes_the_usual_level() -> None:
     history, rounds_news = watched([*usual(60), *[[measured(300 * jitter)] for jitter in JITTER * 5]])
     settled = next(n for n, found in enumerate(rounds_news) if "is usual from now on" in words(found))
     assert settled == 60 + 2 + 24, "24 rounds after the round that showed it"
-    assert {words(found) for found in rounds_news[settled + 1 :]} == {"as usual."}
-    assert "and stayed there, for the worse." in history.findings(60).statements[0]
+    (after,) = {words(found) for found in rounds_news[settled + 1 :]}
+    assert after.startswith("TTFT p50 has drifted since 2026-11-22 12:00, from 200 ms to 300 ms (+")
+    assert after.endswith("%), and stays there. `--accept` acknowledges it.")
+    assert "and stays there, for the worse." in history.findings(60).statements[0]
+
+
+def test_a_drift_that_stays_is_open_until_it_is_accepted() -> None:
+    history, _ = watched([*usual(), *[[measured(300)]] * 30])
+    (line, *_) = history.findings(3600).lines
+    assert line.drifting
+    assert (line.drifting.since, line.drifting.settled) == (moment(60), True)
+    (statement,) = history.accept()
+    assert "TTFT p50 has drifted since 2026-11-22 12:00, from 200 ms to 300 ms" in statement
+    found = history.findings(3600)
+    assert (found.lines[0].drifting, history.accept()) == (None, [])
+    assert "and stayed there" in found.statements[0]
+    news = history.add(WatchRound(at=moment(90), rows=[measured(300)]))
+    assert words(news) == "as usual."
+
+
+def test_an_accepted_drift_is_the_usual_level_at_once() -> None:
+    history, _ = watched([*usual(), *[[measured(300)]] * 3])
+    assert len(history.accept()) == 1
+    found = [history.add(WatchRound(at=moment(63 + n), rows=[measured(300)])) for n in range(3)]
+    assert {words(news) for news in found} == {"as usual."}
+
+
+def test_a_lasting_level_of_the_first_minutes_is_a_drift() -> None:
+    """Rounds of ten seconds: 40 ms twelve times, then 61 ms for good."""
+    history = WatchHistory()
+    for number in range(50):
+        at = f"2026-11-20T10:{number // 6:02d}:{number % 6 * 10:02d}.000+00:00"
+        history.add(WatchRound(at=at, rows=[measured((40 if number < 12 else 61) * JITTER[number % 10])]))
+    found = history.findings(10)
+    drift = found.lines[0].drifting
+    assert drift
+    assert (drift.since, drift.worse, drift.settled) == ("2026-11-20T10:02:00.000+00:00", True, True)
+    assert (drift.before, drift.after) == (pytest.approx(40, rel=0.02), pytest.approx(61, rel=0.02))
+    assert "TTFT p50 has drifted since 2026-11-20 10:02, from 40 ms to 61" in found.statements[0]
 
 
 def test_current_drifts_are_listed_before_past_ones() -> None:

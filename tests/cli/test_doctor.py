@@ -6,6 +6,7 @@ from tests.cli.peer import Peer, answer
 
 from splitsecond.benchmark.runs import self_check
 from splitsecond.cli.commands import doctor
+from splitsecond.core.transport.timestamping import CardStamps
 from splitsecond.simulator.process import RunningProvider
 
 
@@ -20,6 +21,8 @@ def test_a_target_that_works(split: Split, endpoint: list[str]) -> None:
     cold, warm = target["observations"]
     assert cold["tcp_ns"] > 0
     assert warm["reused"] is True
+    assert (target["left_after_ns"] is None) is (ended.json["send_delay_ms"]["n"] == 0)
+    assert isinstance(ended.json["hardware_stamps"], list)
 
 
 def test_a_target_of_another_api_format(split: Split, simulated: RunningProvider) -> None:
@@ -62,6 +65,25 @@ def test_doctor_measures_the_error_of_the_instrument(split: Split, monkeypatch: 
     ended = split("doctor", "--levels", "4", "--json", "-")
     assert ended.json["instrument"][0]["streams"] == 4
     assert ended.code == (0 if measured[0].trusted else 1)
+
+
+@pytest.mark.system
+def test_several_servers_share_the_streams() -> None:
+    (found,) = self_check.measure_instrument([4], rounds=1, tokens=5, servers=2)
+    assert (found.streams, found.requests, found.failed, found.in_flight) == (4, 8, 0, 4)
+
+
+def test_doctor_reports_send_delays_and_network_cards(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "loopback_send_delays_ns", lambda: [20_000] * 200)
+    monkeypatch.setattr(doctor, "card_stamps", lambda: [CardStamps("eth0", able=True, enabled=False, reason="")])
+    ended = split("doctor", "nope/x")
+    assert "a request leaves the kernel 0.020 ms (p50) and 0.020 ms (p99) after it was written." in ended.words
+    assert "Hardware receive timestamps: available at eth0 (off)." in ended.words
+    monkeypatch.setattr(doctor, "loopback_send_delays_ns", list)
+    monkeypatch.setattr(doctor, "card_stamps", list)
+    ended = split("doctor", "nope/x")
+    assert "When requests leave this machine is not known" in ended.words
+    assert "Hardware receive timestamps: not available (no network card)." in ended.words
 
 
 @pytest.mark.parametrize("refusal", ["", "this process lacks the capability CAP_NET_RAW"])

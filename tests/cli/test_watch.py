@@ -122,6 +122,28 @@ def test_watch_continues_earlier_rounds_and_reports_a_drift(split: Split, endpoi
     assert "'ttft_ms.p95 > +20%' cannot be checked yet for quick at concurrency 1: too few rounds." in faster.words
 
 
+def test_a_drift_that_stays_fails_until_it_is_accepted(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+    assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
+    (run,) = rounds_of(tmp_path / "one")
+    past(tmp_path / "watch", run, count=60, ttft=1)
+    for number, path in enumerate(sorted((tmp_path / "watch").glob("*/run.json"))):
+        made = read_run(path, Run)
+        for row in made.conditions:
+            row.ttft_ms.p50 = (row.ttft_ms.p50 or 0.0) * (0.2 if number < 20 else 1)
+        path.write_bytes(msgspec.json.encode(made))
+    again = split("watch", *endpoint, "--times", 1, *FEW, "-n", 60)
+    assert again.code == 1
+    assert "and stays there. `--accept` acknowledges it." in again.words
+    accepted = split("watch", "--accept", "--json", "found.json")
+    assert accepted.code == 0
+    assert "accepted: quick at concurrency 1: TTFT p50 has drifted since 2026-01-01 20:00, from " in accepted.words
+    assert "and stayed there" in json.loads((tmp_path / "found.json").read_text())["statements"][0]
+    assert (tmp_path / "watch" / "report.html").exists()
+    assert split("watch", *endpoint, "--times", 1, *FEW, "-n", 60).code == 0
+    assert "No drift is open." in split("watch", "--accept", "--no-html").words
+    assert split("watch", "--accept", "--out", "elsewhere").code == 2
+
+
 def test_drift_for_the_better_is_not_a_failure(split: Split, endpoint: list[str], tmp_path: Path) -> None:
     assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
     past(tmp_path / "watch", rounds_of(tmp_path / "one")[0], count=12, ttft=5)

@@ -96,6 +96,13 @@ def test_a_hedge_cuts_the_tail() -> None:
     assert found.usd_per_request == pytest.approx(FULL + PROMPT / 20)
 
 
+def test_a_hedge_of_many_slow_requests_is_early_and_by_chance() -> None:
+    """Of 30% slow requests, a third is hedged after 100 ms."""
+    a = sent("a/m", [100.0] * 140 + [5000.0] * 60)
+    found = forecast('hedge("a/m", "b/m", extra_load=0.1)', a, sent("b/m", [50.0] * 200))
+    assert found.usd_per_request == pytest.approx(FULL + PROMPT / 10, rel=0.05)
+
+
 def test_nested_policies_are_forecast() -> None:
     a, b, c = sent("a/m", [None, 400]), sent("b/m", [None, 300]), sent("c/m", [70, 70])
     found = forecast('fallback(race("a/m", "b/m"), "c/m")', a, b, c)

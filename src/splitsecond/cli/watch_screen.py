@@ -1,10 +1,11 @@
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond.benchmark.findings.watching import minute
+from splitsecond.benchmark.findings.watching import WatchFindings, minute
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.report.terminal import round_lines
 from splitsecond.benchmark.report.watch_page import render_watch
@@ -79,11 +80,20 @@ class WatchScreen(WatchListener):
             self._print(self._console, f"FAILED: {breach}", "bold red")
         for text in ended.unchecked:
             self._print(self._console, text, "yellow")
-        self._write()
+        assert self._watch is not None
+        self._write(self._watch.findings)
 
-    def _write(self) -> None:
-        assert self._watch is not None  # a round has ended
-        found = self._watch.findings
+    def accepted(self, drifts: Sequence[str], found: WatchFindings) -> None:
+        """Show the drifts that were accepted, and write the files without them."""
+        for drift in drifts:
+            self._print(self._console, f"accepted: {drift}", "green")
+        if not drifts:
+            self._print(self._console, "No drift is open.", "yellow")
+        self._write(found)
+        if self._output.json == "-":
+            write_json(found, "-")
+
+    def _write(self, found: WatchFindings) -> None:
         if self._output.json != "-":
             write_json(found, self._output.json)
         if not self._output.html:

@@ -11,8 +11,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
@@ -100,7 +100,8 @@ class SeriesPoint(Struct, kw_only=True):
 class DriftPeriod(Struct, frozen=True, kw_only=True):
     """Period in which a figure left its level; `until` None: it lasts. `change` is relative, None from a level of 0.
 
-    With `settled`, the figure did not come back: the new level lasted so long that it is usual now.
+    With `settled`, the figure did not come back: the new level lasted so long that it is usual now. `accepted`:
+    somebody has acknowledged the drift.
     """
 
     since: str
@@ -110,6 +111,12 @@ class DriftPeriod(Struct, frozen=True, kw_only=True):
     change: float | None
     worse: bool
     settled: bool
+    accepted: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it lasts, or has stayed and nobody has accepted it."""
+        return self.until is None or (self.settled and not self.accepted)
 
 
 class WatchedSeries(Struct, frozen=True, kw_only=True):
@@ -127,7 +134,8 @@ class WatchedSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def drifting(self) -> DriftPeriod | None:
-        return self.drifts[-1] if self.drifts and self.drifts[-1].until is None else None
+        """The last drift, if it is open."""
+        return self.drifts[-1] if self.drifts and self.drifts[-1].open else None
 
 
 class WatchFindings(Struct, frozen=True, kw_only=True):
@@ -191,7 +199,12 @@ class _Track:
             usual = f"up to {watched.formatted(high)}" if watched.share else f"{number(low)} to {number(high)}"
             text = f"{watched.label} is unusual: {watched.formatted(value)}, usually {usual}."
             return RoundNews(text=text, good=judged.side != watched.worse)
+        if last is not None and last.side == watched.worse and (found := self._found(last)).open:
+            return RoundNews(text=f"{drift_words(found, watched)}. `--accept` acknowledges it.", good=False)
         return None
+
+    def accept(self) -> None:
+        self._chart.accept()
 
     def _found(self, drift: ChartDrift) -> DriftPeriod:
         until = None
@@ -205,6 +218,7 @@ class _Track:
             change=drift.after / drift.before - 1 if drift.before else None,
             worse=drift.side == self.watched.worse,
             settled=drift.settled,
+            accepted=drift.accepted,
         )
 
     def line(self) -> WatchedSeries:
@@ -247,6 +261,14 @@ class WatchHistory:
         for place, found in by_place(one.rows).items():
             news[found.condition] = self._judged(place, found, one)
         return news
+
+    def accept(self) -> list[str]:
+        """Acknowledge all drifts so far, and return those that were open, as sentences."""
+        tracks = [track for tracks in self._tracks.values() for track in tracks]
+        lines = [track.line() for track in tracks if track.rounds]
+        for track in tracks:
+            track.accept()
+        return drift_statements(replace(line, drifts=[line.drifting]) for line in lines if line.drifting)
 
     def _judged(self, place: Place, found: ConditionFindings, one: WatchRound) -> list[RoundNews]:
         why = ""
@@ -303,8 +325,9 @@ def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
 def drift_words(found: DriftPeriod, watched: WatchedFigure) -> str:
     moved = "" if found.change is None or watched.share else f" ({change(found.change)})"
     what = f"from {watched.formatted(found.before)} to {watched.formatted(found.after)}{moved}"
-    if found.until is None:
-        return f"{watched.label} has drifted since {minute(found.since)}, {what}"
+    if found.open:
+        stays = ", and stays there" if found.settled else ""
+        return f"{watched.label} has drifted since {minute(found.since)}, {what}{stays}"
     how = "stayed there" if found.settled else f"came back on {minute(found.until)}"
     return f"{watched.label} drifted on {minute(found.since)}, {what}, and {how}"
 
@@ -314,7 +337,7 @@ def minute(at: str) -> str:
 
 
 def drift_statements(lines: Iterable[WatchedSeries]) -> list[str]:
-    drifts = [(drift.until is not None, drift.since, line, drift) for line in lines for drift in line.drifts]
+    drifts = [(not drift.open, drift.since, line, drift) for line in lines for drift in line.drifts]
     drifts.sort(key=lambda one: one[1], reverse=True)
     drifts.sort(key=lambda one: one[0])
     by_name = {watched.name: watched for watched in WATCHED}
@@ -334,7 +357,7 @@ def _usual(past: Sequence[ConditionFindings]) -> ConditionFindings:
         spreads = [figure.summary(each) for each in past]
         figures = {statistic: _middle([getattr(each, statistic) for each in spreads]) for statistic in STATISTICS}
         changes[name] = Summary(n=sum(each.n for each in spreads), **figures)  # type: ignore[arg-type]
-    return msgspec.structs.replace(past[-1], **changes)
+    return replace(past[-1], **changes)
 
 
 def _middle(values: Sequence[float | None]) -> float | None:

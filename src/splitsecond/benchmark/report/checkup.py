@@ -10,9 +10,12 @@ from splitsecond.benchmark.report.production import fitting
 from splitsecond.benchmark.report.terminal import name_text, titled_table
 from splitsecond.benchmark.statistics.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, Accuracy
 from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.figure_cells import MISSING, number, safe_text, share
-from splitsecond.core.wording import counted_as, percent
+from splitsecond.core.transport.timestamping import CardStamps
+from splitsecond.core.wording import counted_as, listed, percent
+from splitsecond.log.statistics.summary import Summary
 
 _FEWER_OF_LEVELS = ("token\np99", "TTFT\nmax", "CPU", "receive\np99", "send\np99", "lag\np99", "TTFT\np50")
 _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
@@ -22,13 +25,15 @@ _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
 class TargetCheck(Struct, frozen=True):
     """The check of one target: why it does not work, "" if it does.
 
-    `first_token`: by each clock, the nanoseconds from sending the last request to its first token.
+    `first_token`: by each clock, the nanoseconds from sending the last request to its first token. `left_after_ns`: how
+    long after it was written that request left the kernel; None: not known.
     """
 
     name: str
     observations: Sequence[Observation] = ()
     fault: str = ""
     first_token: Mapping[str, int] = {}
+    left_after_ns: int | None = None
 
 
 def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
@@ -96,6 +101,26 @@ def packet_clock_advice(refusal: str) -> str:
     )
 
 
+def send_advice(delays_ms: Summary) -> str:
+    if not delays_ms.n:
+        return "When requests leave this machine is not known: the kernel gives no transmit timestamps."
+    p50, p99 = _error(delays_ms.p50), _error(delays_ms.p99)
+    return f"On the loopback, a request leaves the kernel {p50} ms (p50) and {p99} ms (p99) after it was written."
+
+
+def card_advice(cards: Sequence[CardStamps]) -> str:
+    able = [
+        f"{card.interface} ({'unknown if on' if card.enabled is None else 'on' if card.enabled else 'off'})"
+        for card in cards
+        if card.able
+    ]
+    if able:
+        return f"Hardware receive timestamps: available at {listed(able)}. Arrival times are the kernel's nevertheless."
+    alike = grouped(cards, lambda card: card.reason)
+    why = "; ".join(f"{listed([card.interface for card in each])}: {reason}" for reason, each in alike.items())
+    return f"Hardware receive timestamps: not available ({safe_text(why or 'no network card')})."
+
+
 def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
     console.print(fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS))
     for check in checks:
@@ -103,6 +128,9 @@ def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
         by_clock = ", ".join(f"{clock} {at / NS_PER_MS:,.3f}" for clock, at in check.first_token.items())
         if by_clock:
             console.print(Text(f"  {safe_text(name)}: TTFT of the last request by each clock, ms: {by_clock}.", "dim"))
+        if check.left_after_ns is not None:
+            after = f"{check.left_after_ns / NS_PER_MS:,.3f} ms after it was written"
+            console.print(Text(f"  {safe_text(name)}: the last request left the kernel {after}.", "dim"))
         if fault:
             console.print(Text(f"  {safe_text(fault)}" if name in fault else f"  {name}: {safe_text(fault)}", "red"))
 

@@ -30,14 +30,17 @@ from splitsecond.benchmark.runs.measuring import (
 )
 from splitsecond.benchmark.runs.targets import advised
 from splitsecond.core import clock
-from splitsecond.core.errors import CallerFault, Fault, cannot_write
+from splitsecond.core.errors import CallerFault, Fault, cannot_write, content_faults, file_faults
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pacing import Pacer
+from splitsecond.core.validation import wrong
 from splitsecond.core.wording import counted_as, listed
 from splitsecond.log.store.folder import RUN, RunFolder, read_run
 
 T = TypeVar("T")
 
+ACCEPTED = "accepted.json"
+"""The file of a watch's folder with the moments at which its drifts were accepted (RFC 3339, UTC)."""
 REMEMBERED = 2000
 """Most past rounds that a new one is judged by: almost three months of hourly ones."""
 S_PER_DAY = 24 * 3600
@@ -122,7 +125,7 @@ class Watch:
     def _opened(self) -> CostMeter:
         """Read the past rounds and announce the cost. Raises `CostReached` if there is no budget left."""
         job = self._job(0)
-        count, spent = self._recall()
+        self._history, count, spent = recalled(self._folder, self._listener)
         limit = CostLimit(prices=job.prices, most_usd=self._most_usd)
         cost = announce_rounds(
             job.plan,
@@ -145,24 +148,6 @@ class Watch:
         if cost:
             self._listener.note(cost)
         return job.meter(self._most_usd, spent)
-
-    def _recall(self) -> tuple[int, float]:
-        folders = sorted(path.parent for path in self._folder.glob(f"*/{RUN}"))
-        older = self._readable(folders[:-REMEMBERED], _Spent)
-        past = self._readable(folders[-REMEMBERED:], Run)
-        for run in sorted(past, key=lambda run: run.began):
-            self._history.add(WatchRound.of(run))
-        spent = [each.cost_usd or 0.0 for each in older] + [run.cost_usd or 0.0 for run in past]
-        return len(past), sum(spent)
-
-    def _readable(self, folders: Sequence[Path], kind: type[T]) -> list[T]:
-        found = []
-        for folder in folders:
-            try:
-                found.append(read_run(folder, kind))
-            except CallerFault as fault:
-                self._listener.note(f"ignored: {fault}", warning=True)
-        return found
 
     async def _wait(self, due_ns: int) -> None:
         if due_ns > clock.now_ns():
@@ -220,6 +205,61 @@ class Watch:
                 if gate.relative and unknown:
                     unchecked.append(f"{gate.text!r} cannot be checked yet for {listed(unknown)}: too few rounds.")
         return MeasuredRound(run=run, folder=folder, judged=judged, news=news, breaches=breaches, unchecked=unchecked)
+
+
+def recalled(folder: Path, listener: WatchListener) -> tuple[WatchHistory, int, float]:
+    """Return the history of the rounds in `folder`, their number, and what all rounds have cost, in US dollars."""
+    folders = sorted(path.parent for path in folder.glob(f"*/{RUN}"))
+    older = _readable(folders[:-REMEMBERED], _Spent, listener)
+    past = sorted(_readable(folders[-REMEMBERED:], Run, listener), key=lambda run: run.began)
+    accepted = sorted(_accepted(folder))
+    history = WatchHistory()
+    for run in past:
+        while accepted and accepted[0] <= run.began:
+            accepted.pop(0)
+            history.accept()
+        history.add(WatchRound.of(run))
+    if accepted:
+        history.accept()
+    return history, len(past), sum(each.cost_usd or 0.0 for each in [*older, *past])
+
+
+def accept_drifts(folder: Path, every_ns: int, listener: WatchListener) -> tuple[list[str], WatchFindings]:
+    """Accept all drifts of the watch in `folder`. Return them as sentences, and the findings afterwards.
+
+    Raises `CallerFault` if the folder has no rounds, and `FolderFailed` if it cannot be written.
+    """
+    history, count, _ = recalled(folder, listener)
+    if not count:
+        raise wrong("--out", str(folder), "the folder of a watch: it has no rounds")
+    path = folder / ACCEPTED
+    moments = [*_accepted(folder), clock.wall_time().isoformat(timespec="milliseconds")]
+    try:
+        path.write_bytes(msgspec.json.encode(moments))
+    except OSError as error:
+        raise FolderFailed(cannot_write(path, error), kind="disk", phase="queue") from None
+    return history.accept(), history.findings(every_ns / clock.NS_PER_S)
+
+
+def _accepted(folder: Path) -> list[str]:
+    path = folder / ACCEPTED
+    if not path.exists():
+        return []
+    with (
+        file_faults(f"cannot read {path}", kind="unreadable_file"),
+        content_faults(f"{path} is no list of moments", kind="unreadable_file"),
+    ):
+        return msgspec.json.decode(path.read_bytes(), type=list[str])
+
+
+def _readable(folders: Sequence[Path], kind: type[T], listener: WatchListener) -> list[T]:
+    found = []
+    for folder in folders:
+        try:
+            found.append(read_run(folder, kind))
+        except CallerFault as fault:
+            listener.note(f"ignored: {fault}", warning=True)
+    return found
 
 
 async def due_rounds(every_ns: int, times: int | None, wait: Callable[[int], Awaitable[None]]) -> AsyncIterator[int]:

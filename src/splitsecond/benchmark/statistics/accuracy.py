@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.core.clock import NS_PER_MS, NS_PER_US
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from splitsecond.core.observation import LOAD_ROLES, Observation, PacketCounts
 from splitsecond.core.timing.instrument import InstrumentReading, packet_counts
 from splitsecond.core.wording import percent
@@ -20,6 +20,8 @@ from splitsecond.log.statistics.summary import Floats, Summary, summary_of
 TRUSTED_TTFT_MS = 2.0
 """Largest p99 of the error of TTFT at which a load is trusted: 1% of the limit on TTFT of translation (200 ms)."""
 TRUSTED_TPOT_SHARE = 0.02
+TRUSTED_PACE = 0.95
+"""Least share of its tokens per second that the server must have sent: otherwise the load was a lighter one."""
 
 INTERRUPTED_NS = 500 * NS_PER_US
 """A write takes 10 to 30 µs, or some 200 if it wakes a process that runs at once. If it took longer than this, the
@@ -32,7 +34,8 @@ class Accuracy(Struct, kw_only=True):
     `send_error_ms` and `receive_error_ms` are the parts of `ttft_error_ms`; the former is empty if the server's system
     has no receive timestamps. `token_error_ms`: of every token, without responses that were read sparsely.
     `cpu_ms_per_1000_tokens`: processor time that measuring took. `in_flight`: the most at once. `clock`: those that
-    arrival times were taken from. `interrupted`: requests that look late because the server was interrupted in the
+    arrival times were taken from. `server_tps`: the median tokens/s of a stream, as the server sent them.
+    `interrupted`: requests that look late because the server was interrupted in the
     write. `why_not`: why the load is not `trusted`.
     """
 
@@ -52,6 +55,7 @@ class Accuracy(Struct, kw_only=True):
     priority: str
     packets: PacketCounts
     interrupted: int
+    server_tps: float | None = None
     trusted: bool
     why_not: str = ""
 
@@ -90,6 +94,7 @@ class _Errors:
         self.receive: list[float] = []
         self.token: list[Floats] = [np.empty(0)]
         self.tpot_share: list[float] = []
+        self.server_tps: list[float] = []
         self.interrupted = 0
 
     def add(self, o: Observation, true: ServerTruth) -> None:
@@ -106,6 +111,7 @@ class _Errors:
         if not o.sparse:
             self.token.append(np.abs((seen - sent) / NS_PER_MS))
         true_span = int(sent[-1] - sent[0])
+        self.server_tps.append((len(sent) - 1) * NS_PER_S / true_span)
         self.tpot_share.append(abs(int(seen[-1] - seen[0]) - true_span) / true_span)
 
 
@@ -114,8 +120,11 @@ def accuracy(
     observations: Sequence[Observation],
     truth: Mapping[str, ServerTruth],
     readings: Sequence[InstrumentReading],
+    *,
+    server_tps: float = 0.0,
 ) -> Accuracy:
-    """Compare observations with the server's times. `truth` is by the id of an observation.
+    """Compare observations with the server's times. `truth` is by the id of an observation. `server_tps`: the tokens/s
+    that each stream should have.
 
     Warm-ups are not compared, but their tokens count for the processor time, because the readings cover them too. An
     observation that is unknown to the server, or has another number of content events than tokens were sent, counts as
@@ -146,14 +155,15 @@ def accuracy(
         priority=", ".join(dict.fromkeys(reading.priority for reading in readings if reading.priority)),
         packets=packet_counts(readings),
         interrupted=errors.interrupted,
+        server_tps=float(np.median(errors.server_tps)) if errors.server_tps else None,
         trusted=False,
     )
-    result.why_not = _doubt(result)
+    result.why_not = _doubt(result, server_tps)
     result.trusted = not result.why_not
     return result
 
 
-def _doubt(result: Accuracy) -> str:
+def _doubt(result: Accuracy, server_tps: float) -> str:
     ttft, pace = result.ttft_error_ms.p99, result.tpot_error_share.p99
     if ttft is None or pace is None:
         return "nothing could be compared"
@@ -161,6 +171,9 @@ def _doubt(result: Accuracy) -> str:
         return f"{result.failed:,} of {result.requests:,} requests failed or cannot be compared"
     if result.in_flight < result.streams:
         return f"only {result.in_flight:,} of {result.streams:,} responses were in flight at once"
+    sent = result.server_tps or 0.0
+    if sent < TRUSTED_PACE * server_tps:
+        return f"the server sent {sent:.0f} of {server_tps:.0f} tokens/s, as this machine is too busy"
     if ttft > TRUSTED_TTFT_MS:
         return f"the error of TTFT is {ttft:.2f} ms at p99 (allowed: {TRUSTED_TTFT_MS:g} ms)"
     if pace > TRUSTED_TPOT_SHARE:

@@ -24,7 +24,8 @@ scatter around it, and that of changes from one day to the next, which the fit o
 scatter and correlation are those of all rounds: without possible drifts, they would be underestimated.
 
 Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift. So the limits of a single round are wider
-then, and only changes by more than half are a drift.
+then, and only changes by more than half are a drift, or a run of `MIN` unusual rounds that no night explains: it has
+lasted for longer, or began with a step within minutes.
 
 A drift ends when a CUSUM of likelihood ratios between the old and the new level reaches `BACK`. If it lasts for
 `SETTLES` more rounds, the new level becomes the usual one, and the pattern stays. Rounds of a possible drift are not
@@ -34,6 +35,7 @@ docs/watch.md has the performance in simulations, by `python -m benchmarks.watch
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -68,6 +70,9 @@ SETTLES, SLOW_SETTLES = 24, 2
 MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
 """Smallest changes: of an unusual round or of a drift that the slow CUSUM finds, of another drift, and of a drift
 before the pattern of the day is known."""
+NIGHT_HOURS, STEP_HOURS = 18, 1
+"""Hours after which a run of unusual rounds is no night, and in which a step is none: day and night differ by little
+in an hour."""
 EARLY_FAR, FAR = 4.5, 3.0
 """Half width of the band in standard deviations, before and after the pattern of the day is known."""
 MAX_ALIKE = 0.9
@@ -121,7 +126,7 @@ class ChartDrift(Struct, kw_only=True):
     """Drift of a figure from its level `before` to one `side`, from round `since` (from 0) on. `after`: the new level.
 
     `until` is the first usual round afterwards, None while the drift lasts. With `settled`, the figure did not return:
-    the drift lasted so long that it is the usual level now.
+    the drift lasted so long that it is the usual level now. `accepted`: somebody has acknowledged it.
     """
 
     side: int
@@ -130,6 +135,7 @@ class ChartDrift(Struct, kw_only=True):
     after: float
     until: int | None = None
     settled: bool = False
+    accepted: bool = False
 
 
 class ChartModel(Protocol[T_contra]):
@@ -419,11 +425,13 @@ class ControlChart(Generic[T]):
         self._model = model
         self._rounds = 0
         self._held: list[tuple[float, T, float]] = []  # time, figure, deviation; perhaps of a drift, so not yet usual
+        self._before: deque[tuple[float, float]] = deque(maxlen=MIN)  # time and figure of the last usual rounds
         self._restart()
 
     def _restart(self) -> None:
         self._held.clear()
         self._cusums = [_Cusum(side, self._rounds, slow=slow) for slow in (False, True) for side in self._model.sides]
+        self._run_side, self._run_since = 0, self._rounds  # the run of unusual rounds in the first days
         self._found = 0  # the round that showed the current drift
         self._change = 0.0  # the median deviation of the current drift
         self._back = 0.0  # evidence that it has ended
@@ -438,29 +446,61 @@ class ControlChart(Generic[T]):
         usual = self._model.expect(at, one)
         self._rounds += 1
         if usual is None:
-            self._model.learn(at, one)
+            self._learn(at, one)
             self._restart()
             return JudgedRound(state="learning")
         self._held.append((at, one, usual.deviation))
         value = self._model.value(one)
         side = int(value > usual.high) - int(value < usual.low)
         drift = self.drift
+        if drift is None:
+            self._follow_run(usual, value, side)
         began = drift is None and self._await(usual)
         ended = drift is not None and self._follow(usual, drift)
         drifted = self.drift is not None and not self._returned
         state: State = "drifted" if drifted else "unusual" if side else "usual"
         return JudgedRound(state=state, side=side, usual=usual, began=began, ended=ended)
 
+    def accept(self) -> None:
+        """Acknowledge all drifts. The level of one that lasts is the usual one from now on."""
+        drift = self.drift
+        if drift is not None:
+            self._settle(drift)
+        for each in self.drifts:
+            each.accepted = True
+
+    def _follow_run(self, usual: Expectation, value: float, side: int) -> None:
+        """Follow a run of the first days: it begins with an unusual round, and ends half way back to the level."""
+        edge = usual.high if self._run_side > 0 else usual.low
+        if self._run_side and self._run_side * (value - (usual.level + edge) / 2) > 0:
+            return
+        self._run_side = side if usual.early else 0
+        self._run_since = self._rounds - abs(self._run_side)
+
     def _await(self, usual: Expectation) -> bool:
         for cusum in self._cusums:
             cusum.add(usual, self._rounds)
-        found = next((cusum for cusum in self._cusums if cusum.over and self._large(cusum)), None)
-        self._learn_until(found.since if found else min(cusum.since for cusum in self._cusums))
+        found = next(((each.side, each.since) for each in self._cusums if each.over and self._large(each)), None)
+        if found is None and self._lasts(usual.level):
+            found = self._run_side, self._run_since
+        self._learn_until(found[1] if found else min(self._run_since, *(cusum.since for cusum in self._cusums)))
         if found:
-            self.drifts.append(ChartDrift(side=found.side, since=found.since, before=usual.level, after=usual.level))
+            self.drifts.append(ChartDrift(side=found[0], since=found[1], before=usual.level, after=usual.level))
             self._found = self._rounds
             self._measure(self.drifts[-1])
         return found is not None
+
+    def _lasts(self, level: float) -> bool:
+        """Return whether no night explains the run of unusual rounds."""
+        if self._rounds - self._run_since < MIN:
+            return False
+        run = [(at, self._model.value(one)) for at, one, _ in self._held[self._run_since - self._rounds :]]
+        if run[-1][0] - run[0][0] >= NIGHT_HOURS:
+            return True
+        if len(self._before) < MIN or run[MIN - 1][0] - self._before[0][0] > STEP_HOURS:
+            return False
+        before, after = (float(np.median([value for _, value in part])) for part in (self._before, run[:MIN]))
+        return self._run_side * (after - before) > abs(after - level) / 2
 
     def _large(self, cusum: _Cusum) -> bool:
         since = [deviation for _, _, deviation in self._held[cusum.since - self._rounds :]]
@@ -469,8 +509,12 @@ class ControlChart(Generic[T]):
     def _learn_until(self, end: int) -> None:
         usual = len(self._held) - (self._rounds - end)
         for at, one, _ in self._held[:usual]:
-            self._model.learn(at, one)
+            self._learn(at, one)
         del self._held[:usual]
+
+    def _learn(self, at: float, one: T) -> None:
+        self._model.learn(at, one)
+        self._before.append((at, self._model.value(one)))
 
     def _measure(self, drift: ChartDrift) -> None:
         drifted = self._held[: len(self._held) - self._returned]
@@ -486,11 +530,17 @@ class ControlChart(Generic[T]):
         if self._back > BACK:
             drift.until = self._rounds - self._returned
             for at, one, _ in self._held[-self._returned :]:
-                self._model.learn(at, one)
+                self._learn(at, one)
         elif self._rounds - self._found == max(SETTLES, SLOW_SETTLES * (self._found - drift.since)):
-            drift.until, drift.settled = self._rounds, True
-            self._model.settle(self._change, [(at, one) for at, one, _ in self._held])
+            self._settle(drift)
+            return True
         else:
             return False
         self._restart()
         return True
+
+    def _settle(self, drift: ChartDrift) -> None:
+        drift.until, drift.settled = self._rounds, True
+        self._model.settle(self._change, [(at, one) for at, one, _ in self._held])
+        self._before.clear()
+        self._restart()

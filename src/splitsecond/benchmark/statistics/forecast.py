@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from splitsecond.core.timing.survival import SurvivalCurve
 from splitsecond.log.statistics.summary import Floats
+from splitsecond.routing.policies.hedge import hedge_plan
 
 MIN_HEDGE_DELAY_MS = 10.0
 
@@ -73,8 +75,13 @@ def _limited(found: Outcomes, ttft_ms: float) -> Outcomes:
 
 
 def hedge(first: Outcomes, second: Outcomes, extra_load: float) -> Outcomes:
-    delay = max(float(quantile(first.ttft_ms, 1 - extra_load)), MIN_HEDGE_DELAY_MS)
+    answered = first.ttft_ms[np.isfinite(first.ttft_ms)].tolist()
+    if not answered:
+        return first
+    plan = hedge_plan(SurvivalCurve((ms, False, 1.0) for ms in answered), extra_load)
+    delay = max(plan.delay, MIN_HEDGE_DELAY_MS)
     hedged = (first.ttft_ms > delay) & (first.failed_ms > delay)
+    hedged &= np.random.default_rng(0).random(len(hedged)) < plan.probability
     after = Outcomes(
         ttft_ms=delay + second.ttft_ms,
         e2e_ms=delay + second.e2e_ms,

@@ -7,7 +7,14 @@ import typer
 from rich.console import Console
 
 from splitsecond.benchmark.load.coordinator import WorkerSettings
-from splitsecond.benchmark.report.checkup import TargetCheck, accuracy_table, packet_clock_advice, target_table
+from splitsecond.benchmark.report.checkup import (
+    TargetCheck,
+    accuracy_table,
+    card_advice,
+    packet_clock_advice,
+    send_advice,
+    target_table,
+)
 from splitsecond.benchmark.runs.self_check import ComparingClient, measure_instrument
 from splitsecond.benchmark.runs.settings import RunSettings, Server
 from splitsecond.benchmark.runs.targets import advised, resolve
@@ -16,13 +23,16 @@ from splitsecond.cli import option_values
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import ApiFormat, ApiKeyEnv, BaseUrl, Json, Model, option
 from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.errors import CallerFault, Fault
 from splitsecond.core.observation import ArrivalClock, Observation
 from splitsecond.core.service import Call
 from splitsecond.core.transport.kernel import stamping
 from splitsecond.core.transport.packets import packet_clock_refusal
+from splitsecond.core.transport.timestamping import card_stamps, loopback_send_delays_ns
 from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.upstream.target import connect
+from splitsecond.log.statistics.summary import Summary, summary_of
 
 
 def doctor(
@@ -55,7 +65,8 @@ def doctor(
 
     The error is that of TTFT and TPOT, for each number of streams. This takes about half a minute. With targets:
     test each key and model, show the phases of a request, and compare the clocks that arrival times can be taken
-    from. Then the instrument is not measured. Exit code 1 if a check fails.
+    from. Then the instrument is not measured. It also says how late requests leave the kernel, and which network cards
+    have timestamps of their own. Exit code 1 if a check fails.
     """
     check_json(json)
     settings = RunSettings(clock=clock)
@@ -77,6 +88,7 @@ def doctor(
                 "fault": check.fault,
                 "observations": check.observations,
                 "first_token": check.first_token,
+                "left_after_ns": check.left_after_ns,
             }
             for check in checks
         ]
@@ -88,7 +100,11 @@ def doctor(
         healthy &= accuracy[0].trusted
     refusal = packet_clock_refusal()
     result["packet_clock"] = {"available": not refusal, "refusal": refusal}
-    console.print(packet_clock_advice(refusal), style="dim")
+    sending, cards = _sending(), card_stamps()
+    result["send_delay_ms"] = sending
+    result["hardware_stamps"] = cards
+    for advice in (packet_clock_advice(refusal), send_advice(sending), card_advice(cards)):
+        console.print(advice, style="dim")
     write_json(result, json)
     raise typer.Exit(0 if healthy else 1)
 
@@ -101,6 +117,14 @@ def _measure(levels: list[int], arrival_clock: ArrivalClock) -> list[Accuracy]:
             workers=WorkerSettings(arrival_clock=arrival_clock),
             progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels[-1]} streams"),
         )
+
+
+def _sending() -> Summary:
+    try:
+        delays = loopback_send_delays_ns()
+    except OSError:  # no loopback: then nothing is known
+        delays = []
+    return summary_of([delay / NS_PER_MS for delay in delays])
 
 
 def _try_targets(names: list[str], servers: list[Server]) -> list[TargetCheck]:
@@ -135,4 +159,4 @@ async def _try(spec: TargetSpec) -> TargetCheck:
         return TargetCheck(spec.name, seen, fault=str(advised(fault, spec)))
     first, sent = client.times.get(seen[-1].first_token_ns or 0), seen[-1].sent_ns or 0
     after = {name: at - sent for name, at in msgspec.structs.asdict(first).items() if at is not None} if first else {}
-    return TargetCheck(spec.name, seen, first_token=after)
+    return TargetCheck(spec.name, seen, first_token=after, left_after_ns=client.left_after_ns)

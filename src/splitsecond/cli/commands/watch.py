@@ -8,7 +8,7 @@ import typer
 from splitsecond.benchmark.findings.gate import parse_gate
 from splitsecond.benchmark.runs.planning import watch_jobs
 from splitsecond.benchmark.runs.settings import WatchSettings, at_least_one
-from splitsecond.benchmark.runs.watching import Watch
+from splitsecond.benchmark.runs.watching import Watch, accept_drifts
 from splitsecond.cli import option_values
 from splitsecond.cli.files import check_json
 from splitsecond.cli.options import OutputTokens, Requests, of_limits, of_load, of_results
@@ -32,6 +32,9 @@ class WatchOptions(TargetOptions):
             help="Exit 1 if it holds for a row of a round, as in 'ttft_ms.p95 > +20%'. Repeatable.",
         ),
     ] = None
+    accept: Annotated[
+        bool, of_results("--accept", help="Acknowledge the drifts in the folder, and measure nothing.")
+    ] = False
 
 
 @with_options(WatchOptions)
@@ -47,10 +50,15 @@ def watch(options: WatchOptions) -> None:
     in the folder already count as past rounds, so a watch that is started again continues. A round is judged by at
     least 8 rounds before it: one round outside its usual range is unusual, a lasting change is a drift. --max-cost
     covers all rounds in the folder. With --times the exit code is 1 if a --fail-if holds, if a target has drifted for
-    the worse at the end, or if the last round failed as a whole.
+    the worse at the end, or if the last round failed as a whole. A drift that stays is reported, with this exit code,
+    until somebody acknowledges it with --accept.
     """
     check_json(options.json)
     every_ns = option_values.interval(options.every, "--every")
+    screen = WatchScreen(options.out, Output(json=options.json, html=options.html))
+    if options.accept:
+        screen.accepted(*accept_drifts(options.out, every_ns, screen))
+        return
     at_least_one(times=options.times)
     gates = [parse_gate(text) for text in options.fail_if or ()]
     settings = options.settings(
@@ -60,7 +68,6 @@ def watch(options: WatchOptions) -> None:
         folder=options.out,
     )
     with ExitStack() as started:
-        screen = WatchScreen(options.out, Output(json=options.json, html=options.html))
         job = watch_jobs(settings, started, options.recorded())
         rounds = Watch(job, options.out, every_ns, screen, max_cost=options.max_cost, gates=gates)
         code = screen.run(rounds, options.times)

@@ -8,8 +8,9 @@ until it ends; closing its exchange, or the client, cancels it.
 import asyncio
 import contextlib
 import itertools
+import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from splitsecond.core import clock
@@ -47,11 +48,13 @@ class Client:
         gather: bool = False,
         arrival_clock: ArrivalClock = "kernel",
         exact_itl: bool = False,
+        opened: Callable[[socket.socket], None] = lambda sock: None,
     ) -> None:
         """`trust`: TLS context, None for the system's certificates; its ALPN protocols are set here. `proxies`: as for
         `Proxies`, None for the environment. `gather`: batch the reads of many connections, which is for measuring only.
         `arrival_clock`: the best clock to take arrival times from. If "packets" is not available, it is the kernel.
         `exact_itl`: a client that gathers reads no response sparsely, unless the packet clock gives the times.
+        `opened` is called with the socket of each new connection.
 
         Raises `CallerFault` if a proxy setting is unusable.
         """
@@ -66,6 +69,7 @@ class Client:
         self._reading: ReadContext | None = None
         self._arrival_clock = arrival_clock
         self._ring: PacketRing | None = None
+        self._opened = opened
         self._closed = False
 
     def __repr__(self) -> str:
@@ -147,6 +151,7 @@ class Client:
         if self._closed:
             ready.sock.close()
             raise NetworkFault("the client was closed", kind="closed", phase="connect")
+        self._opened(ready.sock)
         info = Connected(next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer)
         return HttpConnection(
             ready.sock,

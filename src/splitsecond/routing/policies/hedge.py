@@ -33,9 +33,9 @@ _REFRESH = 16
 
 
 class HedgePlan(NamedTuple):
-    """When a call that has no token is hedged, and the probability with which it is."""
+    """After which time a call that has no token is hedged, and with which probability."""
 
-    delay_ns: int
+    delay: float
     probability: float
 
 
@@ -85,8 +85,8 @@ def hedge_plan(curve: SurvivalCurve, share: float) -> HedgePlan:
     earlier = values[bisect_left(values, usual) : bisect_left(values, latest)]
     best = max(earlier, key=saved, default=latest)
     if saved(best) <= max(saved(latest), usual):
-        return HedgePlan(int(latest), 1.0)
-    return HedgePlan(int(best), min(share / curve.waiting(best), 1.0))
+        return HedgePlan(latest, 1.0)
+    return HedgePlan(best, min(share / curve.waiting(best), 1.0))
 
 
 class Hedge(PolicyService):
@@ -116,7 +116,7 @@ class Hedge(PolicyService):
 
         async with Contest(call) as contest:
             first = contest.enter(opening)
-            await asyncio.wait([first], timeout=None if plan is None else plan.delay_ns / clock.NS_PER_S)
+            await asyncio.wait([first], timeout=None if plan is None else plan.delay / clock.NS_PER_S)
             if was_down or (plan and not first.done() and self._is_hedged(call, plan)):
                 contest.enter(self._second.service)
         return contest.reply()
@@ -135,7 +135,7 @@ class Hedge(PolicyService):
         plan = self._latencies.plan()
         if plan is None or len(self._latencies) < self._enough:
             return None
-        return HedgePlan(max(plan.delay_ns + TIMER_NS, MIN_DELAY_NS), plan.probability)
+        return HedgePlan(max(plan.delay + TIMER_NS, MIN_DELAY_NS), plan.probability)
 
     async def _timed(self, call: Call) -> Reply:
         began_ns = clock.now_ns()
