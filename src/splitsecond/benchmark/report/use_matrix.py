@@ -4,8 +4,8 @@ from splitsecond.benchmark.findings.findings import Recommendation, Run, TargetR
 
 KEEPS: dict[str, tuple[str, str]] = {"yes": ("yes", "green"), "unsure": ("perhaps", "yellow"), "no": ("no", "red")}
 TITLE = "Which target for which use"
-FIRST = "★ marks the first of a use, by its own figure. "
-AHEAD = "★ marks the target that was ahead in a use, by its own figure. "
+FIRST = "★ marks the first of a use, by its own figure, where it is clear. "
+AHEAD = "★ marks the target that was clearly ahead in a use, by its own figure. "
 UP_TO = "{} a verdict is the heaviest load up to which it holds. "
 MORE = "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
 
@@ -53,7 +53,7 @@ def _cell(use: Recommendation, rating: TargetRating) -> MatrixCell:
 
 
 def _has_first(use: Recommendation) -> bool:
-    return len(use.candidates) > 1
+    return len(use.candidates) > 1 and use.is_clear
 
 
 def short_load(load: str) -> str:
