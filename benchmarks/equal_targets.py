@@ -33,12 +33,10 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation
 
 WINNER = re.compile(
-    r"\bis first\b|\bis the fastest\b|\bahead\b|the best of|has the highest|"
+    r"\bis first\b|\bis the fastest\b|\bahead\b|(is|was)( perhaps)? the best of|has the highest|"
     r"cost least|ends sooner|★"
 )
-NO_WINNER = re.compile(
-    r"(?i)no target was clearly ahead|no target is clearly first|which target is the fastest|clearly the fastest|no target is"
-)
+NO_WINNER = re.compile(r"(?i)no target was clearly ahead|no target is|clearly the fastest|which target is the fastest")
 """Sentences with these words name none."""
 RESPONSE_S, TTFT_S, EVENTS, TOKENS = 3.0, 0.2, 8, 64
 SIGMA = 0.4
@@ -220,7 +218,8 @@ def main() -> None:
                 told = winners(sentences(run, observations))
                 named += bool(told)
                 if asked.sentences:
-                    print(*(f"  {world.name} {seed}: {each}" for each in told), sep="\n")
+                    for each in told:
+                    print(f"  {world.name} {seed}: {each}", flush=True)
                 if run.spread is not None:
                     spread = f"{run.spread.rounds}, {run.spread.apart_s:.0f}"
             cells.append(f"{named / asked.runs:.3f}")
