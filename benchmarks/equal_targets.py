@@ -217,8 +217,7 @@ def main() -> None:
                 run, observations = concluded(options, world, seed)
                 told = winners(sentences(run, observations))
                 named += bool(told)
-                if asked.sentences:
-                    for each in told:
+                for each in told if asked.sentences else ():
                     print(f"  {world.name} {seed}: {each}", flush=True)
                 if run.spread is not None:
                     spread = f"{run.spread.rounds}, {run.spread.apart_s:.0f}"

@@ -193,14 +193,15 @@ def _rank_interval(found: Evidence, use: Use) -> Interval:
 def _may_be_first(use: Use, ordered: Sequence[TargetRating]) -> list[str]:
     """Return the first target, and those that chance may have put behind it."""
     first, *others = ordered
-    return [first.target, *(r.target for r in others if _may_meet(r, use) and not _behind(r, first, use))]
+    return [first.target, *(r.target for r in others if not (_is_out(r, first, use) or _behind(r, first, use)))]
 
 
-def _may_meet(r: TargetRating, use: Use) -> bool:
+def _is_out(r: TargetRating, first: TargetRating, use: Use) -> bool:
+    """Return whether the target cannot be first, as it misses the limit that the first target meets for certain."""
     if r.keeps != "no" or r.value is None or _within(use, r.value):  # the last: it is out for another reason
-        return r.keeps != "no"
+        return r.keeps == "no"
     best = r.ci95[1 if use.limit and use.limit[0] == "tps" else 0]
-    return best is None or _within(use, best)
+    return first.keeps == "yes" and best is not None and not _within(use, best)
 
 
 def _behind(r: TargetRating, first: TargetRating, use: Use) -> bool:
