@@ -205,9 +205,9 @@ def test_cheapest_target_is_named_for_each_load() -> None:
         row(target="b/x", usd_per_million=3.0, rate=2.0, concurrency=None),
     ]
     assert full(cost_statements(rows + more + dearer)) == [
-        "At concurrency 1 and at concurrency 8, a million tokens in this run's mix of input and output cost least at "
+        "At concurrency 1 and at concurrency 8, a million tokens in this run's mix of input and output cost: "
         "b/x $0.250, a/x $0.500.",
-        "At 2 requests/s, a million tokens in this run's mix of input and output cost least at a/x $0.100, b/x $3.00.",
+        "At 2 requests/s, a million tokens in this run's mix of input and output cost: a/x $0.100, b/x $3.00.",
     ]
     assert full(cost_statements(rows[:1] + rows[2:])) == []
 

@@ -107,7 +107,7 @@ def test_dispatch_lateness_excludes_connect_time() -> None:
 
 @pytest.mark.parametrize(("late_ms", "trusted"), [(2, True), (3, False)])
 def test_an_open_loop_must_send_on_time(late_ms: int, trusted: bool) -> None:
-    sent = [request(1000.0 + 300 * i, due_ns=(1000 + 300 * i - late_ms) * MS) for i in range(5)]
+    sent = [request(1000.0 + 300 * i, due_ns=(1000 + 300 * i - late_ms) * MS) for i in range(10)]
     made = judged(sent, condition=asked(None, rate=3.3))
     assert (made.invalid == []) is trusted
     if not trusted:

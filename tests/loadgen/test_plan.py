@@ -130,10 +130,17 @@ def test_a_target_alone_is_measured_in_rounds_too() -> None:
 
 def test_an_open_loop_lasts_many_times_as_long_as_a_response() -> None:
     (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], requests=50, response_s=15).lanes
-    assert sum(block.requests for block in lane) == 4 * 15 * 20
-    assert {(block.warmups, block.cooldowns) for block in lane} == {(4 * 15 * 5, 4 * 15 * 5)}
+    assert {(block.warmups, block.requests) for block in lane} == {(4 * 15 * 20, 4 * 15 * 20)}
+    assert {block.cooldowns for block in lane} == {4 * 15 * 5}
     (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], requests=50, response_s=0.1).lanes
     assert sum(block.requests for block in lane) == 50
+
+
+@pytest.mark.parametrize(("duration_s", "warmups", "requests"), [(1000, 80, 391), (160, 40, 36)])
+def test_half_of_a_given_duration_warms_up_at_most(duration_s: float, warmups: int, requests: int) -> None:
+    loads = [PlannedLoad(rate=4)]
+    (lane,) = make_plan({"a/m": HOSTS[0]}, loads, response_s=1, duration_s=duration_s).lanes
+    assert {(block.warmups, block.requests) for block in lane} == {(warmups, requests + (duration_s == 1000) * 25)}
 
 
 def test_next_round_repeats_the_last_with_new_arrivals() -> None:

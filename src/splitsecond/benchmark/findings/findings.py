@@ -119,7 +119,8 @@ class TargetRating(Struct, frozen=True, kw_only=True):
     log. `value`: the percentile that the limit applies to, `ci95` its interval; None without a limit. `tps` and
     `agent_ms` are medians, `tokens_per_s` the system throughput, or in a log the median total TPS. The price, in US
     dollars, is that of the target's own mix of input and output. `quality`: the score that the user gives;
-    `billions`: parameters of the model.
+    `billions`: parameters of the model. `rank_ci95`: interval of
+    the figure that ranks the targets.
     """
 
     target: str
@@ -139,6 +140,7 @@ class TargetRating(Struct, frozen=True, kw_only=True):
     billions: float | None = None
     requests: int
     rows: list[str] = []
+    rank_ci95: Interval = (None, None)
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
@@ -148,6 +150,7 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     `fastest` is the first of those that meet `limits` at this `percentile`, by the figure `by`; for a batch, the one
     with most tokens per dollar. `good_ms`: stricter limit below which the use is served well; None: there is none.
     `would_change`: sentences on what would change the recommendation. `candidates`: all targets, the best first.
+    `may_be_first`: `fastest`, and the targets that chance may have put behind it.
     """
 
     use: str
@@ -161,6 +164,12 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     policy: str = ""
     would_change: list[str] = []
     candidates: list[TargetRating]
+    may_be_first: list[str] = []
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether one target is first, and chance does not explain it."""
+        return len(self.may_be_first) == 1
 
 
 class BreakEven(Struct, frozen=True, kw_only=True):

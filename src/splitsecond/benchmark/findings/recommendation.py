@@ -50,8 +50,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     `amount`: the load's concurrency or rate, as `closed` (a concurrency) says; 0 for a log.
 
     `tokens_per_s`: of the system, in a log the median total TPS. `token_source`: how its tokens were counted, of a log
-    how most were. `refused`: why the target cannot be used at all, such as too small a context; "" if it can.
-    `unknown`: what is not known of its abilities but required; "" if nothing.
+    how most were. `by_token`: whether its price is one of tokens, not of hours. `refused`: why the target cannot be
+    used at all, such as too small a context; "" if it can. `unknown`: what is not known of its abilities but required;
+    "" if nothing.
     """
 
     target: str
@@ -63,8 +64,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
     error_share: float
     figures: Mapping[str, Summary]
     tokens_per_s: float | None = None
+    tokens_per_s_ci95: Interval = (None, None)
     usd_per_million: float | None = None
     tokens_per_usd: float | None = None
+    by_token: bool = False
     token_source: str = ""
     refused: str = ""
     unknown: str = ""
@@ -88,6 +91,8 @@ def _of_row(row: ConditionFindings) -> Evidence:
         error_share=row.errors / row.requests,
         figures={"ttft_ms": ttft.summary(row), "tps": row.tps, "agent_ms": row.agent_ms},
         tokens_per_s=row.output_tokens_per_s,
+        tokens_per_s_ci95=row.output_tokens_per_s_ci95,
+        by_token=row.price is not None and row.price.per_hour_usd is None,
         usd_per_million=row.usd_per_million,
         tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
         token_source=row.token_source,
@@ -106,6 +111,8 @@ def _of_speed(speed: ProductionSpeed) -> Evidence:
         error_share=speed.error_share,
         figures={"ttft_ms": speed.ttft_ms, "tps": speed.tps, "agent_ms": _agent(speed.ttft_ms, speed.tps)},
         tokens_per_s=speed.total_tps.p50,
+        tokens_per_s_ci95=speed.total_tps.interval("p50"),
+        by_token=usd is not None,
         usd_per_million=usd,
         tokens_per_usd=MILLION * share / usd if share and usd else None,
         token_source=max(speed.token_source, key=lambda source: speed.token_source[source], default=""),
@@ -175,6 +182,7 @@ def _for_use(
         policy=_policy(name, use, [r.target for r in chosen], priced=bool(cheapest)),
         would_change=_would_change(use, chosen, [r for r in ordered if r not in chosen and r.target not in apart]),
         candidates=ordered,
+        may_be_first=_may_be_first(use, [r for r in ordered if r.target not in apart]) if chosen else [],
     )
 
 
@@ -210,6 +218,7 @@ def _rated(loads: Sequence[Evidence], use: Use, at: AtLoad | None, heaviest: AtL
         billions=judged.billions,
         requests=judged.requests,
         rows=[each.row for each in loads if each.row],
+        rank_ci95=_rank_interval(judged, use),
     )
 
 
@@ -236,6 +245,38 @@ def _load_at(found: Evidence) -> AtLoad:
 
 def _by_load(load: AtLoad) -> tuple[bool, float]:
     return not load.closed, load.amount
+
+
+def _rank_interval(found: Evidence, use: Use) -> Interval:
+    if use.by != "tokens_per_usd":
+        return found.figures[use.by].interval("p95" if use.by == "ttft_ms" else "p50")
+    value, speed, (low, high) = found.tokens_per_usd, found.tokens_per_s, found.tokens_per_s_ci95
+    if value and found.by_token:
+        return value * SAME_VALUE, value / SAME_VALUE
+    if not speed or low is None or high is None:
+        return None, None
+    return (low, high) if value is None else (value * low / speed, value * high / speed)
+
+
+def _may_be_first(use: Use, ordered: Sequence[TargetRating]) -> list[str]:
+    """Return the first target, and those that chance may have put behind it."""
+    first, *others = ordered
+    return [first.target, *(r.target for r in others if not (_is_out(r, first, use) or _behind(r, first, use)))]
+
+
+def _is_out(r: TargetRating, first: TargetRating, use: Use) -> bool:
+    """Return whether the target cannot be first, as it misses the limit that the first target meets for certain."""
+    if r.keeps != "no" or r.value is None or _within(use, r.value):  # the last: it is out for another reason
+        return r.keeps == "no"
+    best = r.ci95[1 if use.limit and use.limit[0] == "tps" else 0]
+    return first.keeps == "yes" and best is not None and not _within(use, best)
+
+
+def _behind(r: TargetRating, first: TargetRating, use: Use) -> bool:
+    (low, high), (first_low, first_high) = r.rank_ci95, first.rank_ci95
+    if use.by in ("tps", "tokens_per_usd"):
+        return high is not None and first_low is not None and high < first_low
+    return low is not None and first_high is not None and low > first_high
 
 
 def _cheapest_load(loads: Sequence[Evidence], verdicts: Sequence[tuple[Keeps, str]]) -> int:
@@ -395,12 +436,13 @@ def use_statements(found: Sequence[Recommendation], use: str, period: str = "") 
     for each in found:
         if each.use == use and each.fastest:
             label, of, words = _RANKED[each.by]
-            best = each.candidates[0]
+            best, count = each.candidates[0], len(each.candidates)
             value = of(best)
             shown = f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})" if value is not None else ""
             limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(use)}"
-            rank = f"the best of {len(each.candidates)}{shown}"
-            if period:
-                return [Statement(f"For {use}, {best.target} was {rank} in {period}{limit}.")]
-            return [Statement(f"For {use}, {best.target} is {rank}{limit}.")]
+            within, tense = (f" in {period}", "was") if period else ("", "is")
+            if each.is_clear:
+                return [Statement(f"For {use}, {best.target} {tense} the best of {count}{shown}{within}{limit}.")]
+            may = f"{listed(each.may_be_first, 'or')} may {'have been' if period else 'be'} first"
+            return [Statement(f"For {use}, no target {tense} clearly the best of {count}{within}: {may}.")]
     return []

@@ -81,7 +81,7 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     return [
         Statement(
             f"{listed([level(row) for row in at]).capitalize()}, a million tokens in this run's mix of input and "
-            f"output cost least at {', '.join(ranking)}.",
+            f"output cost: {', '.join(ranking)}.",
             in_a_line(f"{listed([load(row, short=True) for row in at])}, input and output, $/M tokens: ", ranking),
         )
         for ranking, at in places.items()

@@ -43,6 +43,9 @@ RUNQUEUE_SHARE = 0.2
 """Share of the time that our process may wait for a processor without a note."""
 
 NOT_STATIONARY = "not stationary"
+MIN_WINDOW_RESPONSES = 12
+"""Least measured time of a round of an open loop, in the responses of the row: a queue that is still growing makes them
+long against a round that was planned by a single response."""
 TREND = 0.15
 """Largest change from the first half of a window to the second half in a steady state."""
 TREND_T = 4.6
@@ -171,6 +174,8 @@ def _not_stationary(inputs: CheckInputs) -> str:
         )
         for i in range(len(middle))
     ]
+    if too_short := _window_too_short(inputs):
+        return too_short
     figure = ttft_figure(open_loop=inputs.asked.open_loop)
     timed = [(due_ns(o), value) for o in inputs.answered if (value := figure.value(o))]
 
@@ -191,6 +196,39 @@ def _not_stationary(inputs: CheckInputs) -> str:
                 "load."
             )
     return ""
+
+
+def _window_too_short(inputs: CheckInputs) -> str:
+    window_s, _ = _window_and_warmup_s(inputs)
+    answered = [done_ns(o) - due_ns(o) for o in inputs.answered]
+    response_s = float(np.mean(answered)) / NS_PER_S if answered else 0.0
+    if inputs.asked.rate is None or window_s >= MIN_WINDOW_RESPONSES * response_s:
+        return ""
+    return (
+        f"{NOT_STATIONARY}: a round measures {number(window_s)} s, which is only {number(window_s / response_s)} times "
+        f"as long as a response under this load (least: {MIN_WINDOW_RESPONSES}), so its queue may still grow. Use a "
+        "lower rate, or a larger -n and --warmup."
+    )
+
+
+def _from_empty(inputs: CheckInputs) -> str:
+    window_s, warmup_s = _window_and_warmup_s(inputs)
+    if inputs.asked.rate is None or not window_s:
+        return ""
+    return (
+        f"the percentiles describe {number(window_s)} s of each round, after {number(warmup_s)} s from an empty server."
+    )
+
+
+def _window_and_warmup_s(inputs: CheckInputs) -> tuple[float, float]:
+    """Return the mean measured time of a round, and the time from its first request to it, in seconds."""
+    windows, curve = inputs.load.steady, inputs.load.curve
+    if not len(windows.begin):
+        return 0.0, 0.0
+    begins = curve.at[np.flatnonzero(np.concatenate(([0], curve.level[:-1])) == 0)]
+    begin = begins[np.maximum(np.searchsorted(begins, windows.begin, side="right") - 1, 0)]
+    both = (windows.end - windows.begin).mean(), (windows.begin - begin).mean()
+    return float(both[0]) / NS_PER_S, float(both[1]) / NS_PER_S
 
 
 def _trend(logs: Sequence[float]) -> float:
@@ -423,6 +461,7 @@ _NOTES: tuple[Check, ...] = (
     _few_rounds,
     few_sessions,
     _load_fell,
+    _from_empty,
     _runqueue,
     _failed,
     _cancelled,

@@ -7,9 +7,9 @@ a lane, as they share its capacity; lanes can run side by side.
 
 Rounds follow each other at once, or begin at even distances over a given time; nothing is sent in the pauses.
 
-In an open loop the requests in flight grow towards their steady number over several response times. So its warm-up
-lasts `WARMUP_RESPONSES` times as long as one response, and its blocks together measure at least `WINDOW_RESPONSES`
-times as long.
+In an open loop the requests in flight grow towards their steady number over many response times, and each block begins
+with an empty server. So the warm-up of a block lasts `WARMUP_RESPONSES` times as long as one response, and its measured
+time at least `WINDOW_RESPONSES` times as long.
 """
 
 import math
@@ -37,8 +37,10 @@ MIN_BLOCK = 5
 SPREAD_APART_S, MAX_SPREAD_ROUNDS = 180, 25
 """Rounds over a given time are planned so far apart, as long as they are at most 25. Slow times of a minute are then
 forgotten from one round to the next, as comparisons assume (`sample_comparison.LEFT_OVER`)."""
-WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 5, 20, 5
-"""In response times: the warm-up of a block, the measured time of all blocks, and the longest cool-down of a block."""
+WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 20, 20, 5
+"""In response times: the warm-up of a block of an open loop, its measured time, and its longest cool-down."""
+MAX_WARMUP_SHARE = 0.5
+"""Most of the time of a block that warms up, where the duration of the run is given."""
 REQUESTS = 50
 TURNS = 8
 """Measured turns of each slot of sessions in a block. Each slot first fills the cache, which costs as much as many
@@ -130,9 +132,10 @@ def make_plan(
     `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the concurrency, or those
     of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
     stay longer than their warm-up. `response_s` is the duration of the slowest target's response; if it is known, an
-    open loop gets as many requests as its measured time needs, at least `requests`, or without `extend` exactly
-    `requests`. With `duration_s`, as many are planned as fit into this time. With `over_s`, the first round begins at
-    once and the last one after this time, the others evenly between them; there are `spread_rounds` by default.
+    open loop gets as many requests as the measured time of its blocks needs, at least `requests`, or without `extend`
+    exactly `requests`. With `duration_s`, as many are planned as fit into this time. With `over_s`, the first round
+    begins at once and the last one after this time, the others evenly between them; there are `spread_rounds` by
+    default.
 
     With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent unchanged, in one
     block. With `sessions`, a load is a number of sessions at a time or a rate of new ones, requests are turns, by
@@ -155,11 +158,15 @@ def make_plan(
             own = _session_blocks(load, sessions, requests, blocks, seed, response_s, within_s)
             planned.append((load, own if over_s is None else _spread(own, over_s)))
             continue
+        own_warmups = warmups
         if duration_s is not None:
             blocks = blocks or MAX_ROUNDS
             turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
-            requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S)
-        own = _blocks(load, requests or REQUESTS, warmups, blocks, seed, response_s, extend=extend)
+            warm_s = min(WARMUP_RESPONSES * (response_s or EXPECTED_S), MAX_WARMUP_SHARE * duration_s / turns)
+            requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S, warm_s)
+            if warmups is None and load.rate is not None:
+                own_warmups = max(1, math.ceil(load.rate * warm_s))
+        own = _blocks(load, requests or REQUESTS, own_warmups, blocks, seed, response_s, extend=extend)
         planned.append((load, own if over_s is None else _spread(own, over_s)))
     return RunPlan(
         conditions=[
@@ -280,11 +287,12 @@ def _blocks(
         each = (load.rate or 0) * (EXPECTED_S if response_s is None else response_s)
         warmups = max(1, math.ceil(each * WARMUP_RESPONSES)) if warmups is None else warmups
         cooldowns = math.ceil(each * COOLDOWN_RESPONSES)
-        requests = max(requests, math.ceil(each * WINDOW_RESPONSES) if extend else 0)
     if blocks is None:
         least = requests if load.concurrency is None else max(MIN_BLOCK, load.concurrency)
         blocks = min(max(requests // least, ROUNDS), MAX_ROUNDS)
     rounds = min(blocks, requests)
+    if load.rate is not None and extend:
+        requests = max(requests, rounds * math.ceil(load.rate * (response_s or EXPECTED_S) * WINDOW_RESPONSES))
     made: list[RequestBlock] = []
     first = 0
     for number in range(rounds):
@@ -357,10 +365,10 @@ def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
     return schedule(load.pattern, rate=load.rate, requests=requests, seed=drawn, burstiness=load.burstiness)
 
 
-def _requests_within(load: PlannedLoad, block_s: float, response_s: float) -> int:
+def _requests_within(load: PlannedLoad, block_s: float, response_s: float, warm_s: float) -> int:
     if load.concurrency is not None:
         return max(1, 1 + math.floor(load.concurrency * (block_s / response_s - 1) - 0.5))
-    return max(1, math.floor((load.rate or 0) * (block_s - (WARMUP_RESPONSES + 1) * response_s)))
+    return max(1, math.floor((load.rate or 0) * (block_s - warm_s - response_s)))
 
 
 def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> float:

@@ -22,7 +22,7 @@ from splitsecond.benchmark.findings.condition import condition_findings
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
 from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.plan import TURNS, Condition, PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.plan import EXPECTED_S, TURNS, Condition, PlannedLoad, RunPlan, make_plan
 from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.statistics.search import Search, Verdict
 from splitsecond.core import clock
@@ -38,6 +38,8 @@ ROUNDS = 12
 FIRST_ROUNDS = 4
 MIN_REQUESTS = 20
 PER_SLOT = 3
+WARMUP_RESPONSES = 5
+"""Warm-up of a block of an open loop, in responses: a search has many blocks, and those of a bench take longer."""
 OnVerdict = Callable[[ConditionFindings, Verdict], None]
 
 
@@ -174,6 +176,9 @@ class LoadSearchDriver:
         )
 
     def _part(self, load: float, response_s: float | None, seed: int) -> RunPlan:
+        warmups = self._warmups
+        if warmups is None and self.open_loop:
+            warmups = max(1, math.ceil(load * (response_s or EXPECTED_S) * WARMUP_RESPONSES))
         least = (
             MIN_REQUESTS if self.open_loop else max(MIN_REQUESTS, (TURNS if self._sessions else PER_SLOT) * round(load))
         )
@@ -181,7 +186,7 @@ class LoadSearchDriver:
             {self._target: self._base_url},
             [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],
             requests=self._requests or least,
-            warmups=self._warmups,
+            warmups=warmups,
             blocks=1,
             seed=seed,
             response_s=response_s,

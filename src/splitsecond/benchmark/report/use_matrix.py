@@ -11,8 +11,8 @@ KEEPS: dict[str, tuple[str, str]] = {
     "no": ("no", "red"),
 }
 TITLE = "Which target for which use"
-FIRST = "★ marks the first of a use, by its own figure. "
-AHEAD = "★ marks the target that was ahead in a use, by its own figure. "
+FIRST = "★ marks the first of a use, by its own figure, where it is clear. "
+AHEAD = "★ marks the target that was clearly ahead in a use, by its own figure. "
 LOADS = "Below a verdict is its load; below a no, ≤ is the heaviest load within the limit. "
 LOADS_AFTER = "≤ is the heaviest load within the limit. "
 TOO_FEW = "No verdicts on uses: {} per row are too few. Verdicts begin at {}; a p95 has an interval from {} on."
@@ -92,7 +92,7 @@ def _cell(use: Recommendation, rating: TargetRating) -> MatrixCell:
 
 
 def _has_first(use: Recommendation) -> bool:
-    return len(use.candidates) > 1 and bool(use.fastest)
+    return len(use.candidates) > 1 and bool(use.fastest) and use.is_clear
 
 
 def short_load(load: str) -> str:

@@ -135,7 +135,8 @@ def default_over_s(settings: BenchSettings, targets: int) -> float | None:
 
     A run that compares targets gets the distance that its findings need, unless it has too few rounds to find anything.
     """
-    rounds = min(settings.rounds or ROUNDS, settings.requests or ROUNDS)
+    rounds = settings.rounds or ROUNDS
+    rounds = rounds if settings.requests is None else min(rounds, settings.requests)
     timed = settings.duration is not None or any(load.trace for load in settings.loads)
     if targets < 2 or settings.quick or timed or rounds < MIN_ROUNDS:
         return None

@@ -9,7 +9,8 @@ of few targets is no perfect correlation, so r is taken to be at most 1 − 1/n 
 """
 
 from collections.abc import Mapping, Sequence
-from math import atanh, sqrt, tanh
+from math import atanh, inf, sqrt, tanh
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -135,18 +136,27 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
         f"{p.target} {number(p.tps)} at {usd(p.usd_per_million)}{unsure.replace(',', '')}"
         for p, unsure in zip(best, perhaps, strict=True)
     ]
-    value = max(found.targets, key=lambda p: p.cost_adjusted_tps or 0.0)
-    adjusted = (
-        f"{value.target} has the highest cost-adjusted {found.figure}: {number(value.cost_adjusted_tps)} tokens/s"
-    )
+    first, *others = sorted(found.targets, key=lambda p: -(p.cost_adjusted_tps or 0.0))
+    name, unit = f"cost-adjusted {found.figure}", "tokens/s per dollar and million tokens"
+    if all(_adjusted(first, 0) > _adjusted(other, 1) for other in others):
+        adjusted = f"{first.target} has the highest {name}: {number(first.cost_adjusted_tps)} {unit}."
+    else:
+        values = listed([f"{p.target} {number(p.cost_adjusted_tps)}" for p in (first, *others)])
+        adjusted = f"No target is clearly first in {name}: {values} {unit}."
     return [
         Statement(
             f"No other target is both faster and cheaper than {listed(frontier)}; prices are per million tokens.",
             in_a_line(f"Frontier, {found.figure} at $/M tokens: ", short),
         ),
-        Statement(f"{adjusted} per dollar and million tokens.", f"{adjusted} per $/M tokens."),
+        Statement(adjusted, adjusted.replace(unit, "tokens/s per $/M tokens")),
         _correlation_statement(found.correlation, found.ci95, len(found.targets)),
     ]
+
+
+def _adjusted(of: PricedSpeed, bound: Literal[0, 1]) -> float:
+    """Return a bound of the cost-adjusted speed; where it is unknown, the one that leaves all open."""
+    tps = of.tps_ci95[bound]
+    return (inf if bound else 0.0) if tps is None else tps / of.usd_per_million
 
 
 def _correlation_statement(r: float | None, interval: Interval, targets: int) -> Statement:
