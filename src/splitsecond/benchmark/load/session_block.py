@@ -13,11 +13,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from splitsecond.benchmark.load.block import BlockRun
+from splitsecond.benchmark.load.block import BlockRun, RequestInFlight
 from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.load.session_player import Player, SessionPrompts
 from splitsecond.core import clock
-from splitsecond.core.errors import Fault
 from splitsecond.core.events import Broken, Event, Token
 from splitsecond.core.observation import Role
 from splitsecond.core.service import Call
@@ -148,24 +147,11 @@ class SessionBlockRun(BlockRun):
         )
         complete = False
         self._monitor.began()
-        try:
+        with RequestInFlight(self, call, measured, role):
             async with await self._service(call) as reply:
                 self._unanswered = None
                 events = await reply.collected()
             complete = not (events and isinstance(events[-1], Broken))
-        except Fault as fault:
-            measured.ended(call, fault)
-            self._failed(role, fault)
-        except asyncio.CancelledError:
-            measured.ended(call)
-            raise
-        else:
-            measured.ended(call)
-        finally:
-            if not measured.complete.is_set():
-                self.incomplete.append(measured)
-            self._monitor.ended()
-            self._finished(role)
         if not complete:
             return None
         counts = measured.observation
