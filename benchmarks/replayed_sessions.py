@@ -106,11 +106,14 @@ class TracedTurn(Struct):
 
 
 def traced(path: Path) -> dict[str, dict[tuple[str, int], TracedTurn]]:
-    """Return the turns of each session of a trace, by sub-agent ("" for none) and number."""
+    """Return the turns of each session of a trace, by sub-agent ("" for none) and number.
+
+    Sub-agents after the last request of their parent are left out, because nothing waits for them.
+    """
     text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
     found: dict[str, dict[tuple[str, int], TracedTurn]] = {}
     for record in map(msgspec.json.decode, text.splitlines()):
-        own = found[record["id"]] = {}
+        own: dict[tuple[str, int], TracedTurn] = {}
         parents = agents = 0
         for row in record["requests"]:
             if row["type"] == "subagent":
@@ -120,6 +123,7 @@ def traced(path: Path) -> dict[str, dict[tuple[str, int], TracedTurn]]:
             else:
                 parents += 1
                 own["", parents] = _traced(row, record["block_size"])
+        found[record["id"]] = {place: turn for place, turn in own.items() if turn.before <= parents}
     return found
 
 
@@ -245,7 +249,8 @@ def _path(requests: Sequence[Sent]) -> Iterator[Sent]:
         else:
             yield each
     for beside in agents.values():
-        yield from max(beside.values(), key=lambda own: max(each.end for each in own))
+        # Of those that were cut off at the same time, the one that waited longer.
+        yield from max(beside.values(), key=lambda own: max((each.end, -each.begin) for each in own))
 
 
 def reported(found: SessionFindings) -> dict[str, float | None]:

@@ -79,7 +79,6 @@ class SessionBlockRun(BlockRun):
         player = self._prompts.player(session, number)
         share = random.random()
         try:
-            player.skip(first)
             primed = first == 1 or await self._prime(player, first - 1)
         finally:
             self._unprimed -= 1
@@ -95,8 +94,13 @@ class SessionBlockRun(BlockRun):
         await self._play(self._prompts.player(session, number), 1, clock.now_ns())
 
     async def _prime(self, player: Player, number: int) -> bool:
-        """Fill the cache with the prompt of a turn. Return whether the server answered."""
+        """Fill the cache with the prompt of a turn. Return whether the server answered.
+
+        A long prompt takes milliseconds to make. So it is made when it is sent, or those of all slots together would
+        keep this process busy for so long that it loses its priority (`priority`).
+        """
         async with self._priming:
+            player.skip(number + 1)
             body = player.priming_body()
             return await self._turn(player, number, "warmup", clock.now_ns(), body, primes=True) is not None
 
