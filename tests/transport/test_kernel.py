@@ -1,4 +1,4 @@
-"""The limit of open files: raised as far as the system allows, never lowered."""
+"""What the kernel is told and asked: the limit of open files, packets, and bytes that cannot be sent yet."""
 
 import resource
 import socket
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from splitsecond.core.transport.kernel import packets_received, raise_file_limit
+from splitsecond.core.transport.kernel import UNSENT_BYTES, limit_unsent, packets_received, raise_file_limit
 
 ENDLESS = resource.RLIM_INFINITY
 
@@ -55,3 +55,19 @@ def test_packets_of_a_merged_read_are_all_counted() -> None:
                 pass
         assert packets_received(client) == 3
     assert packets_received(client) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what is unsent")
+def test_kernel_takes_little_that_it_cannot_send() -> None:
+    taken = []
+    for limited in (False, True):
+        with socket.socket() as listening, socket.socket() as client:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            if limited:
+                limit_unsent(client)
+            client.connect(listening.getsockname())
+            client.setblocking(False)
+            taken.append(client.send(bytes(8 << 20)))
+    assert taken[1] < 4 * UNSENT_BYTES < taken[0]

@@ -123,6 +123,23 @@ async def run_block(
     return run.abandoned
 
 
+class RequestInFlight:
+    """One request while it is sent: when its context ends, its end is recorded, and a `Fault` goes no further."""
+
+    __slots__ = ("_request", "_run")
+
+    def __init__(self, run: "BlockRun", call: Call, measured: MeasuredCall, role: Role) -> None:
+        self._run = run
+        self._request = (call, measured, role)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        self._run.ended(*self._request, error)
+        return isinstance(error, Fault)
+
+
 class BlockRun:
     """One block while it is sent. Subclasses send another kind of load."""
 
@@ -300,26 +317,27 @@ class BlockRun:
         """
         call, measured = self._call(role, due_ns)
         try:
-            async with await self._service(call) as reply:
-                self._start_ramp(due_ns)
-                has_token()
-                self._unanswered = None
-                await reply.finished()
-        except Fault as fault:
-            measured.ended(call, fault)
-            self._failed(role, fault)
-        except asyncio.CancelledError:
-            measured.ended(call)
-            raise
-        else:
-            measured.ended(call)
+            with RequestInFlight(self, call, measured, role):
+                async with await self._service(call) as reply:
+                    self._start_ramp(due_ns)
+                    has_token()
+                    self._unanswered = None
+                    await reply.finished()
         finally:
-            if not measured.complete.is_set():
-                self.incomplete.append(measured)
-            self._monitor.ended()
             self._start_ramp(due_ns)
             has_token()
-            self._finished(role)
+
+    def ended(self, call: Call, measured: MeasuredCall, role: Role, error: BaseException | None) -> None:
+        """Record the end of a request, by an error or (None) well."""
+        fault = error if isinstance(error, Fault) else None
+        if error is None or isinstance(error, Fault | asyncio.CancelledError):
+            measured.ended(call, fault)
+        if fault is not None:
+            self._failed(role, fault)
+        if not measured.complete.is_set():
+            self.incomplete.append(measured)
+        self._monitor.ended()
+        self._finished(role)
 
     def _start_ramp(self, due_ns: int) -> None:
         if not self._first_done.is_set():

@@ -13,11 +13,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from splitsecond.benchmark.load.block import BlockRun
+from splitsecond.benchmark.load.block import BlockRun, RequestInFlight
 from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.load.session_player import Player, SessionPrompts
 from splitsecond.core import clock
-from splitsecond.core.errors import Fault
 from splitsecond.core.events import Broken, Event, Token
 from splitsecond.core.observation import Role
 from splitsecond.core.service import Call
@@ -80,7 +79,6 @@ class SessionBlockRun(BlockRun):
         player = self._prompts.player(session, number)
         share = random.random()
         try:
-            player.skip(first)
             primed = first == 1 or await self._prime(player, first - 1)
         finally:
             self._unprimed -= 1
@@ -96,8 +94,13 @@ class SessionBlockRun(BlockRun):
         await self._play(self._prompts.player(session, number), 1, clock.now_ns())
 
     async def _prime(self, player: Player, number: int) -> bool:
-        """Fill the cache with the prompt of a turn. Return whether the server answered."""
+        """Fill the cache with the prompt of a turn. Return whether the server answered.
+
+        A long prompt takes milliseconds to make. So it is made when it is sent, or those of all slots together would
+        keep this process busy for so long that it loses its priority (`priority`).
+        """
         async with self._priming:
+            player.skip(number + 1)
             body = player.priming_body()
             return await self._turn(player, number, "warmup", clock.now_ns(), body, primes=True) is not None
 
@@ -148,24 +151,11 @@ class SessionBlockRun(BlockRun):
         )
         complete = False
         self._monitor.began()
-        try:
+        with RequestInFlight(self, call, measured, role):
             async with await self._service(call) as reply:
                 self._unanswered = None
                 events = await reply.collected()
             complete = not (events and isinstance(events[-1], Broken))
-        except Fault as fault:
-            measured.ended(call, fault)
-            self._failed(role, fault)
-        except asyncio.CancelledError:
-            measured.ended(call)
-            raise
-        else:
-            measured.ended(call)
-        finally:
-            if not measured.complete.is_set():
-                self.incomplete.append(measured)
-            self._monitor.ended()
-            self._finished(role)
         if not complete:
             return None
         counts = measured.observation

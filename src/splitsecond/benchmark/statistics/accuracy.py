@@ -3,7 +3,8 @@
 All timestamps come from the same clock, so their difference is the error, including delivery through the kernel's
 loopback. The true TTFT runs from when the server's kernel received the request until right before the server wrote the
 first token. Ours is longer by an error on the send side (stamped before it reached the server) and one on the receive
-side (stamped after it was written).
+side (stamped after it was written). A long request takes time to leave, which is no error, but a part of TTFT; so here
+ours counts from when the kernel had taken the last byte of the request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,7 +103,7 @@ class _Errors:
         seen, sent = np.asarray(o.token_at), np.asarray(true.actual_ns)
         send = 0.0
         if true.received_ns and o.sent_ns is not None:
-            send = (true.received_ns - o.sent_ns) / NS_PER_MS
+            send = (true.received_ns - max(o.sent_ns, o.written_ns or 0)) / NS_PER_MS
             self.send.append(abs(send))
         late_ns, uncertain = true.first_late_ns(o.token_at[0])
         self.interrupted += uncertain

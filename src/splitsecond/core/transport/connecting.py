@@ -22,7 +22,7 @@ from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import NetworkFault, Phase, TimedOut
 from splitsecond.core.transport.exchange import Origin
-from splitsecond.core.transport.kernel import stamp_arrivals
+from splitsecond.core.transport.kernel import limit_unsent, stamp_arrivals
 from splitsecond.core.transport.proxy import Proxy
 from splitsecond.core.transport.tls import TlsSession, handshake
 
@@ -168,6 +168,7 @@ class _Race:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            limit_unsent(sock)
             stamp_arrivals(sock)
             await asyncio.get_running_loop().sock_connect(sock, address.sockaddr)
         except OSError as error:

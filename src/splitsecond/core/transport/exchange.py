@@ -153,6 +153,7 @@ class Exchange(Struct, eq=False):
     `connection`: the one that carries it; a new one after a resend. `resend` starts a task that sends the request
     again. `sent_ns`: the clock right before the first byte was written; that of the second sending if it was `resent`.
     `written_ns`: the clock when the kernel had taken the last byte, if it did not take all bytes at once; otherwise 0.
+    By then all but `kernel.UNSENT_BYTES` had been sent, on systems that can limit them.
     `sparse`: several packets were read at once on purpose, without the packet clock (see `sparse_reads`).
     `take_packets`: takes several packets of the body at once in place of the receiver; None: the receiver gets each.
     """

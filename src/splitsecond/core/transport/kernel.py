@@ -14,7 +14,7 @@ import sys
 import termios
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _LINUX = sys.platform == "linux"
 # Python 3.11 has no name for it. 35 is the option of the native struct timespec on every architecture but
@@ -26,6 +26,9 @@ STAMP = struct.Struct("@ll")
 
 ANCILLARY_BYTES = socket.CMSG_SPACE(STAMP.size)
 """Room for one stamp beside a read. No other ancillary data is enabled."""
+
+UNSENT_BYTES = 1 << 17
+"""Most bytes that the kernel takes before it can send them."""
 
 _WORD = struct.Struct("@I")
 _RTT_OFFSET = 68  # tcpi_rtt: after 8 bytes of flags and 15 words
@@ -42,6 +45,18 @@ def stamp_arrivals(sock: socket.socket) -> bool:
     except OSError:  # a kernel or sandbox without it: the clock is read instead, and each read is marked so
         return False
     return True
+
+
+def limit_unsent(sock: socket.socket) -> None:
+    """Let the socket take at most `UNSENT_BYTES` that cannot be sent yet.
+
+    Without this the kernel buffers megabytes at once, and the end of a write says nothing about when a long request
+    left.
+    """
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if option is not None:
+        with suppress(OSError):  # a kernel or sandbox without it
+            sock.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
 
 
 @contextmanager
