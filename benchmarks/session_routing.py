@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import mean
@@ -48,7 +49,7 @@ CLIENT_RETRY_S = 2.0
 class Provider(Struct, frozen=True, kw_only=True):
     """A simulated provider. Its TTFT is `level` × (a + b × new + c × cached). `drift`: the amplitude of the logarithm
     of its speed over minutes and an hour. `load`: by how much each request in flight slows it. `down`: from when to
-    when it answers 503."""
+    when it answers `fails`, a status and the kind of the fault. `reports`: its usage has the cached tokens."""
 
     a: float = 0.6
     b: float = 0.00008
@@ -60,6 +61,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     phase: float = 0.0
     load: float = 0.0
     down: tuple[float, float] = (0.0, 0.0)
+    fails: tuple[int, str] = (503, "http_503")
+    reports: bool = True
     price: Price = PRICE
 
     def level(self, at_s: float) -> float:
@@ -97,8 +100,8 @@ SCENARIOS: dict[str, Scenario] = {
         {"a/m": Provider(a=0.5, replicas=2), "b/m": Provider(a=0.7)},
     ),
     "drift": Scenario(
-        "both drift by a factor of up to 3 either way",
-        {"a/m": Provider(drift=0.55), "b/m": Provider(drift=0.55, phase=2.0, lifetime_s=900)},
+        "both drift by a factor of up to 2 either way",
+        {"a/m": Provider(drift=0.35), "b/m": Provider(drift=0.35, phase=2.0, lifetime_s=900)},
     ),
     "outage": Scenario(
         "a is faster, and down for ten minutes",
@@ -169,7 +172,7 @@ class Outcome(Struct):
 
     @property
     def moves(self) -> float:
-        return mean(sum(a.target != b.target for a, b in zip(each, each[1:], strict=False)) for each in self.sessions)
+        return mean(sum(a.target != b.target for a, b in pairwise(each)) for each in self.sessions)
 
 
 class Chance:
@@ -255,18 +258,17 @@ class SimulatedTarget:
         identity = f"{call.id}.{call.notes.attempts}"
         if provider.is_down(begin_s):
             await asyncio.sleep(FAILS_AFTER_S)
-            fault = ProviderFault("down", kind="http_503", phase="head", status=503)
-            record = FaultRecord(type="ProviderFault", kind="http_503", phase="head", message="down", status=503)
+            status, kind = provider.fails
+            fault = ProviderFault("down", kind=kind, phase="head", status=status)
+            record = FaultRecord(type="ProviderFault", kind=kind, phase="head", message="down", status=status)
             world.states.observe(
                 Observation(
                     id=identity, call=call.id, target=self.name, outcome="failed", fault=record, start_ns=begin_ns,
-                    sent_ns=begin_ns, end_ns=clock.now_ns(), status=503,
+                    sent_ns=begin_ns, end_ns=clock.now_ns(), status=status,
                 )
             )  # fmt: skip
             raise fault
-        replica = Replica(
-            self.name, world.chance.replica(turn.session, turn.number, self.name, provider.replicas)
-        )
+        replica = Replica(self.name, world.chance.replica(turn.session, turn.number, self.name, provider.replicas))
         cached = in_cache(provider, turn.caches.get(replica), begin_s)
         new = turn.turn.input_tokens - cached
         slower = world.chance.factor(turn.session, turn.number) * (1 + provider.load * self.in_flight)
@@ -288,7 +290,7 @@ class SimulatedTarget:
                 Observation(
                     id=identity, call=call.id, target=self.name, start_ns=begin_ns, reused=True, sent_ns=begin_ns,
                     head_ns=first_ns, first_event_ns=first_ns, first_token_ns=first_ns, last_token_ns=clock.now_ns(),
-                    end_ns=clock.now_ns(), status=200, input_tokens=turn.turn.input_tokens, cached_tokens=cached,
+                    end_ns=clock.now_ns(), status=200, input_tokens=turn.turn.input_tokens, cached_tokens=cached if provider.reports else None,
                     output_tokens=turn.turn.output_tokens, token_source="usage",
                 )
             )  # fmt: skip
@@ -386,9 +388,7 @@ def oracle(
 ) -> Outcome:
     """Return the sessions as somebody would route them who knows everything beforehand."""
     chance = Chance(seed)
-    return Outcome(
-        [_planned(scenario, chance, n, each, starts_s[n], by=by) for n, each in enumerate(sessions)]
-    )
+    return Outcome([_planned(scenario, chance, n, each, starts_s[n], by=by) for n, each in enumerate(sessions)])
 
 
 def _planned(
@@ -423,9 +423,7 @@ def shortest(sessions: Iterable[Session], most_turns: int | None) -> list[Sessio
     return [msgspec.structs.replace(each, turns=each.turns[:most_turns]) for each in sessions]
 
 
-def outcomes(
-    scenario: Scenario, sessions: Sequence[Session], seed: int, policies: Sequence[str]
-) -> dict[str, Outcome]:
+def outcomes(scenario: Scenario, sessions: Sequence[Session], seed: int, policies: Sequence[str]) -> dict[str, Outcome]:
     random = Random(seed)
     starts_s = [random.uniform(0.0, STARTS_S) for _ in sessions]
     found = {each: run_virtual(World(scenario, seed).run(each, sessions, starts_s)) for each in policies}

@@ -23,6 +23,7 @@ from splitsecond.routing.construction.expression import (
     parse,
     targets,
 )
+from splitsecond.routing.machinery.choosing.session_choice import CacheUse
 from splitsecond.routing.machinery.settings import (
     Count,
     Duration,

@@ -34,8 +34,10 @@ class Conversations:
         found = agents.get(session.agent) or max(agents.values(), key=lambda each: each.at_ns)
         return min(found.tokens, session.reusable_tokens), max(now_ns - found.at_ns, 0)
 
-    def knows(self, session: CallSession) -> bool:
-        return session.id in self._sessions
+    def is_only_at(self, session: CallSession, target: str) -> bool:
+        """Return whether no other target has been sent anything of the session."""
+        targets = self._sessions.get(session.id, _NO_TARGETS)
+        return not targets or (len(targets) == 1 and target in targets)
 
     def remember(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
         targets = self._sessions.get(session.id)

@@ -37,17 +37,16 @@ _UNKNOWN = PromptCacheModel()
 class Option:
     """A branch for one turn.
 
-    `cached`: tokens of the prompt that its cache probably has; `kept`: they are probably still there. `total` is the
-    amount of this turn, `now`, and of the later ones, and `variance` its uncertainty. `per_token`: what a new token
-    costs more than a cached one. `turns`: how many its speed is known from.
+    `cached`: tokens of the prompt that its cache probably has. `total` is the amount of this turn, `now`, and of the
+    later ones, and `variance` its uncertainty. `per_token`: what a new token costs more than a cached one. `turns`: how
+    many its speed is known from.
     """
 
-    __slots__ = ("branch", "cached", "kept", "now", "per_token", "total", "turns", "variance")
+    __slots__ = ("branch", "cached", "now", "per_token", "total", "turns", "variance")
 
-    def __init__(self, branch: Branch, cached: float, kept: bool, turns: int) -> None:
+    def __init__(self, branch: Branch, cached: float, turns: int) -> None:
         self.branch = branch
         self.cached = cached
-        self.kept = kept
         self.turns = turns
         self.now = self.total = inf
         self.variance = self.per_token = 0.0
@@ -78,30 +77,31 @@ class SessionChoice:
         others = sorted((each for each in options if each is not first), key=_total)
         return iter([(first.branch, why), *((each.branch, f"{self._policy}: {each.branch.label}") for each in others)])
 
-    def home(
-        self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch | None = None
-    ) -> Choice | None:
-        """Return the branch of `among` that a session stays at because of its cache, or returns from, and why.
-
-        None: the policy decides as without a session, because no branch beside the one that it prefers has more of it.
-        """
-        conversations, now_ns = self._states.conversations, clock.now_ns()
+    def kept(self, session: CallSession, among: Sequence[Branch]) -> Choice | None:
+        """Return the branch that probably has most of a session in its cache, and why; None: none has enough of it."""
+        home, most, now_ns = None, float(MIN_CACHED), clock.now_ns()
         for branch in among:
-            if branch is not preferred and any(conversations.cached(session, name, now_ns)[0] for name in branch.names):
-                break
-        else:
+            for name in branch.names:
+                sent, age_ns = self._states.conversations.cached(session, name, now_ns)
+                lifetime = self._known(name).lifetime
+                if sent and lifetime.keeps(age_ns) and (cached := sent * lifetime.share(age_ns)) >= most:
+                    home, most = branch, cached
+        return None if home is None else (home, f"{self._policy}: {_stays(home, most)}")
+
+    def instead(self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch) -> Choice | None:
+        """Return where a session goes that another branch than `preferred` has more of in its cache, and why."""
+        home = self.kept(session, among)
+        if home is None or home[0] is preferred:
             return None
-        options = self._options(call, session, among)
-        home = _home(options)
-        if home is None or home.branch is preferred or not home.kept:
+        options = self._options(call, session, (home[0], preferred))
+        if options[0].cached - options[1].cached < MIN_CACHED:
             return None
-        if preferred is None:
-            return home.branch, f"{self._policy}: {self._decided(home, [home])[1]}"
-        there = next(each for each in options if each.branch is preferred)
-        if home.cached - there.cached < MIN_CACHED:
-            return None
-        first, why = self._decided(home, [home, there])
+        first, why = self._decided(options[0], options)
         return first.branch, why
+
+    def _known(self, name: str) -> PromptCacheModel:
+        state = self._states.known().get(name)
+        return _UNKNOWN if state is None else state.prompt_cache
 
     def _options(self, call: Call, session: CallSession, among: Sequence[Branch]) -> list[Option]:
         now_ns = clock.now_ns()
@@ -129,7 +129,7 @@ class SessionChoice:
         prompt = session.new_tokens + session.reusable_tokens
         sent, age_ns = states.conversations.cached(session, name, now_ns)
         cached = lifetime.share(age_ns) * sent if sent else 0.0
-        option = Option(branch, cached, bool(sent) and lifetime.keeps(age_ns), known.fit.turns)
+        option = Option(branch, cached, known.fit.turns)
         later = lifetime.later() * prompt
         if self._by == "usd":
             self._price(option, name, known, prompt, later, tokens)
@@ -205,8 +205,7 @@ class SessionChoice:
             words = f"{self._amount(gain)} less over {1 + HORIZON} turns, {lost} more for this one"
             return best, f"moves to {best.branch.label} from {home.branch.label}: {words}"
         others = [each for each in options if each is not home]
-        size = round(home.cached, -3 if home.cached >= 10_000 else -2)
-        why = f"stays at {home.branch.label}: {size:,.0f} tokens cached there"
+        why = _stays(home.branch, home.cached)
         if others:
             other = min(others, key=_total)
             lost = self._amount(other.per_token * max(home.cached - other.cached, 0.0))
@@ -224,6 +223,10 @@ def _home(options: Sequence[Option]) -> Option | None:
         if each.cached >= most:
             home, most = each, each.cached
     return home
+
+
+def _stays(branch: Branch, cached: float) -> str:
+    return f"stays at {branch.label}: {round(cached, -3 if cached >= 10_000 else -2):,.0f} tokens cached there"
 
 
 def _total(option: Option) -> float:
