@@ -27,8 +27,6 @@ By = Literal["total", "ttft", "usd"]
 HORIZON = 30
 """Later turns that a better branch is better for. A recorded session of an agent has 67 more at the mean, at any of its
 turns; but speeds drift meanwhile."""
-SURE = 1.0
-"""Standard deviations that a gain must exceed."""
 NEXT_NEW = 700
 """Assumed new tokens of a later turn: the median of those sessions, with the answer before."""
 _UNKNOWN = PromptCacheModel()
@@ -63,6 +61,7 @@ class SessionChoice:
         self._deviations = 0.0 if at == 0.5 else NormalDist().inv_cdf(at)
         self._output_tokens: list[float] = []
         self._output_refreshed_ns = -OUTPUT_REFRESH_NS
+        self._tpot_ns = 0.0  # of another branch, for one whose time per token is not known
 
     def choices(self, call: Call, session: CallSession, among: Sequence[Branch]) -> Iterator[Choice] | None:
         """Return the branches of `among`, all available, the best first, each with the reason.
@@ -73,7 +72,7 @@ class SessionChoice:
         home = _home(options)
         if home is None and self._by != "usd" and not any(each.turns for each in options):
             return None
-        first, why = self._decided(home, options) if home is not None else self._drawn(options)
+        first, why = self._drawn(options) if home is None else self._decided(home, options)
         others = sorted((each for each in options if each is not first), key=_total)
         return iter([(first.branch, why), *((each.branch, f"{self._policy}: {each.branch.label}") for each in others)])
 
@@ -163,9 +162,11 @@ class SessionChoice:
             now, turn = now * factor, turn * factor
         estimate = self._states.estimate(name, stream=stream) if tokens else None
         tpot_ns = None if estimate is None else estimate.tpot_ns(self._at)
-        if tpot_ns is not None:
-            now += tokens * tpot_ns
-            turn += tokens * tpot_ns
+        if tpot_ns is None:
+            tpot_ns = self._tpot_ns
+        self._tpot_ns = tpot_ns
+        now += tokens * tpot_ns
+        turn += tokens * tpot_ns
         branch = option.branch
         crowding = min(branch.crowding(self._states, now_ns), MAX_CROWDING)
         option.now = now * crowding * (1 + FAILURE_COST * branch.failure_share(now_ns))
@@ -200,7 +201,7 @@ class SessionChoice:
     def _decided(self, home: Option, options: Sequence[Option]) -> tuple[Option, str]:
         best = min(options, key=_total)
         gain = home.total - best.total
-        if best is not home and gain > SURE * sqrt(home.variance + best.variance):
+        if best is not home and gain > sqrt(home.variance + best.variance):
             lost = self._amount(max(best.now - home.now, 0.0))
             words = f"{self._amount(gain)} less over {1 + HORIZON} turns, {lost} more for this one"
             return best, f"moves to {best.branch.label} from {home.branch.label}: {words}"
