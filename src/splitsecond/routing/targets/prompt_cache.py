@@ -64,6 +64,10 @@ class CacheLifetime:
         at = bisect_right(_AGES_NS, age_ns)
         self._tries[at] = self._tries[at] * KEPT + 1
         self._found[at] = self._found[at] * KEPT + share
+        if share < 0.5:  # hits at a greater age were before the lifetime became shorter, or chance
+            for older in range(at + 1, len(AGES_S)):
+                self._tries[older] *= KEPT
+                self._found[older] *= KEPT
         self._news += abs(share - self._shares[at]) / (self._tries[at] + PRIOR_WEIGHT)
         if self._news > MAX_NEWS:
             self._fit()

@@ -116,8 +116,8 @@ class TargetState:
         *,
         since_ns: int = 0,
     ) -> None:
-        """`siblings`: the states of all targets at the same host. `conversations`: of all targets. `since_ns`: when the target
-        became another server; earlier attempts and the reports of other workers are about the one before."""
+        """`siblings`: the states of all targets at the same host. `conversations`: of all targets. `since_ns`: when the
+        target became another server; earlier attempts and the reports of other workers are about the one before."""
         self.siblings = siblings if siblings is not None else []
         self.conversations = conversations if conversations is not None else Conversations()
         self.name = name

@@ -85,7 +85,7 @@ class SessionChoice:
                 lifetime = self._known(name).lifetime
                 if sent and lifetime.keeps(age_ns) and (cached := sent * lifetime.share(age_ns)) >= most:
                     home, most = branch, cached
-        return None if home is None else (home, f"{self._policy}: {_stays(home, most)}")
+        return None if home is None else (home, _stays(home, most))
 
     def instead(self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch) -> Choice | None:
         """Return where a session goes that another branch than `preferred` has more of in its cache, and why."""
@@ -114,6 +114,10 @@ class SessionChoice:
 
     def _option(self, branch: Branch, call: Call, session: CallSession, tokens: int, now_ns: int) -> Option:
         names = branch.representatives(self._states)
+        if len(branch.names) > 1:  # a policy inside may also keep the session elsewhere
+            conversations = self._states.conversations
+            kept = (name for name in branch.names if conversations.cached(session, name, now_ns)[0])
+            names = list(dict.fromkeys([*names, *filter(self._states.available, kept)]))
         if len(names) == 1:
             return self._at_target(branch, names[0], call, session, tokens, now_ns)
         return min((self._at_target(branch, name, call, session, tokens, now_ns) for name in names), key=_total)
