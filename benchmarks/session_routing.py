@@ -9,7 +9,8 @@ speed depends on the load, there is no oracle: what is best then depends on what
 import argparse
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import mean
@@ -26,6 +27,9 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import Fault, ProviderFault
 from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.chart import Chart, LegendEntry, picture
+from splitsecond.core.pages.png import standalone
 from splitsecond.core.service import Call, ReplyBase, Service
 from splitsecond.core.session import CallSession
 from splitsecond.routing.construction.building import build
@@ -41,6 +45,8 @@ STARTS_S = 2400.0
 """Sessions begin within so many seconds."""
 PRICE = Price(input_usd=3.0, output_usd=15.0, cached_usd=0.3)
 BEAM = 48
+MOST_ABOVE = 60.0
+"""The edge of the plot, in percent."""
 FAILS_AFTER_S = 0.3
 CLIENT_RETRY_S = 2.0
 
@@ -48,7 +54,7 @@ CLIENT_RETRY_S = 2.0
 class Provider(Struct, frozen=True, kw_only=True):
     """A simulated provider. Its TTFT is `level` × (a + b × new + c × cached). `drift`: the amplitude of the logarithm
     of its speed over minutes and an hour. `load`: by how much each request in flight slows it. `down`: from when to
-    when it answers 503."""
+    when it answers `fails`, a status and the kind of the fault. `reports`: its usage has the cached tokens."""
 
     a: float = 0.6
     b: float = 0.00008
@@ -60,6 +66,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     phase: float = 0.0
     load: float = 0.0
     down: tuple[float, float] = (0.0, 0.0)
+    fails: tuple[int, str] = (503, "http_503")
+    reports: bool = True
     price: Price = PRICE
 
     def level(self, at_s: float) -> float:
@@ -97,8 +105,8 @@ SCENARIOS: dict[str, Scenario] = {
         {"a/m": Provider(a=0.5, replicas=2), "b/m": Provider(a=0.7)},
     ),
     "drift": Scenario(
-        "both drift by a factor of up to 3 either way",
-        {"a/m": Provider(drift=0.55), "b/m": Provider(drift=0.55, phase=2.0, lifetime_s=900)},
+        "both drift by a factor of up to 2 either way",
+        {"a/m": Provider(drift=0.35), "b/m": Provider(drift=0.35, phase=2.0, lifetime_s=900)},
     ),
     "outage": Scenario(
         "a is faster, and down for ten minutes",
@@ -169,7 +177,7 @@ class Outcome(Struct):
 
     @property
     def moves(self) -> float:
-        return mean(sum(a.target != b.target for a, b in zip(each, each[1:], strict=False)) for each in self.sessions)
+        return mean(sum(a.target != b.target for a, b in pairwise(each)) for each in self.sessions)
 
 
 class Chance:
@@ -255,12 +263,13 @@ class SimulatedTarget:
         identity = f"{call.id}.{call.notes.attempts}"
         if provider.is_down(begin_s):
             await asyncio.sleep(FAILS_AFTER_S)
-            fault = ProviderFault("down", kind="http_503", phase="head", status=503)
-            record = FaultRecord(type="ProviderFault", kind="http_503", phase="head", message="down", status=503)
+            status, kind = provider.fails
+            fault = ProviderFault("down", kind=kind, phase="head", status=status)
+            record = FaultRecord(type="ProviderFault", kind=kind, phase="head", message="down", status=status)
             world.states.observe(
                 Observation(
                     id=identity, call=call.id, target=self.name, outcome="failed", fault=record, start_ns=begin_ns,
-                    sent_ns=begin_ns, end_ns=clock.now_ns(), status=503,
+                    sent_ns=begin_ns, end_ns=clock.now_ns(), status=status,
                 )
             )  # fmt: skip
             raise fault
@@ -286,7 +295,8 @@ class SimulatedTarget:
                 Observation(
                     id=identity, call=call.id, target=self.name, start_ns=begin_ns, reused=True, sent_ns=begin_ns,
                     head_ns=first_ns, first_event_ns=first_ns, first_token_ns=first_ns, last_token_ns=clock.now_ns(),
-                    end_ns=clock.now_ns(), status=200, input_tokens=turn.turn.input_tokens, cached_tokens=cached,
+                    end_ns=clock.now_ns(), status=200, input_tokens=turn.turn.input_tokens,
+                    cached_tokens=cached if provider.reports else None,
                     output_tokens=turn.turn.output_tokens, token_source="usage",
                 )
             )  # fmt: skip
@@ -415,10 +425,6 @@ def _planned(
     return list(plans[0].turns)
 
 
-def shortest(sessions: Iterable[Session], most_turns: int | None) -> list[Session]:
-    return [msgspec.structs.replace(each, turns=each.turns[:most_turns]) for each in sessions]
-
-
 def outcomes(scenario: Scenario, sessions: Sequence[Session], seed: int, policies: Sequence[str]) -> dict[str, Outcome]:
     random = Random(seed)
     starts_s = [random.uniform(0.0, STARTS_S) for _ in sessions]
@@ -429,28 +435,73 @@ def outcomes(scenario: Scenario, sessions: Sequence[Session], seed: int, policie
     return found
 
 
+def tables(found: dict[str, dict[str, Outcome]]) -> str:
+    """Return the table of times and that of money, in Markdown."""
+    policies = list(dict.fromkeys(policy for each in found.values() for policy in each))
+
+    def table(title: str, cell: Callable[[Outcome], str]) -> str:
+        lines = [f"| {title} | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
+        for policy in policies:
+            cells = [cell(each[policy]) if policy in each else "" for each in found.values()]
+            lines.append(f"| {policy} | {' | '.join(cells)} |")
+        return "\n".join(lines)
+
+    times = table("mean, p50, p95 in s", lambda o: f"{o.mean_s:,.0f}, {o.time_s(0.5):,.0f}, {o.time_s(0.95):,.0f}")
+    money = table("$, cached", lambda o: f"{o.usd:.2f}, {o.cached_share:.0%}")
+    return f"{times}\n\n{money}\n"
+
+
+def chart(found: dict[str, dict[str, Outcome]]) -> str:
+    """Return an SVG file: for each policy, how far the mean session is above the oracle in time and in money."""
+    entries = {name: LegendEntry(label=name, index=at) for at, name in enumerate(found)}
+    rows = [policy for policy in POLICIES | dict.fromkeys(FIXED) if all(policy in each for each in found.values())]
+    charts = []
+    for title, by in (("session time above the lowest, in %", "time"), ("money above the lowest, in %", "usd")):
+        above = {
+            (name, policy): 100 * (_amount(each[policy], by) / min(_amount(o, by) for o in each.values()) - 1)
+            for name, each in found.items()
+            for policy in rows
+        }
+        drawn = Chart(linear(title, 0, MOST_ABOVE), None, height=22 * len(rows), left=170)
+        for at, policy in enumerate(rows):
+            drawn.add(None, drawn.name(policy, 22 * at + 11))
+            for name, entry in entries.items():
+                x, y = drawn.across(min(above[name, policy], MOST_ABOVE)), drawn.top + 22 * at + 11
+                drawn.add(entry, drawn.dot(x, y, f"{policy}, {name}: {above[name, policy]:.1f}%"))
+        charts.append(drawn)
+    words = "Mean session time and money of each policy above the lowest in the same scenario; at the edge: more."
+    return standalone(
+        picture(*charts, name="session-routing", section="", title="Where the next turn goes", description=words),
+        entries,
+    )
+
+
+def _amount(outcome: Outcome, by: str) -> float:
+    return outcome.mean_s if by == "time" else outcome.usd
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=Path, help="a file of recorded sessions (default: synthetic ones)")
     parser.add_argument("-n", type=int, default=60, help="sessions (default 60)")
-    parser.add_argument("--turns", type=int, default=None, help="of each session only the first turns")
+    parser.add_argument("--turns", type=int, default=None, help="only the first turns of each session")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scenario", choices=SCENARIOS, action="append")
-    parser.add_argument("--policy", action="append")
+    parser.add_argument("--policy", action="append", help="only this policy, and the oracle")
+    parser.add_argument("--plot", type=Path, help="write the plot to this SVG file")
     given = parser.parse_args()
     every = read_sessions(given.sessions) if given.sessions else synthetic_sessions("agent", given.seed)
-    sessions = shortest(Random(given.seed).sample(every.sessions, min(given.n, len(every.sessions))), given.turns)
-    print(f"{len(sessions)} sessions, {sum(len(each.turns) for each in sessions):,} turns, seed {given.seed}")
+    chosen = Random(given.seed).sample(every.sessions, min(given.n, len(every.sessions)))
+    sessions = [msgspec.structs.replace(each, turns=each.turns[: given.turns]) for each in chosen]
+    print(f"{len(sessions)} sessions, {sum(len(each.turns) for each in sessions):,} turns, seed {given.seed}\n")
+    found = {}
     for name in given.scenario or SCENARIOS:
-        scenario = SCENARIOS[name]
-        print(f"\n{name}: {scenario.about}")
-        print(f"{'policy':24}{'mean s':>9}{'p50':>8}{'p95':>9}{'cached':>8}{'$':>8}{'moves':>7}")
-        found = outcomes(scenario, sessions, given.seed, given.policy or [*POLICIES, *FIXED[1:]])
-        for policy, outcome in found.items():
-            print(
-                f"{policy:24}{outcome.mean_s:9.1f}{outcome.time_s(0.5):8.1f}{outcome.time_s(0.95):9.1f}"
-                f"{outcome.cached_share:8.1%}{outcome.usd:8.3f}{outcome.moves:7.1f}"
-            )
+        print(f"{name}: {SCENARIOS[name].about}", flush=True)
+        policies = given.policy or [*POLICIES, *FIXED[1:]]
+        found[name] = outcomes(SCENARIOS[name], sessions, given.seed, policies)
+    print(f"\n{tables(found)}")
+    if given.plot:
+        given.plot.write_text(chart(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from tests.policies.world import priced
 
+from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.session import CallSession
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
+from splitsecond.routing.construction.preview import PreviewedChoice, preview, preview_sessions, sample
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -92,3 +94,18 @@ def test_a_refused_call_has_a_reason() -> None:
     (choice,) = choices('by_task(code="a/x")')
     assert choice.targets == ()
     assert "task" in choice.refused
+
+
+def test_the_next_turn_of_a_session_is_explained() -> None:
+    states = TargetStates()
+    states.conversations.remember(CallSession(id="s", source="x"), "b/x", 190_000, clock.now_ns())
+
+    async def act() -> None:
+        (choice,) = await preview_sessions(parse('fastest("a/x", "b/x")'), states, sample("Hello."))
+        assert choice.targets == ("b/x",)
+        assert choice.why.startswith("stays at b/x: ")
+        (choice,) = await preview_sessions(parse('fallback("a/x", "b/x")'), states, sample("Hello."))
+        assert choice.targets == ("b/x",)
+        assert await preview_sessions(parse('fastest("a/x", "c/x")'), states, sample("Hello.")) == []
+
+    run_virtual(act())

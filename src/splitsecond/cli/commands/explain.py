@@ -127,6 +127,12 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
         say(f"{choice.calls / found.calls:6.0%}  {' and '.join(choice.targets) or 'no target'}", "bold")
         if why := choice.refused or choice.why:
             say(f"        {why}")
+    if found.sessions:
+        say("\nThe next turns of the latest sessions:")
+    for choice in found.sessions:
+        say(f"  {' and '.join(choice.targets) or 'no target'}", "bold")
+        if why := choice.refused or choice.why:
+            say(f"    {why}")
     say("\nTargets:")
     for each in found.targets:
         say(f"  {each.status.target}", "bold")

@@ -12,6 +12,7 @@ from msgspec import Struct
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault, Overloaded
 from splitsecond.core.service import Call, Notes, Reply, Service
+from splitsecond.core.session import CallSession
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression, targets
 from splitsecond.routing.targets.target_states import TargetStates
@@ -32,8 +33,18 @@ class PreviewedChoice(Struct, frozen=True, kw_only=True):
     refused: str = ""
 
 
+async def preview_sessions(
+    expression: Expression, states: TargetStates, call: Call, *, sessions: int = 3
+) -> list[PreviewedChoice]:
+    """Return where the next turn of each of the latest sessions would go."""
+    found = []
+    for session in states.conversations.latest(sessions, targets(expression)):
+        found += await preview(expression, states, call, calls=1, session=session)
+    return found
+
+
 async def preview(
-    expression: Expression, states: TargetStates, call: Call, *, calls: int = 100
+    expression: Expression, states: TargetStates, call: Call, *, calls: int = 100, session: CallSession | None = None
 ) -> list[PreviewedChoice]:
     asked: list[str] = []
     names = targets(expression)
@@ -46,7 +57,7 @@ async def preview(
     reasons: dict[tuple[str, ...], str] = {}
     for _ in range(calls):
         asked.clear()
-        notes = Notes()
+        notes = Notes(session=session)
         refused = await _try(service, msgspec.structs.replace(call, notes=notes), asked)
         found[tuple(asked), refused] += 1
         reasons.setdefault(tuple(asked), notes.chosen)

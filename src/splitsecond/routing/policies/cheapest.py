@@ -45,7 +45,7 @@ class Cheapest(PolicyService):
         *others: Service,
         within: UseCase | None = None,
         ttft: Duration | None = None,
-        cache: CacheUse = "aware",
+        cache: CacheUse | None = None,
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others), best=(Race,))
@@ -53,7 +53,7 @@ class Cheapest(PolicyService):
         self._speeds = SpeedRanking(context.states, by="ttft", at=AT)
         self._exploring = Exploration()
         self._lately: TtlCache[list[PricedBranch]] = TtlCache()
-        self._sessions = SessionChoice(context.states, "cheapest", by="usd") if cache == "aware" else None
+        self._sessions = SessionChoice(context.states, "cheapest", by="usd") if cache != "off" else None
 
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self._choices(call))

@@ -43,7 +43,7 @@ def make_fallback(
     floor: TokenRate | None = None,
     over: Duration | None = None,
     resume: HowOrOff | None = None,
-    cache: CacheUse = "aware",
+    cache: CacheUse | None = None,
 ) -> Service:
     branches = context.branches((first, second, *others))
     in_turn = _InTurn(branches, ttft, context, cache)
@@ -86,7 +86,7 @@ class _InTurn(PolicyService):
         self._homes: dict[Branch, Service] = {}
         """Branches of one model, where a session may stay, each as the first of its call."""
         same = [branch for branch in branches if _models(branch) == _models(branches[0])]
-        if cache == "aware" and context.names and len(same) > 1:
+        if cache != "off" and context.names and len(same) > 1:
             self._sessions = SessionChoice(context.states, "fallback")
             for branch, step in zip(branches, twice, strict=True):
                 if branch in same:
@@ -114,8 +114,10 @@ class _InTurn(PolicyService):
         return RestartableReply(reply, restart).reader(watched=call.watched)
 
     def _from_home(self, call: Call, session: CallSession) -> Iterator[tuple[Branch, Service]]:
+        if self._states.conversations.is_only_at(session, self._steps[0][0].names[0]):
+            return iter(self._steps)
         available = [branch for branch in self._homes if branch.available(self._states, call)]
-        home = self._sessions.home(call, session, available, available[0]) if len(available) > 1 else None
+        home = self._sessions.instead(call, session, available, available[0]) if len(available) > 1 else None
         if home is None:
             return iter(self._steps)
         branch, call.notes.chosen = home

@@ -19,12 +19,12 @@ MEAN = Statistic.parse("at", "mean")
 class SpeedChoice:
     """`cache`: whether a session stays with its prompt cache where that is faster. The time per token has none."""
 
-    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Statistic, cache: CacheUse) -> None:
+    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Statistic, cache: CacheUse | None) -> None:
         self._policy = policy
         self._states = states
         self._speeds = SpeedRanking(states, by=by, at=at.quantile)
         self._sessions: SessionChoice | None = None
-        if cache == "aware" and by != "tps":
+        if cache != "off" and by != "tps":
             self._sessions = SessionChoice(states, policy, by=by, at=at.quantile)
 
     def choices(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice]:
@@ -53,7 +53,7 @@ class Fastest(PolicyService):
         *others: Service,
         by: Figure = "total",
         at: Statistic = MEAN,
-        cache: CacheUse = "aware",
+        cache: CacheUse | None = None,
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others), best=(Race, Fastest))

@@ -22,7 +22,7 @@ class Near(PolicyService):
         /,
         *others: Service,
         region: RegionName,
-        cache: CacheUse = "aware",
+        cache: CacheUse | None = None,
     ) -> None:
         super().__init__(context)
         self._region = region.name

@@ -22,7 +22,7 @@ class Weighted(PolicyService):
         /,
         *others: Service,
         weights: Weights | None = None,
-        cache: CacheUse = "aware",
+        cache: CacheUse | None = None,
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others))
@@ -36,7 +36,7 @@ class Weighted(PolicyService):
             )
         self._accounts = [0] * count
         self._most = MAX_TURNS_AHEAD * sum(self._weights)
-        self._sessions = SessionChoice(context.states, "weighted") if cache == "aware" else None
+        self._sessions = SessionChoice(context.states, "weighted") if cache != "off" else None
 
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self._choices(call))
@@ -46,7 +46,7 @@ class Weighted(PolicyService):
         if not available:
             yield from in_order(self._branches, "weighted, none is available")
         if self._sessions is not None and (session := call.notes.session) is not None and len(available) > 1:
-            home = self._sessions.home(call, session, [self._branches[place] for place in available])
+            home = self._sessions.kept(session, [self._branches[place] for place in available])
             if home is not None:
                 place = self._branches.index(home[0])
                 self._charge(place, available)

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from splitsecond.routing.construction.expression import Expression, targets
-from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
+from splitsecond.routing.construction.preview import PreviewedChoice, preview, preview_sessions, sample
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_state import TargetStatus
 from splitsecond.routing.targets.target_states import TargetStates
@@ -18,7 +18,8 @@ class TargetExplained(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True, kw_only=True):
-    """One route. `choices`: where `calls` calls would go. `source`: the process or the log that this is based on."""
+    """One route. `choices`: where `calls` calls without a session would go. `sessions`: where the next turns of the
+    latest sessions would go. `source`: the process or the log that this is based on."""
 
     route: str
     policy: str
@@ -26,6 +27,7 @@ class Explained(Struct, frozen=True, kw_only=True):
     choices: list[PreviewedChoice]
     targets: list[TargetExplained]
     source: str = ""
+    sessions: list[PreviewedChoice] = []
 
 
 async def explained(
@@ -36,6 +38,7 @@ async def explained(
         policy=repr(expression),
         calls=CALLS,
         choices=await preview(expression, states, sample(prompt), calls=CALLS),
+        sessions=await preview_sessions(expression, states, sample(prompt)),
         targets=[TargetExplained(states.status(name), states.info(name)) for name in targets(expression)],
         source=source,
     )

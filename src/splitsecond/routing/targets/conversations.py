@@ -1,6 +1,7 @@
 """Where the conversations of sessions are: which target has how much of a prompt in its cache, and since when."""
 
 from collections import OrderedDict
+from collections.abc import Collection
 from math import inf
 
 from msgspec import Struct
@@ -34,8 +35,22 @@ class Conversations:
         found = agents.get(session.agent) or max(agents.values(), key=lambda each: each.at_ns)
         return min(found.tokens, session.reusable_tokens), max(now_ns - found.at_ns, 0)
 
-    def knows(self, session: CallSession) -> bool:
-        return session.id in self._sessions
+    def is_only_at(self, session: CallSession, target: str) -> bool:
+        """Return whether no other target has been sent anything of the session."""
+        targets = self._sessions.get(session.id, _NO_TARGETS)
+        return not targets or (len(targets) == 1 and target in targets)
+
+    def latest(self, count: int, among: Collection[str]) -> list[CallSession]:
+        """Return the latest sessions that are at one of the targets `among`, as their next turns will be."""
+        found: list[CallSession] = []
+        for id, targets in reversed(self._sessions.items()):
+            prompts = [(each, agent) for name in among for agent, each in targets.get(name, {}).items()]
+            if prompts:
+                last, agent = max(prompts, key=lambda each: each[0].at_ns)
+                found.append(CallSession(id=id, source="", agent=agent, reusable_tokens=last.tokens))
+            if len(found) == count:
+                break
+        return found
 
     def remember(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
         targets = self._sessions.get(session.id)

@@ -4,6 +4,7 @@ Tokens are those that the gateway estimates for a prompt, so that one unit holds
 count only the cached share is used.
 """
 
+from bisect import bisect_right
 from math import inf, sqrt
 from operator import mul
 
@@ -16,7 +17,7 @@ from splitsecond.core.session import CallSession
 MIN_CACHED = 1024
 """Providers cache prompts from about so many tokens on; fewer are no reason to stay."""
 AGES_S = (30, 60, 120, 180, 240, 300, 420, 600, 900, 1800, 3600, inf)
-"""The ends of the classes of time since the session's last turn."""
+"""The ends of the classes of time since the last use of a prompt."""
 PRIOR = (0.95, 0.95, 0.94, 0.93, 0.92, 0.9, 0.5, 0.4, 0.3, 0.25, 0.15, 0.05)
 """The assumed share of a prompt that is still cached, before a target has shown it. Anthropic documents 5 minutes since
 the last use, OpenAI 5 to 10 minutes and at most an hour; others do not say."""
@@ -26,16 +27,21 @@ PRIOR_WEIGHT = 2.0
 """So many observed turns in a class weigh as much as the prior."""
 KEPT = 0.96
 """Each turn in a class reduces the weight of those before it: together they count for at most 25."""
+MAX_NEWS = 0.01
+"""The shares are computed again when the latest turns have changed one of them by about so much."""
 START_NS, NEW_NS, CACHED_NS = 500 * NS_PER_MS, 100_000.0, 5_000.0
 """The assumed time to first token before a target has shown it: half a second, and 10,000 new tokens in another."""
 LEVEL_PER_MIN = 0.01
 """The variance by which the logarithm of a target's speed changes in a minute: a tenth in one, a third in ten."""
 SINGLE_PER_MIN = 0.001
 """The same for each of the three coefficients alone."""
+SOON_MIN = 0.25
+"""Within so many minutes, time changes nothing."""
 CLIPPED_AT = 2.5
 """Standard deviations at which a surprising time is cut off, so that single slow turns do not tilt the fit."""
 RUN = 3
 """So many surprising times in a row, on the same side, mean that the speed has changed."""
+_AGES_NS = [end_s * NS_PER_S for end_s in AGES_S[:-1]]
 _NOISE_SMOOTHING = 1 / 32
 _MIN_NOISE, _MAX_NOISE = 0.05, 1.0
 
@@ -46,22 +52,28 @@ class CacheLifetime:
     A share never rises with age: a hit after an hour is one for all shorter times, too.
     """
 
-    __slots__ = ("_found", "_later", "_shares", "_tries")
+    __slots__ = ("_found", "_later", "_news", "_shares", "_tries")
 
     def __init__(self) -> None:
         self._tries = [0.0] * len(AGES_S)
         self._found = [0.0] * len(AGES_S)
-        self._shares: list[float] | None = None
-        self._later = 0.0
+        self._news = 0.0  # how far the shares are from what the latest turns say
+        self._fit()
 
     def add(self, age_ns: float, share: float) -> None:
-        at = _age_class(age_ns)
+        at = bisect_right(_AGES_NS, age_ns)
         self._tries[at] = self._tries[at] * KEPT + 1
         self._found[at] = self._found[at] * KEPT + share
-        self._shares = None
+        if share < 0.5:  # hits at a greater age were before the lifetime became shorter, or chance
+            for older in range(at + 1, len(AGES_S)):
+                self._tries[older] *= KEPT
+                self._found[older] *= KEPT
+        self._news += abs(share - self._shares[at]) / (self._tries[at] + PRIOR_WEIGHT)
+        if self._news > MAX_NEWS:
+            self._fit()
 
     def share(self, age_ns: float) -> float:
-        return (self._shares or self._fit())[_age_class(age_ns)]
+        return self._shares[bisect_right(_AGES_NS, age_ns)]
 
     def keeps(self, age_ns: float) -> bool:
         """Return whether at least half of what a young prompt finds is still there."""
@@ -69,20 +81,18 @@ class CacheLifetime:
 
     def later(self) -> float:
         """Return the mean share at the turns of a session that stays."""
-        if self._shares is None:
-            self._fit()
         return self._later
 
     def variance(self, age_ns: float) -> float:
         share = self.share(age_ns)
-        return share * (1 - share) / (self._tries[_age_class(age_ns)] + PRIOR_WEIGHT + 1)
+        return share * (1 - share) / (self._tries[bisect_right(_AGES_NS, age_ns)] + PRIOR_WEIGHT + 1)
 
     @property
     def lasts_s(self) -> float:
         """The time in seconds that prompts are kept; infinite: longer than any wait so far."""
         return max(end for end in AGES_S if self.keeps(end * NS_PER_S - 1))
 
-    def _fit(self) -> list[float]:
+    def _fit(self) -> None:
         pools: list[tuple[float, float, int]] = []  # share, weight and number of classes
         before, prior_before = 1.0, 1.0
         for tries, found, prior in zip(self._tries, self._found, PRIOR, strict=True):
@@ -95,17 +105,9 @@ class CacheLifetime:
                 weight = left_weight + pool[1]
                 pool = (left * left_weight + pool[0] * pool[1]) / weight, weight, count + pool[2]
             pools.append(pool)
-        shares = self._shares = [share for share, _, count in pools for _ in range(count)]
-        self._later = sum(map(mul, WAITS, shares))
-        return shares
-
-
-def _age_class(age_ns: float) -> int:
-    age_s = age_ns / NS_PER_S
-    for at, end_s in enumerate(AGES_S):
-        if age_s < end_s:
-            return at
-    return len(AGES_S) - 1
+        self._shares = [share for share, _, count in pools for _ in range(count)]
+        self._later = sum(map(mul, WAITS, self._shares))
+        self._news = 0.0
 
 
 class PrefillFit:
@@ -176,9 +178,10 @@ class PrefillFit:
 
     def _become_older(self, now_ns: int) -> None:
         minutes = self._minutes(now_ns)
-        self._at_ns = now_ns
-        if minutes > 0:
+        if minutes >= SOON_MIN:
             self._spread(LEVEL_PER_MIN * minutes, SINGLE_PER_MIN * minutes)
+        if minutes >= SOON_MIN or not self._at_ns:
+            self._at_ns = now_ns
 
     def _minutes(self, now_ns: int) -> float:
         return max(now_ns - self._at_ns, 0) / (60 * NS_PER_S) if self._at_ns else 0.0

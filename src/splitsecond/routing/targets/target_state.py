@@ -101,8 +101,8 @@ class TargetStatus(Struct, frozen=True, kw_only=True):
 class TargetState:
     __slots__ = (
         "_again", "_last_resort_ns", "_probe", "_silences", "_since_ns", "_streams_all", "_unsure", "_whole",
-        "_whole_answers", "breaker", "conversations", "credit", "estimates", "headroom", "in_flight", "info", "key", "name",
-        "prompt_cache", "sent", "siblings", "turns", "waiting", "wanted_ns",
+        "_whole_answers", "breaker", "conversations", "credit", "estimates", "headroom", "in_flight", "info", "key",
+        "name", "prompt_cache", "sent", "siblings", "turns", "waiting", "wanted_ns",
     )  # fmt: skip
 
     def __init__(
@@ -116,8 +116,8 @@ class TargetState:
         *,
         since_ns: int = 0,
     ) -> None:
-        """`siblings`: the states of all targets at the same host. `conversations`: those of all targets. `since_ns`: when the target became another server;
-        earlier attempts and the reports of other workers are about the one before."""
+        """`siblings`: the states of all targets at the same host. `conversations`: of all targets. `since_ns`: when the
+        target became another server; earlier attempts and the reports of other workers are about the one before."""
         self.siblings = siblings if siblings is not None else []
         self.conversations = conversations if conversations is not None else Conversations()
         self.name = name

@@ -27,8 +27,6 @@ By = Literal["total", "ttft", "usd"]
 HORIZON = 30
 """Later turns that a better branch is better for. A recorded session of an agent has 67 more at the mean, at any of its
 turns; but speeds drift meanwhile."""
-SURE = 1.0
-"""Standard deviations that a gain must exceed."""
 NEXT_NEW = 700
 """Assumed new tokens of a later turn: the median of those sessions, with the answer before."""
 _UNKNOWN = PromptCacheModel()
@@ -37,17 +35,16 @@ _UNKNOWN = PromptCacheModel()
 class Option:
     """A branch for one turn.
 
-    `cached`: tokens of the prompt that its cache probably has; `kept`: they are probably still there. `total` is the
-    amount of this turn, `now`, and of the later ones, and `variance` its uncertainty. `per_token`: what a new token
-    costs more than a cached one. `turns`: how many its speed is known from.
+    `cached`: tokens of the prompt that its cache probably has. `total` is the amount of this turn, `now`, and of the
+    later ones, and `variance` its uncertainty. `per_token`: what a new token costs more than a cached one. `turns`: how
+    many its speed is known from.
     """
 
-    __slots__ = ("branch", "cached", "kept", "now", "per_token", "total", "turns", "variance")
+    __slots__ = ("branch", "cached", "now", "per_token", "total", "turns", "variance")
 
-    def __init__(self, branch: Branch, cached: float, kept: bool, turns: int) -> None:
+    def __init__(self, branch: Branch, cached: float, turns: int) -> None:
         self.branch = branch
         self.cached = cached
-        self.kept = kept
         self.turns = turns
         self.now = self.total = inf
         self.variance = self.per_token = 0.0
@@ -64,6 +61,7 @@ class SessionChoice:
         self._deviations = 0.0 if at == 0.5 else NormalDist().inv_cdf(at)
         self._output_tokens: list[float] = []
         self._output_refreshed_ns = -OUTPUT_REFRESH_NS
+        self._tpot_ns = 0.0  # of another branch, for one whose time per token is not known
 
     def choices(self, call: Call, session: CallSession, among: Sequence[Branch]) -> Iterator[Choice] | None:
         """Return the branches of `among`, all available, the best first, each with the reason.
@@ -74,34 +72,35 @@ class SessionChoice:
         home = _home(options)
         if home is None and self._by != "usd" and not any(each.turns for each in options):
             return None
-        first, why = self._decided(home, options) if home is not None else self._drawn(options)
+        first, why = self._drawn(options) if home is None else self._decided(home, options)
         others = sorted((each for each in options if each is not first), key=_total)
         return iter([(first.branch, why), *((each.branch, f"{self._policy}: {each.branch.label}") for each in others)])
 
-    def home(
-        self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch | None = None
-    ) -> Choice | None:
-        """Return the branch of `among` that a session stays at because of its cache, or returns from, and why.
-
-        None: the policy decides as without a session, because no branch beside the one that it prefers has more of it.
-        """
-        conversations, now_ns = self._states.conversations, clock.now_ns()
+    def kept(self, session: CallSession, among: Sequence[Branch]) -> Choice | None:
+        """Return the branch that probably has most of a session in its cache, and why; None: none has enough of it."""
+        home, most, now_ns = None, float(MIN_CACHED), clock.now_ns()
         for branch in among:
-            if branch is not preferred and any(conversations.cached(session, name, now_ns)[0] for name in branch.names):
-                break
-        else:
+            for name in branch.names:
+                sent, age_ns = self._states.conversations.cached(session, name, now_ns)
+                lifetime = self._known(name).lifetime
+                if sent and lifetime.keeps(age_ns) and (cached := sent * lifetime.share(age_ns)) >= most:
+                    home, most = branch, cached
+        return None if home is None else (home, _stays(home, most))
+
+    def instead(self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch) -> Choice | None:
+        """Return where a session goes that another branch than `preferred` has more of in its cache, and why."""
+        home = self.kept(session, among)
+        if home is None or home[0] is preferred:
             return None
-        options = self._options(call, session, among)
-        home = _home(options)
-        if home is None or home.branch is preferred or not home.kept:
+        options = self._options(call, session, (home[0], preferred))
+        if options[0].cached - options[1].cached < MIN_CACHED:
             return None
-        if preferred is None:
-            return home.branch, f"{self._policy}: {self._decided(home, [home])[1]}"
-        there = next(each for each in options if each.branch is preferred)
-        if home.cached - there.cached < MIN_CACHED:
-            return None
-        first, why = self._decided(home, [home, there])
+        first, why = self._decided(options[0], options)
         return first.branch, why
+
+    def _known(self, name: str) -> PromptCacheModel:
+        state = self._states.known().get(name)
+        return _UNKNOWN if state is None else state.prompt_cache
 
     def _options(self, call: Call, session: CallSession, among: Sequence[Branch]) -> list[Option]:
         now_ns = clock.now_ns()
@@ -115,6 +114,10 @@ class SessionChoice:
 
     def _option(self, branch: Branch, call: Call, session: CallSession, tokens: int, now_ns: int) -> Option:
         names = branch.representatives(self._states)
+        if len(branch.names) > 1:  # a policy inside may also keep the session elsewhere
+            conversations = self._states.conversations
+            kept = (name for name in branch.names if conversations.cached(session, name, now_ns)[0])
+            names = list(dict.fromkeys([*names, *filter(self._states.available, kept)]))
         if len(names) == 1:
             return self._at_target(branch, names[0], call, session, tokens, now_ns)
         return min((self._at_target(branch, name, call, session, tokens, now_ns) for name in names), key=_total)
@@ -129,7 +132,7 @@ class SessionChoice:
         prompt = session.new_tokens + session.reusable_tokens
         sent, age_ns = states.conversations.cached(session, name, now_ns)
         cached = lifetime.share(age_ns) * sent if sent else 0.0
-        option = Option(branch, cached, bool(sent) and lifetime.keeps(age_ns), known.fit.turns)
+        option = Option(branch, cached, known.fit.turns)
         later = lifetime.later() * prompt
         if self._by == "usd":
             self._price(option, name, known, prompt, later, tokens)
@@ -163,9 +166,11 @@ class SessionChoice:
             now, turn = now * factor, turn * factor
         estimate = self._states.estimate(name, stream=stream) if tokens else None
         tpot_ns = None if estimate is None else estimate.tpot_ns(self._at)
-        if tpot_ns is not None:
-            now += tokens * tpot_ns
-            turn += tokens * tpot_ns
+        if tpot_ns is None:
+            tpot_ns = self._tpot_ns
+        self._tpot_ns = tpot_ns
+        now += tokens * tpot_ns
+        turn += tokens * tpot_ns
         branch = option.branch
         crowding = min(branch.crowding(self._states, now_ns), MAX_CROWDING)
         option.now = now * crowding * (1 + FAILURE_COST * branch.failure_share(now_ns))
@@ -200,13 +205,12 @@ class SessionChoice:
     def _decided(self, home: Option, options: Sequence[Option]) -> tuple[Option, str]:
         best = min(options, key=_total)
         gain = home.total - best.total
-        if best is not home and gain > SURE * sqrt(home.variance + best.variance):
+        if best is not home and gain > sqrt(home.variance + best.variance):
             lost = self._amount(max(best.now - home.now, 0.0))
             words = f"{self._amount(gain)} less over {1 + HORIZON} turns, {lost} more for this one"
             return best, f"moves to {best.branch.label} from {home.branch.label}: {words}"
         others = [each for each in options if each is not home]
-        size = round(home.cached, -3 if home.cached >= 10_000 else -2)
-        why = f"stays at {home.branch.label}: {size:,.0f} tokens cached there"
+        why = _stays(home.branch, home.cached)
         if others:
             other = min(others, key=_total)
             lost = self._amount(other.per_token * max(home.cached - other.cached, 0.0))
@@ -224,6 +228,10 @@ def _home(options: Sequence[Option]) -> Option | None:
         if each.cached >= most:
             home, most = each, each.cached
     return home
+
+
+def _stays(branch: Branch, cached: float) -> str:
+    return f"stays at {branch.label}: {round(cached, -3 if cached >= 10_000 else -2):,.0f} tokens cached there"
 
 
 def _total(option: Option) -> float:
