@@ -121,19 +121,17 @@ def test_request_has_address_model_and_request_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("takes", "body", "key"),
+    ("field", "body", "key"),
     [
-        ((), {}, None),
-        (("prompt_cache_key",), {}, "s1"),
-        (("prompt_cache_key",), {"prompt_cache_key": "own"}, "own"),
+        ("", {}, None),
+        ("prompt_cache_key", {}, "s1"),
+        ("prompt_cache_key", {"prompt_cache_key": "own"}, "own"),
     ],
 )
-def test_a_session_is_named_where_the_provider_takes_a_cache_key(
-    takes: tuple[str, ...], body: dict[str, str], key: str | None
-) -> None:
+def test_session_of_a_bench_is_in_the_field_of_its_provider(field: str, body: dict[str, str], key: str | None) -> None:
     async def main() -> None:
         client = ScriptedClient()
-        spec = msgspec.structs.replace(SPEC, quirks={"takes": takes})
+        spec = msgspec.structs.replace(SPEC, quirks={"session_field": field})
         target = connect(spec, lambda o: None, environment={}, client=client.as_client())
         call = Call(id="c", body={"messages": [], **body}, start_ns=clock.now_ns(), hints={"session": "s1"})
         waiting = asyncio.get_running_loop().create_task(target(call))

@@ -21,9 +21,9 @@ from splitsecond.benchmark.findings.lateness import (
 from splitsecond.benchmark.findings.session_validity import few_sessions, primed_badly, sessions_broke, sessions_late
 from splitsecond.benchmark.statistics.sessions import as_requests
 from splitsecond.benchmark.statistics.steady import (
-    done_ns,
     STEADY_PERCENT,
     TimeWindows,
+    done_ns,
     due_ns,
     ended_in,
     in_flight,
