@@ -82,7 +82,6 @@ its record of what it sent under this id."""
 _SESSION = "x-session-id"
 """Routers in front of several replicas read this header (SGLang's, Dynamo's, MLPerf's clients), to keep a session where
 its prompt is cached."""
-"""The same as a field of the body. Providers that route by it name it in their quirk `takes`; others may refuse it."""
 
 
 class Target:
@@ -349,10 +348,9 @@ def _with_session(call: Call, field: str) -> Call:
     Calls that only begin alike have none: other sessions may share what a provider caches of them.
     """
     session = call.notes.session
-    if session is None:
-        name = call.hints.get("session", "")  # of a bench
-    else:
-        name = "" if session.source == CONVERSATION else session.id
+    name = call.hints.get("session", "") if session is None else session.id  # of a bench, or of a client
+    if session is not None and session.source == CONVERSATION:
+        return call
     if not name or field in call.body or call.api_format == "anthropic":
         return call
     return msgspec.structs.replace(call, body={**call.body, field: name})
