@@ -145,6 +145,18 @@ def test_a_pdf_sent_as_an_image_is_a_document(client: str, api_format: str) -> N
     assert words[api_format] in json.dumps(body)
 
 
+@pytest.mark.parametrize("api_format", PICTURE_TARGETS)
+def test_a_picture_sent_as_a_file_is_an_image(api_format: str) -> None:
+    def sent(url: str) -> Any:
+        part = {"type": "file", "file": {"filename": "", "file_data": url}}  # as Vercel's provider for OpenRouter
+        return translated(OPENAI_CHAT, {"messages": [{"role": "user", "content": [part]}]}, api_format)[0]
+
+    if api_format != "openai":
+        assert inline(sent(f"data:image/jpg;base64,{STANDARD}")) == [PNG]
+    if api_format in ("anthropic", "cohere", "responses"):
+        assert '"https://x.test/a.png"' in json.dumps(sent("https://x.test/a.png"))
+
+
 @pytest.mark.parametrize("api_format", ["anthropic", "cohere", "responses"])
 @pytest.mark.parametrize("client", ["chat", "gemini"])
 def test_a_type_that_the_target_lacks_is_refused_by_name(client: str, api_format: str) -> None:

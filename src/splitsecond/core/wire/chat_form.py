@@ -242,7 +242,7 @@ def standard_base64(data: str) -> str:
 def standard_part(part: dict[str, Any]) -> dict[str, Any]:
     """Return a part of a message with its data in standard base64, under the usual name of its type.
 
-    A document that was sent as an image becomes a file.
+    A document that was sent as an image becomes a file, and an image that was sent as a file an image.
     """
     match part:
         case {"type": "image_url", "image_url": {"url": str(url)} | str(url) as image} if url.startswith("data:"):
@@ -252,7 +252,11 @@ def standard_part(part: dict[str, Any]) -> dict[str, Any]:
                 return {**rest, "type": "file", "file": {"filename": "document.pdf", "file_data": url}}
             return {**part, "image_url": {**image, "url": url} if isinstance(image, dict) else url}
         case {"type": "file", "file": {"file_data": str(url), **file}}:
-            return {**part, "file": {**file, "file_data": _standard_url(url)}}
+            url = _standard_url(url)
+            if media_type(url).startswith("image/"):
+                rest = {name: value for name, value in part.items() if name != "file"}
+                return {**rest, "type": "image_url", "image_url": {"url": url}}
+            return {**part, "file": {**file, "file_data": url}}
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **audio}}:
             kind = f"audio/{form}".lower()
             form = _OTHER_TYPES.get(kind, kind).removeprefix("audio/")

@@ -93,8 +93,9 @@ def _gemini_call(call: Call, requests: list[Fields]) -> Call:
 
 
 def _text(content: Any, place: str) -> str:
-    texts = [part.get("text") for part in parts_of(content, place)]
-    if not texts or not all(isinstance(text, str) for text in texts):
+    parts = parts_of(content, place)
+    texts = [text for part in parts if isinstance(text := part.get("text"), str)]
+    if not texts or len(texts) < len(parts):
         raise not_translatable(f"{place} with parts that are no text")
     return "\n".join(texts)
 
@@ -115,7 +116,7 @@ def of_ollama(call: Call) -> Call:
 
 
 def for_ollama(vectors: Vectors) -> Fields:
-    counted = known(prompt_eval_count=vectors.usage and vectors.usage.prompt_tokens)
+    counted = known(prompt_eval_count=vectors.usage.prompt_tokens if vectors.usage else None)
     return {"model": vectors.model, "embeddings": vectors.in_order(), **counted}
 
 

@@ -286,9 +286,9 @@ def _embeddings(
     form: ClientFormat, incoming: Callable[[Call], Call], write: Callable[[Vectors], dict[str, Any]], **fields: Any
 ) -> ClientFormat:
     """Return a path or method for embeddings of the clients of `form`."""
-    none = {"paths": {}, "root": "", "models": None, "counting": None, "methods": {}, "method_operation": "embeddings"}
+    own: dict[str, Any] = {"paths": {}, "methods": {}, "method_operation": "embeddings", **fields}
     assembly = partial(VectorsAssembly, write)
-    return structs.replace(form, **(none | fields), incoming=incoming, assembly=assembly)
+    return structs.replace(form, root="", models=None, counting=None, incoming=incoming, assembly=assembly, **own)
 
 
 _EMBEDDINGS = (

@@ -548,7 +548,7 @@ function ai(make, { known = [], kinds = [], options = () => ({}), embedding = nu
           }
           if (part.result) {
             const { id, name, text, image } = part.result;
-            const value = [{ type: "text", text }, { type: "media", data: image, mediaType: "image/png" }];
+            const value = [{ type: "text", text }, file({ type: "data", data: image }, "image/png")];
             const output = image ? { type: "content", value } : { type: "text", value: text };
             return { type: "tool-result", toolCallId: id, toolName: name, output };
           }
