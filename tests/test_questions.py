@@ -239,10 +239,20 @@ def write_inputs(folder: Path) -> None:
                 ttft = random.uniform(least_s, most_s)
                 at = now - timedelta(hours=9, seconds=number * 60)
                 table.writerow([at.isoformat(), target, round((ttft + 300 / tps) * 1000), round(ttft * 1000), 800, 300])
+    for name, tokens, added, wait_s in (("agents", 8_000, 400, 0.1), ("reading", 160, 30, 0.0)):
+        sessions = [_session(random, tokens, added, wait_s) for _ in range(6)]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, sessions)))
     body = {"max_tokens": 100, "messages": [{"role": "user", "content": "Review this function."}]}
     request = {"method": "POST", "url": "/v1/chat/completions", "body": body}
     lines = [json.dumps({"custom_id": f"request-{number}", **request}) for number in range(REQUESTS)]
     (folder / "requests.jsonl").write_text("\n".join(lines))
+
+
+def _session(random: Random, tokens: int, added: int, wait_s: float) -> dict[str, Any]:
+    turns: list[dict[str, Any]] = [{"new_tokens": random.randint(tokens // 2, tokens), "output_tokens": 8}]
+    for _ in range(8):
+        turns.append({"new_tokens": random.randint(added // 2, 3 * added), "output_tokens": 8, "wait_s": wait_s})
+    return {"turns": turns}
 
 
 def rows(run: Any) -> dict[tuple[str, int], Any]:
@@ -298,6 +308,28 @@ def test_speeds_under_load(session: Session) -> None:
     assert "FAILED: sim/groq" not in printed
     assert "Measured from: US East." in printed
     assert "c=1 to 8, sim/groq: TTFT p50 " in printed
+
+
+@pytest.mark.system
+def test_an_agent_waits_for_a_cache_that_is_too_small(session: Session) -> None:
+    run = session.run("agents")
+    found = {target: row["session"] for (target, _), row in rows(run).items()}
+    roomy, cramped = found["sim/roomy.toml"], found["sim/cramped.toml"]
+    assert roomy["misses"] == 0
+    assert roomy["cached_of_ideal"]["value"] == pytest.approx(1, abs=0.02)
+    assert cramped["misses"] > cramped["reusing"] / 3
+    words = " ".join(run["statements"])
+    assert re.search(r"sim/roomy\.toml at concurrency 3: none of \d+ turns missed the prompt cache", words)
+    assert re.search(r"sim/cramped\.toml at concurrency 3: [^.]*\d+ of \d+ turns missed", words)
+
+
+@pytest.mark.system
+def test_the_fit_finds_the_cache_of_the_real_engine(session: Session) -> None:
+    ((_, row),) = rows(session.run("engine-sessions")).items()
+    found = row["session"]
+    assert found["misses"] == 0
+    new_ms = 1_000_000 / found["prefill_tokens_per_s"]["value"]
+    assert (found["ms_per_1000_cached_tokens"]["value"] or 0) < new_ms / 2
 
 
 @pytest.mark.system

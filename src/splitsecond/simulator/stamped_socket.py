@@ -10,6 +10,11 @@ from typing import Any, ClassVar
 from splitsecond.core.clock import NS_PER_S, arrival
 from splitsecond.core.transport.kernel import ANCILLARY_BYTES, STAMP, stamp_arrivals
 
+LARGE_READ = 1 << 16
+"""Least bytes of a read that is acknowledged at once. They are one packet of the loopback. Linux waits up to 40 ms for a
+second one before it acknowledges, and meanwhile the client cannot send the rest of a long request."""
+QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+
 
 class StampedSocket(socket.socket):
     received_ns: ClassVar[dict[int, int]] = {}
@@ -31,4 +36,6 @@ class StampedSocket(socket.socket):
         if ancillary:
             seconds, nanoseconds = STAMP.unpack(ancillary[0][2])
             self.received_ns[self.fileno()] = arrival(seconds * NS_PER_S + nanoseconds)[0]
+        if len(data) >= LARGE_READ and QUICKACK is not None:
+            self.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
         return data
