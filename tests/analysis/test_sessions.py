@@ -113,6 +113,15 @@ def test_turns_after_the_measured_ones_do_not_count() -> None:
     assert found.waiting_share.value == pytest.approx(0.35)
 
 
+def test_a_session_that_ends_its_round_does_not_count_as_finished() -> None:
+    others = [turn("1", 1000, last=True), turn("2", 1000, session="t"), turn("3", 1200, session="t", number=2)]
+    alone = session_of(row_of(others, 2))
+    ending = msgspec.structs.replace(others[-1], turn=SessionTurn(session="t", turn=2, last=True))
+    found = session_of(row_of([*others[:-1], ending], 2))
+    assert (alone.finished, found.finished) == (1, 2)
+    assert found.session_s.value == alone.session_s.value == pytest.approx(0.6)
+
+
 def test_a_session_without_a_measured_turn_counts_as_load() -> None:
     first = turn("1", 1000, last=True)
     others = [turn("2", 1000, session="t"), turn("3", 1200, session="t", number=2)]
@@ -202,7 +211,8 @@ def test_cost_of_a_session_with_and_without_the_cache() -> None:
     cached = sum(o.cached_tokens or 0 for o in measured)
     assert found.usd.value is not None
     assert found.usd_uncached.value is not None
-    assert (found.usd_uncached.value - found.usd.value) * found.finished == pytest.approx(cached * 0.9e-6)
+    finished = sum(size for _, size in found.by_round["usd_per_session"].values())
+    assert (found.usd_uncached.value - found.usd.value) * finished == pytest.approx(cached * 0.9e-6)
 
 
 def test_requests_outside_sessions_have_no_session_figures() -> None:

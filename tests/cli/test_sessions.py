@@ -2,6 +2,7 @@
 
 import pytest
 
+from splitsecond.cli.commands.bench import BenchOptions
 from splitsecond.cli.option_values import longest_wait, session_rate
 from splitsecond.core.errors import CallerFault
 
@@ -19,3 +20,10 @@ def test_a_rate_of_sessions_needs_sessions() -> None:
         session_rate("", "", "0.1")
     with pytest.raises(CallerFault, match="--session-rate"):
         session_rate("agent", "5", "")
+
+
+def test_a_run_of_sessions_records_no_length_of_prompts() -> None:
+    assert BenchOptions().recorded(input_tokens=512).settings["input_tokens"] == 512
+    recorded = BenchOptions(sessions="agent").recorded(input_tokens=512).settings
+    assert recorded["sessions"] == "agent"
+    assert "input_tokens" not in recorded

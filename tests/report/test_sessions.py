@@ -152,8 +152,10 @@ def test_data_frame_of_sessions_adds_up_to_the_row(one: Invented) -> None:
     assert (frame["finished"].sum(), frame["broken"].sum()) == (row.finished, row.broken)
     assert frame["turns"].sum() == row.turns
     spent = frame[["waiting_s", "generating_s", "tools_s"]].sum()
-    assert spent.sum() / row.finished == pytest.approx(row.session_s.value)
-    assert spent["waiting_s"] / row.finished == pytest.approx(row.waiting_s.value)
+    seconds, finished = (sum(part[at] for part in row.by_round["session_s"].values()) for at in (0, 1))
+    assert spent.sum() == pytest.approx(seconds)
+    assert finished == (frame["finished"] & ~frame["ends_round"]).sum()
+    assert spent["waiting_s"] / finished == pytest.approx(row.waiting_s.value)
 
 
 def test_data_frame_has_the_session_of_each_turn(one: Invented) -> None:

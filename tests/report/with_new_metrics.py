@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 from splitsecond.benchmark.findings import figures
+from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.core.clock import NS_PER_MS
 
 
 def add_metrics() -> None:
     """Add a figure of a request and a number of a row."""
-    figures.FIGURES["head_ms"] = figures.Figure(
+    figures.FIGURES["head_ms"] = Figure(
         name="head_ms",
         label="time to headers",
         unit="ms",
@@ -28,7 +29,7 @@ def add_metrics() -> None:
         compared=True,
         stated=True,
     )
-    figures.TOTALS["error_share"] = figures.Total(
+    figures.TOTALS["error_share"] = Total(
         name="error_share",
         label="error share",
         unit="share",

@@ -182,7 +182,8 @@ class BenchRun(Mapping[str, Row]):
 
         In a run of sessions, requests have columns for their session, branch and turn and their planned tokens.
         Sessions are all that were in flight while turns were measured; their times are those within the round, along
-        the critical path, and `finished` and `broken` tell whether they ended in it.
+        the critical path. `finished` and `broken` tell whether they ended in it, `ends_round` whether it ended with
+        their last answer: such a session does not count in the mean time of sessions.
         `roles` selects the requests: "measured", "warmup", "calibration", and for attempts of policies "winner" and
         "loser". `backend` names the library. Raises `CallerFault` if it is not installed.
         """
@@ -300,6 +301,7 @@ _SESSIONS: dict[str, Callable[[SessionTime], Any]] = {
     "turns": lambda each: len(each.session.turns),
     "finished": lambda each: each.finished,
     "broken": lambda each: each.broken,
+    "ends_round": lambda each: each.ends_round,
     "waiting_s": lambda each: each.waiting_s,
     "generating_s": lambda each: each.generating_s,
     "tools_s": lambda each: each.tools_s,

@@ -25,7 +25,6 @@ from splitsecond.core.money.cost import Prices, costs_usd
 from splitsecond.core.observation import Observation
 from splitsecond.log.statistics.jackknife import Flags, jackknife_intervals
 from splitsecond.log.statistics.prefill import MAD, MIN_SCALE, PrefillModel, fitted
-from splitsecond.log.statistics.sample_comparison import Parts
 from splitsecond.log.statistics.summary import (
     Floats,
     RoundNumbers,
@@ -238,16 +237,17 @@ def _share(met: Flags, by: Sequence[RoundNumbers]) -> Estimated:
 
 
 Fields = dict[str, Any]
+RoundParts = dict[int, tuple[float, float]]
 
 
-def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, Parts]]:
+def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, RoundParts]]:
     """Return the mean session time and what it is spent on, as fields, and by round.
 
     The interval of session time is that of rounds, if there are enough: sessions of one round share its length.
     """
     begins = [each.session.any_request for each in times]
     by = session_groupings(begins)
-    finished = np.array([each.finished for each in times], dtype=float)
+    finished = np.array(_finished_by_chance(times), dtype=float)
     parts = np.array([(each.waiting_s, each.generating_s, each.tools_s) for each in times])
     whole, waiting = parts.sum(axis=1), parts[:, 0]
     fields = {
@@ -263,11 +263,17 @@ def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, Parts]]:
     }
 
 
+def _finished_by_chance(times: Sequence[SessionTime]) -> list[bool]:
+    """Return which sessions count as finished: not those that end a round, unless no other was finished."""
+    found = [each.finished and not each.ends_round for each in times]
+    return found if any(found) else [each.finished for each in times]
+
+
 def _per_finished(amounts: Floats, finished: Floats, by: Sequence[RoundNumbers]) -> Estimated:
     return _inverse(_ratio(finished, amounts, by[:1]))  # what scatters is the number of finished sessions
 
 
-def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> Parts:
+def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> RoundParts:
     rounds = np.array([o.round for o in of])
     return {
         int(number): (float(amounts[rounds == number].sum()), float(sizes[rounds == number].sum()))
@@ -276,15 +282,16 @@ def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> Part
     }
 
 
-def _costs(times: Sequence[SessionTime], prices: Prices) -> tuple[Fields, dict[str, Parts]]:
+def _costs(times: Sequence[SessionTime], prices: Prices) -> tuple[Fields, dict[str, RoundParts]]:
     """Return the cost of the turns ÷ the sessions that were finished while turns were measured, as fields, and by
     round."""
     price = prices.get(times[0].session.any_request.target)
     if price is None or not price.by_token:
         return {}, {}
-    owned = [(each, o) for each in times for o in each.session.requests if o.outcome != "cancelled"]
+    ends = dict(zip((each.session.name for each in times), _finished_by_chance(times), strict=True))
+    owned = [(each.session, o) for each in times for o in each.session.requests if o.outcome != "cancelled"]
     turns = [o for _, o in owned]
-    finished = np.array([each.finished and o is each.session.requests[0] for each, o in owned], dtype=float)
+    finished = np.array([ends[session.name] and o is session.requests[0] for session, o in owned], dtype=float)
     fresh = [replace(o, cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0) for o in turns]
     fields, parts = {}, {}
     for name, billed in (("usd", turns), ("usd_uncached", fresh)):

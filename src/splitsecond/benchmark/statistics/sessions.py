@@ -2,7 +2,8 @@
 
 A round begins in the middle of sessions and ends in the middle of others, so few of its sessions are whole, and those
 are the short ones. Session time is therefore the time of all sessions in the round ÷ the sessions that were finished in
-it: the mean in a steady state, whatever the lengths of sessions are (Little's law).
+it: the mean in a steady state, whatever the lengths of sessions are (Little's law). A round ends with an answer, so one
+end of a session is in it by choice, not by chance: a session that ends a round does not count as finished there.
 
 The time of a session is spent along its critical path, the chain of requests without which it would have gone on
 sooner: walked back from the answer that ended last, each turn follows the answer before it in its branch, if the
@@ -79,7 +80,8 @@ class Session(Struct, frozen=True):
 class SessionTime(Struct, frozen=True):
     """Seconds of one session within its round: until first tokens, from there to the ends of answers, and in tools.
 
-    `finished`: whether it was finished in the round without an error; `broken`: a request of it failed.
+    `finished`: whether it was finished in the round without an error; `broken`: a request of it failed. `ends_round`:
+    the round ended with its last answer.
     """
 
     session: Session
@@ -88,6 +90,7 @@ class SessionTime(Struct, frozen=True):
     tools_s: float
     finished: bool
     broken: bool
+    ends_round: bool
 
 
 def sessions_of(observations: Iterable[Observation]) -> list[Session]:
@@ -173,6 +176,7 @@ def _time(session: Session, span: Span) -> SessionTime:
         max(end - begin - waiting - generating, 0) / NS_PER_S,
         session.finished and not session.broken and inside,
         session.broken and inside,
+        session.last_ns == span[1],
     )
 
 
