@@ -56,6 +56,7 @@ NOT_RUN = {
         "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
         "splitsecond explain groq": "needs another gateway; tests/cli/test_explain.py asks one",
         "splitsecond run ": "the programs are not installed; tests/cli/test_run.py runs one",
+        "splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some",
         "splitsecond watch ": "takes a minute; docs/watch.md runs it for seconds",
     },
     "docs/gateway": {
@@ -67,6 +68,9 @@ NOT_RUN = {
         "splitsecond ": "needs a Ray cluster of other machines; tests/runs/test_ray_nodes.py has one of this machine",
     },
     "docs/performance": {"python -m benchmarks": "takes minutes; its figures are of the machine"},
+    "docs/production": {
+        "$ splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some"
+    },
     "docs/python": {"pip install": "downloads a release; tests/test_installed.py installs the wheel"},
     "docs/sessions": {"Sessions at": "needs minutes for its intervals; tests/report/test_sessions.py has the table"},
     "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},

@@ -121,7 +121,7 @@ def test_a_failed_call_is_an_error_and_time_of_retries() -> None:
     assert report.causes.retries_s == pytest.approx(10)
 
 
-def test_an_answer_that_is_not_streamed_is_generation_beyond_the_prompt() -> None:
+def test_a_whole_answer_is_generation_beyond_the_prompt() -> None:
     whole = first()
     attempt = msgspec.structs.replace(whole.attempts[0], streamed=False, first_token_ns=10 * NS_PER_S)
     report = reported([at(0, msgspec.structs.replace(whole, attempts=(attempt,)))], times={"a/m": TIMES})
@@ -129,7 +129,7 @@ def test_an_answer_that_is_not_streamed_is_generation_beyond_the_prompt() -> Non
     assert report.causes.generation_s == pytest.approx(10 - 2.2 - 0.007)
 
 
-def test_the_sentence_names_the_largest_cause_and_a_faster_target() -> None:
+def test_the_sentence_names_a_cause_and_a_faster_target() -> None:
     session = in_session(2, new_tokens=1_000, reusable_tokens=99_000, idle_ns=400 * NS_PER_S)
     slow = TargetTimes(turns=100, fixed_s=0.2, new_s=60e-6, reused_s=1e-6, scale=0.05, token_s=0.01, token_scale=0.1)
     fast = msgspec.structs.replace(TIMES, new_s=10e-6, token_s=0.001)

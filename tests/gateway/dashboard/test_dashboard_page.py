@@ -26,10 +26,16 @@ async def speeds() -> bytes:
     return b"<!doctype html>"
 
 
+async def sessions(identity: str) -> bytes | None:
+    return {"": b"[]", "00000000000000ab": b"{}"}.get(identity)
+
+
 def asked(
     path: str, *keys: Any, peer: str = "127.0.0.1", headers: dict[str, str] | None = None, **settings: Any
 ) -> Visitor:
-    client = visitor(FakeService(), *keys, **{"overview": overview, "speeds": speeds, **settings})
+    client = visitor(
+        FakeService(), *keys, **{"overview": overview, "speeds": speeds, "session_pages": sessions, **settings}
+    )
     client.transport = Transport(peer)
     run_virtual(client.asks(b"", path=path, method="GET", headers={"host": HERE, **(headers or {})}))
     return client
@@ -130,3 +136,22 @@ def test_the_page_loads_nothing_and_makes_no_markup_of_text() -> None:
     assert not re.findall(r"https?:(?!//www\.w3\.org/2000/svg)", text)
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage"):
         assert way not in text, way
+
+
+@each_case(
+    ("query", "status"),
+    [
+        ("", 200),
+        ("?id=00000000000000ab", 200),
+        ("?id=00000000000000ac", 404),
+        ("?id=00000000000000AB", 404),
+        ("?id=../data", 404),
+    ],
+)
+def test_sessions_are_read_by_their_id(query: str, status: int) -> None:
+    assert asked(f"/dashboard/sessions{query}").status == status
+
+
+def test_sessions_need_the_rights_of_the_dashboard() -> None:
+    assert asked("/dashboard/sessions", peer="10.0.0.9").status == 403
+    assert asked("/dashboard/sessions", session_pages=None).status == 404

@@ -24,6 +24,7 @@ from splitsecond.log.production.sessions import (
     reported,
     sentence,
     span,
+    summarised,
 )
 from splitsecond.log.production.target_times import target_times
 from splitsecond.log.production.token_cost import spent_usd
@@ -55,7 +56,7 @@ def sessions(
     since: Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 30m, 2h, 7d.")] = SINCE,
     json: Json = "",
 ) -> None:
-    """Show sessions of agents and chats, and what one of them waited for.
+    """Show sessions of agents, and what one waited for.
 
     \b
     splitsecond sessions
@@ -75,7 +76,7 @@ def sessions(
         raise CallerFault(f"the log has no sessions from {logged.words}", kind="nothing_logged", hint=hint)
     price = logged.price(sorted({tokens.target for each in found for tokens in each.spent}))
     if not session:
-        rows = [_summary(each, price) for each in found]
+        rows = [summarised(each, price) for each in found]
 
         def show_all(console: Console) -> None:
             console.print(f"Sessions, {logged.words}", highlight=False)
@@ -104,24 +105,6 @@ def _named(found: list[LoggedSession], name: str) -> LoggedSession:
         return matching[0]
     words = f"{len(matching)} sessions begin with {name!r}" if matching else f"the log has no session {name!r}"
     raise CallerFault(words, kind="unknown_session", hint="`splitsecond sessions` lists them.")
-
-
-def _summary(each: LoggedSession, price: Pricing) -> dict[str, object]:
-    return {
-        "id": each.id,
-        "client": each.client,
-        "route": each.route,
-        "began": datetime.fromtimestamp(each.began_us / 1e6, UTC),
-        "wall_s": (each.ended_us - each.began_us) / 1e6,
-        "turns": each.calls,
-        "agents": each.agents,
-        "errors": each.errors,
-        "slowest_s": each.slowest_ns / NS_PER_S,
-        "input_tokens": each.input_tokens,
-        "cached_share": each.cached_tokens / each.input_tokens if each.input_tokens else None,
-        "usd": spent_usd(each.spent, price),
-        "unpriced": sum(tokens.attempts for tokens in each.spent if price(tokens.target) is None),
-    }
 
 
 def _list(found: list[LoggedSession], price: Pricing) -> Table:

@@ -41,6 +41,7 @@ from splitsecond.routing.router.target_directory import TargetDirectory
 from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
+    from splitsecond.gateway.dashboard.sessions import SessionPages
     from splitsecond.gateway.fleet.view import FleetView
     from splitsecond.log.store.log import Log, SpentTokens
 
@@ -78,6 +79,7 @@ class DashboardData:
         self._histories: dict[int, tuple[int, bytes]] = {}
         self._reading = asyncio.Lock()
         self._speed_pages = SpeedPages()
+        self._session_pages: SessionPages | None = None
         self._states = states
         self._say = say
         self._log = log
@@ -128,6 +130,19 @@ class DashboardData:
     async def speeds(self) -> bytes | None:
         """Return the page of speed grades; None without a log. Raises `CallerFault` if the log cannot be read."""
         return None if self._log is None else await self._speed_pages.page(self._speed_question)
+
+    async def sessions(self, session: str) -> bytes | None:
+        """Return the sessions of the log as JSON, or one of them; None without a log, or if it does not have it.
+
+        Raises `CallerFault` if the log cannot be read.
+        """
+        if self._log is None or self._settings.log is None:
+            return None
+        if self._session_pages is None:
+            from splitsecond.gateway.dashboard.sessions import SessionPages  # the log has imported its database
+
+            self._session_pages = SessionPages()
+        return await self._session_pages.data(self._log, self._settings.log.url, self._directory.price, session)
 
     async def _speed_question(self) -> SpeedQuestion:
         assert self._log is not None  # checked by `speeds`

@@ -4,7 +4,7 @@ const DRAWN = new Set(["svg", "path", "line", "rect", "text", "title", "g"]);
 const SHOWN_S = 300;
 const LEAST_WIDTH_S = 60;
 const GAP_S = 20;
-const TEXTS = new Set(["State", "Reason", "Route", "Target", "Attempts", "Sees", "Targets down"]);
+const TEXTS = new Set(["State", "Reason", "Route", "Target", "Attempts", "Sees", "Targets down", "Causes"]);
 
 function el(tag, attributes, ...children) {
   const node = DRAWN.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);

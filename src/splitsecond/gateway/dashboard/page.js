@@ -45,6 +45,13 @@ async function fetchHistory() {
   logged = { ...await reply.json(), hours, fetched: Date.now() };
 }
 
+async function fetchJson(path) {
+  const key = sessionStorage.getItem(STORED), headers = key ? { authorization: `Bearer ${key}` } : {};
+  const reply = await fetch(path, { headers, cache: "no-store", credentials: "omit", redirect: "error" });
+  if (!reply.ok) throw new Error(`HTTP ${reply.status}`);
+  return reply.json();
+}
+
 async function chooseRange(data) {
   range = data.logged ? 1 : 0;
   await fetchHistory();
@@ -74,7 +81,9 @@ async function poll() {
   place.overview.hidden = false;
   showAll(data);
   place["speeds-section"].hidden = !data.logged;
+  place["sessions-section"].hidden = !data.logged;
   if (data.logged) loadSpeeds(sessionStorage.getItem(STORED));
+  if (data.logged) loadSessions();
   root.dataset.shown = ++shown;
 }
 
@@ -89,6 +98,15 @@ place["key-form"].addEventListener("submit", event => {
   sessionStorage.setItem(STORED, key);
   place["key-form"].hidden = true;
   poll();
+});
+
+place.sessions.addEventListener("click", event => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  chosenSession = chosenSession === button.dataset.session ? "" : button.dataset.session;
+  sessionsLoaded = -Infinity;
+  if (!chosenSession) place.session.replaceChildren();
+  loadSessions();
 });
 
 place.ranges.addEventListener("click", event => {

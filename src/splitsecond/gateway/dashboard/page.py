@@ -23,7 +23,10 @@ GUARDED: Headers = [
     (b"referrer-policy", b"no-referrer"),
 ]
 """Headers of the page and of its data."""
-SCRIPTS = ("elements.js", "figures.js", "history.js", "charts.js", "recent.js", "speeds.js", "view.js", "page.js")
+SCRIPTS = (
+    "elements.js", "figures.js", "history.js", "charts.js", "recent.js", "speeds.js", "sessions.js", "view.js",
+    "page.js",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1)

@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import msgspec
-from msgspec import Struct
 
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
-from splitsecond.core.child_process import ChildProcess, how_it_ended
 from splitsecond.core.errors import CallerFault
+from splitsecond.gateway.dashboard.log_process import NICENESS, LogQuestion, line_of_process
 
 DAYS = 14
 MIN = 500
@@ -28,13 +27,9 @@ MAX_ROWS = 200
 """Targets on the page, those with most requests: clients can invent names."""
 FRESH_NS = 60 * clock.NS_PER_S
 REST = 30
-LONGEST_S = 300.0
-LONGEST_PAGE = 16 << 20
-NICENESS = 10
 
 
-class SpeedQuestion(Struct, frozen=True, kw_only=True):
-    url: str
+class SpeedQuestion(LogQuestion, frozen=True, kw_only=True):
     prices: dict[str, Price]
 
 
@@ -57,22 +52,7 @@ class SpeedPages:
 
 async def made_by_process(question: SpeedQuestion) -> bytes:
     """Make the page in a process of its own. Raises `CallerFault` if that fails or takes too long."""
-    command = sys.executable, "-m", "splitsecond.gateway.dashboard.speed_grades"
-    try:
-        process = await ChildProcess.start(*command, longest_line=LONGEST_PAGE)
-    except OSError as error:
-        why = f"the process that reads the log cannot start: {error}"
-        raise CallerFault(why, kind="log_unavailable", status=503) from None
-    try:
-        await process.write(msgspec.json.encode(question) + b"\n")
-        line = await asyncio.wait_for(process.read_line(), LONGEST_S)
-        code = await process.wait() if line is None else 0
-    except TimeoutError:
-        raise CallerFault(f"the log was not read within {LONGEST_S:g} s", kind="log_unavailable", status=503) from None
-    finally:
-        await process.stop()
-    if line is None:
-        raise CallerFault(f"the process that reads the log {how_it_ended(code)}", kind="log_unavailable", status=503)
+    line = await line_of_process("splitsecond.gateway.dashboard.speed_grades", question)
     return msgspec.json.decode(line, type=str).encode()
 
 

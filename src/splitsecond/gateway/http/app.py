@@ -89,7 +89,7 @@ class Gateway:
     `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard: "loopback" admits clients on this machine
     and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
     own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
-    page of speed grades.
+    page of speed grades, `session_pages` all sessions, or one.
     `owners`: the clients and targets of stored responses. `sessions`: the sessions of clients. `access_log`: gets the
     requests that are refused.
     """
@@ -108,6 +108,7 @@ class Gateway:
         overview: Callable[[], Awaitable[bytes]] | None = None,
         history: Callable[[int], Awaitable[bytes | None]] | None = None,
         speeds: Callable[[], Awaitable[bytes | None]] | None = None,
+        session_pages: Callable[[str], Awaitable[bytes | None]] | None = None,
         owners: ResponseOwners | None = None,
         sessions: Sessions | None = None,
         access_log: AccessLog | None = None,
@@ -116,7 +117,7 @@ class Gateway:
         self._chance = Random()
         self._tracker = tracker or CallTracker()
         self._metrics = metrics or Metrics()
-        self._pages = OperatorPages(self._key, self._metrics, overview, history, speeds)
+        self._pages = OperatorPages(self._key, self._metrics, overview, history, speeds, session_pages)
         self._owners = owners or ResponseOwners()
         self._sessions = sessions or Sessions()
         self._access_log = access_log

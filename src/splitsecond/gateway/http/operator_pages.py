@@ -1,6 +1,7 @@
 """Pages for the operator of the gateway: metrics, explanations and the dashboard."""
 
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 from urllib.parse import parse_qsl
@@ -22,6 +23,7 @@ MetricsFor = Literal["loopback", "key", "off"]
 
 _FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 """Headers of proxies that forward the request of another client."""
+_SESSION_ID = re.compile("[0-9a-f]{16}")
 LONGEST_NUMBER = 100
 """Digits of a number in a query."""
 
@@ -30,7 +32,8 @@ class OperatorPages:
     """Serves the pages that show what the gateway does, to those who may see it.
 
     `key` returns the key of a request and raises `CallerFault` for a wrong one. `overview` returns the dashboard's
-    data, `history` that of the log, `speeds` the page of speed grades; None: there is no such page.
+    data, `history` that of the log, `speeds` the page of speed grades, `sessions` all sessions or one; None: there is
+    no such page.
     """
 
     def __init__(
@@ -40,18 +43,21 @@ class OperatorPages:
         overview: Callable[[], Awaitable[bytes]] | None,
         history: Callable[[int], Awaitable[bytes | None]] | None,
         speeds: Callable[[], Awaitable[bytes | None]] | None,
+        sessions: Callable[[str], Awaitable[bytes | None]] | None,
     ) -> None:
         self._key = key
         self._metrics = metrics
         self._overview = overview
         self._history = history
         self._speeds = speeds
+        self._sessions = sessions
         self.handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
             "/metrics": self._expose,
             "/explain": self._explain,
             "/dashboard": self._dashboard,
             "/dashboard/data": self._data,
             "/dashboard/history": self._past,
+            "/dashboard/sessions": self._session,
             "/dashboard/speed": self._speed,
         }
         """The pages by their paths."""
@@ -86,6 +92,15 @@ class OperatorPages:
         hours = dict(parse_qsl(cycle.query.decode("latin-1"))).get("hours", "")
         number = int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0  # Python limits the digits
         found = None if self._history is None else await self._history(number)
+        if found is None:
+            raise not_found(cycle)
+        await cycle.answer(200, found, GUARDED)
+
+    async def _session(self, cycle: RequestCycle) -> None:
+        self._check(cycle)
+        identity = dict(parse_qsl(cycle.query.decode("latin-1"))).get("id", "")
+        valid = not identity or _SESSION_ID.fullmatch(identity)
+        found = await self._sessions(identity) if self._sessions is not None and valid else None
         if found is None:
             raise not_found(cycle)
         await cycle.answer(200, found, GUARDED)

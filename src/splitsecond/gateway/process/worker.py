@@ -187,6 +187,7 @@ class GatewayWorker:
             overview=self._dashboard.data,
             history=self._dashboard.history,
             speeds=self._dashboard.speeds,
+            session_pages=self._dashboard.sessions,
             owners=ResponseOwners(None if shared is None else shared.owners),
             sessions=Sessions(self._slot.sessions),
             access_log=self._access_log,

@@ -11,8 +11,7 @@ The module loads no numpy, so that the gateway can use it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import NamedTuple
+from datetime import UTC, datetime
 
 from msgspec import Struct, structs
 
@@ -22,7 +21,7 @@ from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
 from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import CallRecord
-from splitsecond.log.store.log import SpentTokens
+from splitsecond.log.store.log import LoggedSession, SpentTokens
 from splitsecond.log.store.rows import QUEUE_TIME
 
 SCHEMA = "splitsecond.sessions/1"
@@ -146,6 +145,25 @@ class ReportedSession(Struct, kw_only=True):
         return max(self.turns, key=lambda turn: turn.took_s)
 
 
+def summarised(session: LoggedSession, price: Pricing) -> dict[str, object]:
+    """Return the figures of a session for lists and JSON. `unpriced`: attempts whose target has no known price."""
+    return {
+        "id": session.id,
+        "client": session.client,
+        "route": session.route,
+        "began": datetime.fromtimestamp(session.began_us / 1e6, UTC),
+        "wall_s": (session.ended_us - session.began_us) / 1e6,
+        "turns": session.calls,
+        "agents": session.agents,
+        "errors": session.errors,
+        "slowest_s": session.slowest_ns / NS_PER_S,
+        "input_tokens": session.input_tokens,
+        "cached_share": session.cached_tokens / session.input_tokens if session.input_tokens else None,
+        "usd": spent_usd(session.spent, price),
+        "unpriced": sum(tokens.attempts for tokens in session.spent if price(tokens.target) is None),
+    }
+
+
 def reported(
     calls: Sequence[tuple[datetime, CallRecord]],
     price: Pricing = lambda target: None,
@@ -187,11 +205,6 @@ def reported(
         causes=total,
         others=_elsewhere(turns, times),
     )
-
-
-class _Part(NamedTuple):
-    cause: str
-    seconds: float
 
 
 def _turn(call: CallRecord, at_s: float, price: Pricing, times: Mapping[str, TargetTimes]) -> ReportedTurn:
