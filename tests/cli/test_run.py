@@ -1,10 +1,12 @@
 """`splitsecond run`: a program with a gateway of its own, before a simulated vendor."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,3 +198,29 @@ def test_the_gateway_ends_when_the_command_is_killed(vendor: RunningProvider, tm
     with waiting(vendor, tmp_path) as (process, port):
         process.kill()
     until(lambda: not listens(port), "the gateway serves on")
+
+
+PRESSED = """
+import signal, sys
+presses = []
+signal.signal(signal.SIGINT, lambda *_: presses.append(1))
+assert sys.stdin.isatty()
+print("ready", flush=True)
+signal.pause()
+sys.exit(40 + len(presses))
+"""
+
+
+@pytest.mark.system
+def test_the_program_has_the_terminal_and_gets_its_ctrl_c_once(vendor: RunningProvider, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "splitsecond.cli", "run", "--log", "off", sys.executable, "-c", PRESSED]
+    with Process[bytes](
+        command, env=environment(vendor, tmp_path), stdin=theirs, stdout=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509: no thread of the test holds a lock
+    ) as process:  # fmt: skip
+        assert process.read_line() == b"ready\n"
+        os.write(ours, b"\x03")
+        assert process.wait(WITHIN_S) == 41
+    os.close(ours)
+    os.close(theirs)
