@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from splitsecond.benchmark.statistics.prefill import MIN_TURNS, fitted
+from splitsecond.log.statistics.prefill import MIN_TURNS, fitted
 from splitsecond.log.statistics.summary import Floats
 
 FIXED, NEW, REUSED = 0.2, 1 / 5_000, 1 / 400_000

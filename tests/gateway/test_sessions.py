@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 from tests.cases import each_case
+from tests.gateway.test_response_owners import TwoTargets
 from tests.gateway.visitor import CHAT, OneRoute, visits
 
 from splitsecond.core.clock import NS_PER_S
@@ -23,6 +24,7 @@ from splitsecond.gateway.records.sessions import _USED, MAX_AGENTS, WAYS, Sessio
 from splitsecond.routing.machinery.conversation import without_cache_marks
 from splitsecond.routing.requests.session_names import LONGEST_NAME, session_name
 from splitsecond.routing.router.settings import ClientKey, LogSettings
+from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 
 KEYS = tuple(ClientKey(name, hashlib.sha256(name.encode()).digest()) for name in ("alice", "bob"))
@@ -169,7 +171,7 @@ def test_calls_for_titles_between_turns_do_not_hide_the_prompt() -> None:
 def test_idle_time_is_that_since_the_last_answer() -> None:
     sessions = Sessions()
     first = began(sessions, call(start_s=5))
-    sessions.ended(first, 7 * NS_PER_S)
+    sessions.ended(first, 7 * NS_PER_S, "a/m")
     assert first.idle_ns is None
     assert began(sessions, call(start_s=10)).idle_ns == 3 * NS_PER_S
     assert began(sessions, call(start_s=6)).idle_ns == 0, "a call beside the other one"
@@ -224,6 +226,29 @@ def test_a_call_knows_its_session_and_the_idle_time() -> None:
     assert found[1] is not None
     assert found[0].idle_ns is None
     assert found[1].idle_ns is not None
+
+
+def test_a_change_of_target_is_in_a_header() -> None:
+    answering = {"name": "a/m"}
+
+    async def changing(call: Call) -> Reply:
+        return await FakeService(script=lambda call: Script(tokens=2), target=answering["name"])(call)
+
+    routes: Any = TwoTargets()
+    routes.service = lambda *_: changing
+    served = Gateway(routes, KEYS)
+
+    async def turns() -> list[str | None]:
+        found = []
+        for name, model in (("a/m", "fast"), ("b/m", "fast"), ("b/m", "fast"), ("b/m", "slow")):
+            answering["name"] = name
+            body = CHAT | {"model": model}
+            client = await visits(served).asks(body, headers={"authorization": "Bearer alice", "x-session-id": ID})
+            assert len(client.headers["x-splitsecond-session"]) == 16
+            found.append(client.headers.get("x-splitsecond-left"))
+        return found
+
+    assert run_virtual(turns()) == [None, "a/m", None, None]
 
 
 @each_case(

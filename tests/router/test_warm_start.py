@@ -10,11 +10,12 @@ from tests.policies.attempts import answered
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.errors import CallerFault
+from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.folder import RunFolder
 from splitsecond.log.store.log import Log, SpentTokens
 from splitsecond.routing.router.settings import LogSettings
-from splitsecond.routing.router.warm_start import history, of_run, open_log, spent_usd
+from splitsecond.routing.router.warm_start import history, of_run, open_log
 
 HOUR_NS = 3600 * clock.NS_PER_S
 

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from splitsecond.core import clock
 from splitsecond.core.observation import FaultRecord, Observation, TokenSource
+from splitsecond.core.session import CallSession
 from splitsecond.core.timing.packed_attempt import OUTCOMES
+from splitsecond.core.timing.server_times import duration_ns
 from splitsecond.log.store.call_record import CallRecord
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
 LOST: dict[str, Any] = {
-    "first_event_ns": None, "token_at": [], "token_lengths": [], "start_ns": 0, "server_timings": {},
+    "first_event_ns": None, "token_at": [], "token_lengths": [], "start_ns": 0,
 }  # fmt: skip
 """What the log does not keep of an attempt, and where its moments begin."""
 
@@ -59,7 +61,15 @@ def kept(served: CallRecord) -> CallRecord:
 def _kept(o: Observation, start: int) -> Observation:
     moments = {name: None if at is None else at - start for name in MOMENTS for at in [getattr(o, name)]}
     counted = [] if o.first_token_ns is None else [o.first_event_tokens]
-    return msgspec.structs.replace(o, **LOST, **moments, tokens_so_far=counted)
+    queue_ns = duration_ns("queue_time", o.server_timings["queue_time"]) if "queue_time" in o.server_timings else None
+    timings = {} if queue_ns is None else {"queue_time": round(queue_ns) / 1e9}
+    return msgspec.structs.replace(o, **LOST, **moments, tokens_so_far=counted, server_timings=timings)
+
+
+def in_session(turn: int = 1, session: str = "00000000000000aa", **changes: Any) -> CallSession:
+    """The session of a call, as the log returns it."""
+    given = CallSession(id=session, source="", turn=turn, new_tokens=20, reusable_tokens=80, idle_ns=3_000_000_000)
+    return msgspec.structs.replace(given, **changes)
 
 
 def same_figures(put: CallRecord, got: CallRecord) -> None:
@@ -131,6 +141,20 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
     )
 
 
+_hashes = st.integers(1, (1 << 64) - 1).map(lambda number: f"{number:016x}")
+_sessions = st.none() | st.builds(
+    CallSession,
+    id=_hashes,
+    source=st.just(""),
+    agent=st.just("") | _hashes,
+    parent=st.just("") | _hashes,
+    turn=st.integers(1, 1 << 40),
+    new_tokens=st.integers(0, 1 << 30),
+    reusable_tokens=st.integers(0, 1 << 30),
+    idle_ns=st.none() | st.integers(0, 1 << 40).map(lambda ms: ms * clock.NS_PER_MS),
+)
+
+
 @st.composite
 def records(draw: st.DrawFn) -> CallRecord:
     """Any call, with any attempts."""
@@ -151,6 +175,7 @@ def records(draw: st.DrawFn) -> CallRecord:
         outcome=draw(st.sampled_from(["ok", "failed", "cancelled"])),
         fault=draw(st.sampled_from(["", "all_failed"])),
         wall_us=clock.wall_offset_us(),
+        session=draw(_sessions),
         attempts=tuple(
             msgspec.structs.replace(attempt, id=f"{call}.{number}")
             for number, attempt in enumerate(draw(st.lists(_attempts(call, start), max_size=3)), 1)

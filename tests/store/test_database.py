@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, event
 from tests.cases import each_case
-from tests.store.records import answered
+from tests.store.records import answered, in_session
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import database, migrations, tables
 from splitsecond.log.store.database import Database, _tune, check_url
-from splitsecond.log.store.log import Log
+from splitsecond.log.store.log import Log, Past
+from splitsecond.log.store.rows import rows
 from splitsecond.log.store.writer import LogWriter
 
 
@@ -209,6 +211,23 @@ def test_a_process_of_the_older_version_keeps_writing(tmp_path: Path, monkeypatc
     with newer.connect() as connection:
         assert connection.exec_driver_sql("SELECT region FROM calls").all() == [(None,), (None,)]
     older._disconnect()
+
+
+def test_calls_of_the_first_version_have_no_session(tmp_path: Path) -> None:
+    url = stamped(tmp_path, 1)
+    connection = sqlite3.connect(tmp_path / "log.db")
+    for name in ("session", "agent", "parent", "turn", "new_tokens", "reusable_tokens", "idle_ms"):
+        connection.execute(f"ALTER TABLE calls DROP COLUMN {name}")
+    names = [row[1] for row in connection.execute("PRAGMA table_info(calls)") if row[1] != "n"]
+    row = rows(answered(0)).call[: len(names)]
+    places = ", ".join("?" * len(names))
+    connection.execute(f"INSERT INTO calls ({', '.join(names)}) VALUES ({places})", row)
+    connection.commit()
+    connection.close()
+    with Log.open(url) as log:
+        log.put(answered(1, session=in_session()))
+    found = [record.session for _, record in Past.open(url).calls(datetime.now(UTC) - timedelta(days=1))]
+    assert found == [None, in_session()]
 
 
 def test_failed_migration_step_leaves_the_log_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from tests.cli.conftest import Split
 from tests.cli.conftest import split as split  # a fixture
 from tests.noon import noon_of_module as noon_of_module  # a fixture
 from tests.store.columns import LONG_AFTER, LONG_AGO, check_columns, figures
-from tests.store.records import answered
+from tests.store.records import answered, in_session
 from tests.store.server import Server, programs
 
 from splitsecond.core import clock
@@ -28,6 +28,7 @@ from splitsecond.log.store import parquet, parquet_export
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.database import Database
 from splitsecond.log.store.log import Log, Past
+from splitsecond.log.store.rows import SESSION_COLUMNS
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 CALLS_MADE = 700
@@ -70,7 +71,8 @@ def call(number: int, random: Random) -> CallRecord:
         )  # fmt: skip
         attempts.append(lost)
     status, outcome = (502, "failed") if kind == 0 else (200, "ok")
-    return msgspec.structs.replace(made, status=status, outcome=outcome, attempts=tuple(attempts))
+    session = None if kind == 3 else in_session(number // 9 + 1, f"{number % 9 + (1 << 63):016x}")
+    return msgspec.structs.replace(made, status=status, outcome=outcome, session=session, attempts=tuple(attempts))
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +199,18 @@ def rounded(value: Any) -> Any:
     if isinstance(value, list):
         return [rounded(each) for each in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def test_an_archive_of_the_first_version_has_no_sessions(in_parquet: str, tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    shutil.copytree(in_parquet.removeprefix("parquet:"), folder)
+    older = [each.name for each in CALLS.c if each.name not in SESSION_COLUMNS]
+    for file in folder.glob("calls/*/*.parquet"):
+        duckdb.execute(f"COPY (SELECT {', '.join(older)} FROM '{file}') TO '{file}.older' (FORMAT parquet)")
+        os.replace(f"{file}.older", file)
+    calls = [call for _, call in Past.open(f"parquet:{folder}").calls(LONG_AGO)]
+    assert len(calls) == CALLS_MADE
+    assert {call.session for call in calls} == {None}
 
 
 def test_exported_calls_are_readable_by_their_owner_only(in_parquet: str) -> None:

@@ -43,6 +43,7 @@ COMMANDS = {
     "Reports on served traffic": {
         "speed": "Grade targets by the speed of the requests that they served.",
         "recommend": "Recommend targets for a use, such as voice, chat or batch.",
+        "sessions": "Show sessions of agents, and what one waited for.",
         "cost": "Show what calls cost, losers of races included.",
         "import": "Import a log of another program for speed, recommend and cost.",
         "export": "Write the log into Parquet files, one folder a day.",

@@ -15,7 +15,8 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.columns import AttemptColumns
 from splitsecond.log.production.speed import By, ProductionSpeed, SpeedComparison, period_hours
 from splitsecond.log.production.traffic import SIDES, ProductionTraffic
-from splitsecond.log.store.log import PARQUET, Past
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.log import PARQUET, LoggedSession, Past
 from splitsecond.log.store.parquet_export import ExportedLog
 from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.configuration.settings import GatewaySettings
@@ -84,6 +85,13 @@ class LoggedTraffic:
             for columns, share in self._past.attempts(self.since, self.until, targets):
                 update(share * self.span_s)
                 yield columns
+
+    def sessions(self) -> list[LoggedSession]:
+        return self._past.sessions(self.since, self.until)
+
+    def calls(self, session: str) -> Iterator[tuple[datetime, CallRecord]]:
+        """Yield the calls of a session."""
+        return self._past.calls(self.since, self.until, session=session)
 
     def first(self) -> datetime:
         found = self._past.first(self.since)

@@ -48,6 +48,8 @@ _QUIRKS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "drop_tools": ("tools left out", {}),
     "default_max_tokens": ("limit on output by default", {}),
     "thought_signatures": ("signature of reasoning", {True: "required before tool calls"}),
+    "session_field": ("field of the session", {}),
+    "session_header": ("header of the session", {}),
     "extra_fields": ("fields of every chat", {}),
     "betas": ("beta features", {}),
     "stream_whole": ("responses that are not streamed", {False: "requested whole"}),

@@ -72,7 +72,8 @@ class Notes(Struct, kw_only=True):
     which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
     observer has all observations when it has `attempts` of them.
 
-    `session`: where in a session of the client the call stands; None if it was not looked for.
+    `session`: where in a session of the client the call stands; None if it was not looked for. `left`: the target that
+    answered the session's agent before, if it is not the one that answers now.
 
     `meter` is set for a call whose cost is limited. `large`: the body is large (`large_bodies`), so work on it goes to
     a thread. `estimate`: what it may use, estimated there; None: not yet.
@@ -92,6 +93,7 @@ class Notes(Struct, kw_only=True):
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None
     session: CallSession | None = None
+    left: str = ""
     meter: OutputMeter | None = None
     large: bool = False
     estimate: RequestEstimate | None = None

@@ -2,6 +2,9 @@
 
 from msgspec import Struct
 
+CONVERSATION = "conversation"
+"""The source of a session that its client does not name."""
+
 
 class CallSession(Struct, frozen=True, kw_only=True):
     """Where in a session of a client a call stands, and what of its prompt the session has sent before."""
@@ -10,7 +13,7 @@ class CallSession(Struct, frozen=True, kw_only=True):
     """Identifies the session among all sessions of this installation: a hash, keyed with its secret, of the client and
     of what the client calls the session (or of the beginning of its conversation)."""
     source: str
-    """What it was recognised by: the name of a header or of a field of the body, or "conversation"."""
+    """What it was recognised by: the name of a header or of a field of the body, or `CONVERSATION`."""
     agent: str = ""
     """A hash, as `id`, of the agent within the session that sent the call; empty for the main one or if unknown."""
     parent: str = ""

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings, TurnClass
-from splitsecond.benchmark.statistics.prefill import MAD, MIN_SCALE, PrefillModel, fitted
 from splitsecond.benchmark.statistics.sessions import (
     Session,
     SessionTime,
@@ -25,6 +24,7 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.money.cost import Prices, costs_usd
 from splitsecond.core.observation import Observation
 from splitsecond.log.statistics.jackknife import Flags, jackknife_intervals
+from splitsecond.log.statistics.prefill import MAD, MIN_SCALE, PrefillModel, fitted
 from splitsecond.log.statistics.summary import (
     Floats,
     RoundNumbers,

@@ -28,6 +28,7 @@ from splitsecond.core.errors import (
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.large_bodies import off_loop
 from splitsecond.core.service import Call, Operation
+from splitsecond.core.session import CONVERSATION
 from splitsecond.core.timers import TimerWheel
 from splitsecond.core.timing.timeline import Timeline
 from splitsecond.core.trace_context import attempt_traceparent
@@ -191,6 +192,8 @@ class Target:
             fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
         if session := call.hints.get("session"):
             fresh += ((_SESSION, session),)
+        if self._quirks.session_header and notes.session is not None:
+            fresh += ((self._quirks.session_header, notes.session.id),)
         if encoded.fresh:
             fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
         request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
@@ -223,6 +226,8 @@ class Target:
 
     def _encode(self, call: Call) -> Encoded:
         spec, encode = self._spec, self._api_format.encode
+        if self._quirks.session_field:
+            call = _with_session(call, self._quirks.session_field)
         return transcoding.request(
             call, spec.api_format, encode, spec.model, self._quirks, prefill=spec.prefill, target=spec.name
         )
@@ -332,6 +337,17 @@ def _key_header(auth: Auth, key: str | None) -> dict[str, str]:
     if key is None or auth == "google":
         return {}
     return {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
+
+
+def _with_session(call: Call, field: str) -> Call:
+    """Return `call` with the id of its session in a field of a chat, unless the client sets the field.
+
+    Calls that only begin alike have none: other sessions may share what a provider caches of them.
+    """
+    session = call.notes.session
+    if session is None or session.source == CONVERSATION or field in call.body or call.api_format == "anthropic":
+        return call
+    return msgspec.structs.replace(call, body={**call.body, field: session.id})
 
 
 def _with_stall(config: AttemptConfig, stall_ns: int) -> AttemptConfig:

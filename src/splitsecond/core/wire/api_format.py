@@ -48,6 +48,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `thought_signatures`  its models require a signature of the reasoning before a tool call (Gemini 3)
     `extra_fields`      fields of every chat, over those of the client (a speed tier)
     `betas`             beta features of every request, beside those of the client (Anthropic)
+    `session_field`     the field of a chat by which it keeps a session where its prompt is cached; "": none
+    `session_header`    the same as a header
     `stream_whole`      what the client wants whole may be requested as a stream: only a stream can be timed
     `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`); in another
                         format, fields of a chat beside those that the format defines; None: the usual ones
@@ -69,6 +71,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     thought_signatures: bool = False
     extra_fields: dict[str, str] = {}
     betas: str = ""
+    session_field: str = ""
+    session_header: str = ""
     stream_whole: bool = True
     takes: tuple[str, ...] | None = None
     thinking: tuple[ReasoningStyle, ...] = (ReasoningStyle(),)

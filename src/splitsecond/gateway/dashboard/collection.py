@@ -32,12 +32,12 @@ from splitsecond.gateway.dashboard.speed_grades import SpeedPages, SpeedQuestion
 from splitsecond.gateway.records.key_limits import KeyLimits, today
 from splitsecond.gateway.records.metrics import MetricCounts, Metrics, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
+from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import DIRECT
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
 from splitsecond.routing.router.explain import PROMPT
 from splitsecond.routing.router.target_directory import TargetDirectory
-from splitsecond.routing.router.warm_start import spent_usd
 from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:

@@ -432,7 +432,7 @@ class Gateway:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)
             if call.notes.session is not None:
-                self._sessions.ended(call.notes.session, open_call.end_ns)
+                self._sessions.ended(call.notes.session, open_call.end_ns, open_call.target)
 
     def _continued(self, model: str, found: Iterable[tuple[str, str]], client: str) -> Service | None:
         """Return the target that has stored what a request for `model` continues; None if it is not known.
@@ -454,6 +454,9 @@ class Gateway:
             if target is None and field in CONTINUES:
                 target = self._owners.target(identity, targets(self._routes.expression(model)))
         return None if target is None else self._routes.service(target)
+
+    def _targets(self, route: str) -> Iterable[str]:
+        return targets(self._routes.expression(route))
 
     def _note_ids(self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
         """Note whose the ids in a part of an answer are, and the session of the call."""
@@ -507,12 +510,14 @@ class Gateway:
             return
         try:
             open_call.target = reply.target
+            if (session := call.notes.session) is not None and session.turn > 1:
+                routed = partial(self._targets, open_call.route)
+                call.notes.left = self._sessions.left(session, reply.target, routed)
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
             kept, note = form.kept, None
             if kept is not None and (not kept.requested_by or kept.requested_by in request.body):
-                session = "" if call.notes.session is None else call.notes.session.id
-                note = partial(self._note_ids, call.client, session, kept)
+                note = partial(self._note_ids, call.client, "" if session is None else session.id, kept)
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
             else:

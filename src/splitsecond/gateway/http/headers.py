@@ -33,6 +33,9 @@ RESPONSE_HEADERS: Mapping[str, str] = {
     "x-splitsecond-attempts": "The number of attempts.",
     "x-splitsecond-cache": "hit, shared or miss, if `cache` checked.",
     "x-splitsecond-chosen": "The reason, if a policy chose.",
+    "x-splitsecond-session": "The id of the session that the call belongs to: see `splitsecond sessions`.",
+    "x-splitsecond-left": "The target that answered the session's call before, if it is another one: its prompt cache "
+    "is lost.",
     "x-splitsecond-dropped": "Dropped fields of the request. usage: streams of the target have no token counts "
     "(Replicate's).",
     "x-splitsecond-added": "A field that the target's API format requires and the request lacked. max_tokens=64000: "
@@ -103,6 +106,10 @@ def call_headers(cycle: RequestCycle, call: Call, token_ns: int | None = None, t
         headers.append((b"x-splitsecond-cache", header_value(notes.cache)))
     if notes.chosen:
         headers.append((b"x-splitsecond-chosen", header_value(notes.chosen)))
+    if notes.session is not None:
+        headers.append((b"x-splitsecond-session", notes.session.id.encode()))
+        if notes.left:
+            headers.append((b"x-splitsecond-left", header_value(notes.left)))
     if notes.dropped or target in notes.left_out:
         dropped = ", ".join([*notes.dropped, *notes.left_out.get(target, ())])
         headers.append((b"x-splitsecond-dropped", header_value(dropped)))

@@ -34,12 +34,12 @@ from splitsecond.gateway.records.session_budgets import SessionBudgets, SessionC
 from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.telemetry import Telemetry
+from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.unwritten import left_before
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.router.router import Listeners, Router
-from splitsecond.routing.router.warm_start import spent_usd
 from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:

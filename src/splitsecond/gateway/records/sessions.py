@@ -5,19 +5,20 @@ conversation. Its id is a hash of this and of the client's key, keyed with the s
 cannot name the session of another one, and the same text has another hash elsewhere.
 
 What is remembered of an agent of a session is in memory that all workers share, because the next call may reach any of
-them: when its latest answer ended, how many calls there were, and hashes of its latest prompts. A hash at each border
-of a block covers the prompt up to there, so two prompts are compared without their text. A new entry replaces the one
-of its neighbours that was used longest ago. There is no lock: a call of the same agent at another worker in the same
-microsecond may not be counted, and a half-written prompt is not recognised.
+them: when its latest answer ended and which target gave it, how many calls there were, and hashes of its latest
+prompts. A hash at each border of a block covers the prompt up to there, so two prompts are compared without their text.
+A new entry replaces the one of its neighbours that was used longest ago. There is no lock: a call of the same agent at
+another worker in the same microsecond may not be counted, and a half-written prompt is not recognised.
 """
 
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Spoken
-from splitsecond.core.session import CallSession
+from splitsecond.core.session import CONVERSATION, CallSession
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.routing.machinery.conversation import conversation_beginning, without_cache_marks
@@ -37,7 +38,7 @@ title of a session for instance."""
 SECRET_BYTES = 32
 _HASH = 8
 _PROMPT = _HASH * (2 + BLOCKS)  # its size, the hash of all of it, and that at each border
-_KEY, _USED, _TURN, _ENDED, _TOKENS, _PROMPTS_AT = range(6)
+_KEY, _USED, _TURN, _ENDED, _TOKENS, _TARGET, _PROMPTS_AT = range(7)
 _WIDTH = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
 _CELLS = MAX_AGENTS * _WIDTH
 _SIZE = SECRET_BYTES + _CELLS * _HASH
@@ -86,7 +87,7 @@ class Sessions:
         elif continued:
             source, session = "previous_response_id", int(continued, 16)
         elif beginning := conversation_beginning(call.body):
-            source, session = "conversation", self._hash(call.client.encode(), *beginning)
+            source, session = CONVERSATION, self._hash(call.client.encode(), *beginning)
         else:
             return None
         cells, at = self._cells, self._entry(agent or session)
@@ -113,9 +114,19 @@ class Sessions:
             idle_ns=max(call.start_ns - ended_ns, 0) if ended_ns else None,
         )
 
-    def ended(self, session: CallSession, end_ns: int) -> None:
-        """Note when an answer to the agent of `session` ended."""
-        self._cells[self._entry(int(session.agent or session.id, 16)) + _ENDED] = end_ns
+    def left(self, session: CallSession, target: str, targets: Callable[[], Iterable[str]]) -> str:
+        """Return which of `targets` answered the agent before, if it is not `target`; "" if none did."""
+        before = self._cells[self._entry(int(session.agent or session.id, 16)) + _TARGET]
+        if before in (0, _target_hash(target)):
+            return ""
+        return next((name for name in targets() if _target_hash(name) == before), "")
+
+    def ended(self, session: CallSession, end_ns: int, target: str) -> None:
+        """Note when an answer to the agent of `session` ended, and the target that gave it; "": none did."""
+        cells, at = self._cells, self._entry(int(session.agent or session.id, 16))
+        cells[at + _ENDED] = end_ns
+        if target:
+            cells[at + _TARGET] = _target_hash(target)
 
     def _hash(self, *parts: bytes | memoryview) -> int:
         return int.from_bytes(blake2b(b"\0".join(parts), key=self._secret, digest_size=_HASH).digest(), "big")
@@ -174,6 +185,11 @@ class Sessions:
             found[border] = running.digest()
             done = border
         return found
+
+
+@lru_cache(maxsize=256)
+def _target_hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=_HASH).digest(), "big") | 1
 
 
 def prompt_text(call: Call) -> bytes:

@@ -6,6 +6,7 @@ It contains no price either: the cost of a call is computed from its tokens and 
 from msgspec import Struct
 
 from splitsecond.core.observation import Observation, Outcome
+from splitsecond.core.session import CallSession
 
 DIRECT = "direct"
 """The label of calls whose client named a target in place of a route."""
@@ -28,6 +29,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     `output_limit`: the client's limit on output tokens, if there are several attempts; the log does not keep it.
     `traceparent`: the client's header of that name, "" without; the log does not keep it either.
 
+    `session`: where in a session of the client the call is; None without one.
+
     `attempts`, in the order in which they ended, have the role "winner" or "loser". The tokens of the call are those of
     its last winner.
     """
@@ -48,6 +51,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     output_limit: int | None = None
     traceparent: str = ""
     wall_us: int = 0
+    session: CallSession | None = None
     attempts: tuple[Observation, ...] = ()
 
     @property

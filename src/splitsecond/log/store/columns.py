@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, LargeBinary, Row, Text, and_, 
 
 from splitsecond.core.timing.columns import LAYOUT, AttemptColumns, AttemptLabel
 from splitsecond.core.timing.packed_attempt import FIELDS, LABEL_AT, attempt_numbers, call_hash
-from splitsecond.log.store.tables import ATTEMPTS, CALLS
+from splitsecond.log.store.tables import ATTEMPTS, CALLS, WITH_CALL
 
 ROWS = 30_000
 """Rows of one block: some 5 MB in memory."""
@@ -33,7 +33,6 @@ _NUMBERS_AT_ONCE = 5000
 _NUMBERS = [name for name in FIELDS if name not in ("came_us", "label")]
 _A = ATTEMPTS.c
 _HASH = func.substr(_A.packed, LABEL_AT + 1, 8, type_=LargeBinary)
-WITH_CALL = ATTEMPTS.outerjoin(CALLS, and_(CALLS.c.came_us == _A.came_us, CALLS.c.call == _A.call))
 ROUTE, OF_CALL = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempts, 1)
 """The route of an attempt's call, and the number of its attempts."""
 _NAMES = (_A.target, _A.client, ROUTE, _A.tier, _A.fault)

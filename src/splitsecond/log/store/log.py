@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from sqlalchemy import Column, Connection, Double, Row, Select, and_, case, cast, func, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, Double, Row, Select, and_, case, cast, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from splitsecond.core import clock
@@ -27,8 +27,16 @@ from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
 from splitsecond.log.store.database import Database, check_url
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.remote_writer import RemoteLogWriter
-from splitsecond.log.store.rows import ATTEMPT_COLUMNS, CALL_COLUMNS, Rows, call_record, observation
-from splitsecond.log.store.tables import ATTEMPTS, CALLS
+from splitsecond.log.store.rows import (
+    ATTEMPT_COLUMNS,
+    CALL_COLUMNS,
+    Rows,
+    call_record,
+    observation,
+    session_id,
+    session_number,
+)
+from splitsecond.log.store.tables import ATTEMPTS, CALLS, WITH_CALL
 from splitsecond.log.store.writer import LogWriter
 
 if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
@@ -83,6 +91,24 @@ class LoggedPeriod(Struct, frozen=True, kw_only=True):
     failed: int
     ttft_ms: float | None
     output_tokens: int
+
+
+class LoggedSession(Struct, frozen=True, kw_only=True):
+    """Calls of one session. `began_us`, `ended_us`: the arrival of the first one and the end of the last answer, in
+    microseconds since 1970. `slowest_ns`: the longest time of a call. `spent`: the tokens of its attempts."""
+
+    id: str
+    client: str
+    route: str
+    calls: int
+    agents: int
+    errors: int
+    began_us: int
+    ended_us: int
+    slowest_ns: int
+    input_tokens: int
+    cached_tokens: int
+    spent: list[SpentTokens]
 
 
 class Past:
@@ -152,26 +178,45 @@ class Past:
         From all processes that write this log. `until`: None: now.
         """
         a = ATTEMPTS.c
-        names = ("input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens")
-        length = (a.input_tokens - (a.input_tokens - 1) % PROMPT_STEP).label("length")
-        # In floating point: a sum of integers that a provider made up can be too large for the database.
-        sums = [func.coalesce(func.sum(cast(a[name], Double)), 0) for name in names]
         where = a.client == client, a.came_us >= _us(since), a.came_us < _us(until or clock.wall_time())
         with self._connection() as connection:
-            return [
-                SpentTokens(
-                    target=target,
-                    tier=tier or "",
-                    longest_prompt=longest or 0,
-                    attempts=attempts,
-                    **dict(zip(names, map(int, counts), strict=True)),
+            return [tokens for _, tokens in _spent(connection, select(*_SPENT).where(*where), ())]
+
+    def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
+        """Return the sessions of calls that came in from `since` until before `until`, the latest first."""
+        c = CALLS.c
+        where = c.session.is_not(None), c.came_us >= _us(since), c.came_us < _us(until)
+        counts = [func.coalesce(func.sum(cast(each, Double)), 0) for each in (c.input_tokens, c.cached_tokens)]
+        failed = func.sum(case((c.outcome == "failed", 1), else_=0))
+        ended_ns = func.max(c.came_us * 1000 + c.end_ns)
+        agents = func.count(c.agent.distinct()) + func.max(case((c.agent.is_(None), 1), else_=0))
+        columns = func.min(c.client), func.min(c.route), func.count(), agents, failed, func.min(c.came_us), ended_ns
+        query = select(c.session, *columns, func.max(c.end_ns), *counts).where(*where).group_by(c.session)
+        tokens = select(*_SPENT, c.session).select_from(WITH_CALL).where(*where)
+        with self._connection() as connection:
+            spent: defaultdict[int, list[SpentTokens]] = defaultdict(list)
+            for (session,), each in _spent(connection, tokens, (c.session,)):
+                spent[session].append(each)
+            found = [
+                LoggedSession(
+                    id=session_id(session),
+                    client=client,
+                    route=route,
+                    calls=calls,
+                    agents=several,
+                    errors=int(errors),
+                    began_us=began_us,
+                    ended_us=last_ns // 1000,
+                    slowest_ns=slowest_ns,
+                    input_tokens=int(read),
+                    cached_tokens=int(cached),
+                    spent=spent[session],
                 )
-                for target, tier, _, longest, attempts, *counts in connection.execute(
-                    select(a.target, a.tier, length, func.max(a.input_tokens), func.count(), *sums)
-                    .where(*where)
-                    .group_by(a.target, a.tier, "length")
+                for session, client, route, calls, several, errors, began_us, last_ns, slowest_ns, read, cached in (
+                    connection.execute(query)
                 )
             ]
+        return sorted(found, key=lambda each: each.began_us, reverse=True)
 
     def periods(self, since: datetime, period: timedelta) -> list[LoggedPeriod]:
         c, length_us = CALLS.c, period // _US
@@ -191,15 +236,22 @@ class Past:
                 for at_us, calls, failures, ttft_ns, tokens in connection.execute(query)
             ]
 
-    def calls(self, since: datetime, until: datetime | None = None) -> Iterator[tuple[datetime, CallRecord]]:
+    def calls(
+        self, since: datetime, until: datetime | None = None, *, session: str = ""
+    ) -> Iterator[tuple[datetime, CallRecord]]:
+        """Yield the calls that came in from `since` until before `until`, in this order. `session`: only those of this
+        session."""
         c = CALLS.c
         before = c.came_us < _us(until or clock.wall_time())
+        if session:
+            before = and_(before, c.session == session_number(session))
         page: Select[Any] = select(*CALL_COLUMNS).where(before).order_by(c.came_us, c.n).limit(_PAGE)
         after = c.came_us >= _us(since)
         with self._connection() as connection:
             while found := connection.execute(page.where(after)).all():
                 first, last = found[0], found[-1]
-                attempts = _attempts_by_call(connection, first.came_us, last.came_us)
+                within = [row.call for row in found] if session else None
+                attempts = _attempts_by_call(connection, first.came_us, last.came_us, within)
                 for row in found:
                     yield _EPOCH + row.came_us * _US, call_record(row, attempts[row.call])
                 after = and_(c.came_us >= last.came_us, or_(c.came_us > last.came_us, c.n > last.n))
@@ -241,9 +293,44 @@ def _targets(connection: Connection) -> Iterator[str]:
         name = connection.execute(select(func.min(target)).where(target > name)).scalar()
 
 
-def _attempts_by_call(connection: Connection, first_us: int, last_us: int) -> defaultdict[str, list[Observation]]:
+_A = ATTEMPTS.c
+_COUNTS = ("input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens")
+_SPENT: tuple[Any, ...] = (
+    _A.target,
+    _A.tier,
+    (_A.input_tokens - (_A.input_tokens - 1) % PROMPT_STEP).label("length"),
+    func.max(_A.input_tokens),
+    func.count(),
+    # In floating point: a sum of integers that a provider made up can be too large for the database.
+    *(func.coalesce(func.sum(cast(_A[name], Double)), 0) for name in _COUNTS),
+)
+
+
+def _spent(
+    connection: Connection, query: Select[Any], more: Sequence[ColumnElement[Any]]
+) -> Iterator[tuple[list[Any], SpentTokens]]:
+    """Yield the sums of a `query` of `_SPENT` and `more` columns, grouped by target, tier, length and these columns."""
+    size = 5 + len(_COUNTS)
+    for row in connection.execute(query.group_by(_A.target, _A.tier, "length", *more)):
+        target, tier, _, longest, attempts, *counts = row[:size]
+        tokens = SpentTokens(
+            target=target,
+            tier=tier or "",
+            longest_prompt=longest or 0,
+            attempts=attempts,
+            **dict(zip(_COUNTS, map(int, counts), strict=True)),
+        )
+        yield list(row[size:]), tokens
+
+
+def _attempts_by_call(
+    connection: Connection, first_us: int, last_us: int, calls: Sequence[str] | None
+) -> defaultdict[str, list[Observation]]:
+    """Return the attempts of the calls in this time, or of these `calls` among them."""
     a = ATTEMPTS.c
     query = select(*ATTEMPT_COLUMNS).where(a.came_us.between(first_us, last_us)).order_by(a.came_us, a.n)
+    if calls is not None:
+        query = query.where(a.call.in_(calls))
     found: defaultdict[str, list[Observation]] = defaultdict(list)
     for row in connection.execute(query):
         found[row.call].append(observation(row))

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from sqlalchemy import Connection, make_url
+from sqlalchemy import BigInteger, Connection, Table, make_url
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import NullPool
@@ -26,6 +26,7 @@ from splitsecond.core.clock import US_PER_DAY
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, content_faults, excerpt
 from splitsecond.core.timing.columns import AttemptColumns, AttemptLabel, Integers
 from splitsecond.log.store.columns import read_ahead
+from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -171,14 +172,21 @@ class ParquetDatabase:
         self.where = str(folder)
         self._folder = folder
         self._duckdb = connect(folder)
-        for table in ("calls", "attempts"):
-            pattern = f"{folder}/{table}/*/*.parquet".replace("'", "''")
-            if any(folder.glob(f"{table}/*/*.parquet")):
+        for table in (CALLS, ATTEMPTS):
+            pattern = f"{folder}/{table.name}/*/*.parquet".replace("'", "''")
+            if any(folder.glob(f"{table.name}/*/*.parquet")):
                 with duckdb_faults(f"cannot read the log {folder}"):
-                    self._duckdb.execute(
-                        f"CREATE VIEW {table} AS FROM read_parquet('{pattern}', hive_partitioning = false)"
+                    self._create_view(
+                        table, f"read_parquet('{pattern}', hive_partitioning = false, union_by_name = true)"
                     )
         self._engine = _engine(self._duckdb)
+
+    def _create_view(self, table: Table, source: str) -> None:
+        """Create the view of a table. Columns that an older version did not write are null."""
+        found = {name for name, *_ in self._duckdb.execute(f"DESCRIBE FROM {source}").fetchall()}
+        wanted = (each.name for each in table.c if each.nullable and isinstance(each.type, BigInteger))
+        missing = [f"NULL::BIGINT AS {name}" for name in wanted if name not in found]
+        self._duckdb.execute(f"CREATE VIEW {table.name} AS SELECT {', '.join(['*', *missing])} FROM {source}")
 
     @classmethod
     def open(cls, path: str) -> "ParquetDatabase":

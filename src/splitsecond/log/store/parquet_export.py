@@ -19,7 +19,7 @@ from splitsecond.core.clock import US_PER_DAY
 from splitsecond.core.errors import CallerFault, content_faults
 from splitsecond.core.timing.columns import LAYOUT
 from splitsecond.core.timing.packed_attempt import FIELDS, PACKED, label_hash
-from splitsecond.log.store.columns import OF_CALL, ROUTE, WITH_CALL, Connecting, numbers_of
+from splitsecond.log.store.columns import OF_CALL, ROUTE, Connecting, numbers_of
 from splitsecond.log.store.parquet import (
     DESCRIPTION,
     NUMBERS,
@@ -30,7 +30,7 @@ from splitsecond.log.store.parquet import (
     day_folder,
     duckdb_faults,
 )
-from splitsecond.log.store.tables import ATTEMPTS, CALLS, VERSION
+from splitsecond.log.store.tables import ATTEMPTS, CALLS, VERSION, WITH_CALL
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Row
 
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import excerpt
 from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.session import CallSession
 from splitsecond.core.timing.packed_attempt import (
     MAX_ATTEMPTS,
     PACKED,
@@ -28,9 +30,14 @@ NAME_LENGTH = 200
 LONGEST_REASON = 1000
 """Longest finish reason that is examined, in characters."""
 _NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, None, "")
+SESSION_COLUMNS = ("session", "agent", "parent", "turn", "new_tokens", "reusable_tokens", "idle_ms")
+"""The columns of the session of a call."""
+_NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
 _NO_FAULT = ("", "", "", "", 0)
+QUEUE_TIME = "queue_time"
+"""The name of the time before any work among the timings of an attempt that was read from the log, in seconds."""
 _SERVER_TIMES = {
-    "queue_time": 0,
+    QUEUE_TIME: 0,
     "prompt_time": 1,
     "prompt_ms": 1,
     "prompt_eval_duration": 1,
@@ -89,8 +96,32 @@ def rows(record: CallRecord) -> Rows:
         record.end_ns - start,
         count,
         *answer,
+        *(_NO_SESSION if record.session is None else _session(record.session)),
     )
     return Rows(call, attempts)
+
+
+def _session(session: CallSession) -> tuple[int | None, ...]:
+    return (
+        session_number(session.id),
+        session_number(session.agent) if session.agent else None,
+        session_number(session.parent) if session.parent else None,
+        session.turn,
+        session.new_tokens,
+        session.reusable_tokens,
+        None if session.idle_ns is None else session.idle_ns // NS_PER_MS,
+    )
+
+
+def session_number(identity: str) -> int:
+    """Return a hash of 16 hexadecimal digits as a number of 8 bytes, which a database can hold."""
+    number = int(identity, 16)
+    return number - (1 << 64) if number >> 63 else number
+
+
+def session_id(number: int | None) -> str:
+    """Return the hash that `session_number` made a number of; "" for None."""
+    return "" if number is None else f"{number % (1 << 64):016x}"
 
 
 def _attempt(
@@ -167,21 +198,39 @@ def _line(name: str) -> str:
 
 _SAME_NAMES = [c.name for c in ATTEMPTS.c if c.name in Observation.__struct_fields__ and c.name != "fault"]
 _FAULT = ("fault_type", "fault", "phase", "message", "fault_status")
-_CALL = [c.name for c in CALLS.c if c.name in CallRecord.__struct_fields__ and c.name != "attempts"]
-ATTEMPT_COLUMNS = [ATTEMPTS.c[name] for name in ("came_us", "first_event_tokens", *_FAULT, *_SAME_NAMES)]
+_CALL = [c.name for c in CALLS.c if c.name in CallRecord.__struct_fields__ and c.name not in ("attempts", "session")]
+ATTEMPT_COLUMNS = [
+    ATTEMPTS.c[name] for name in ("came_us", "first_event_tokens", "server_queue_ns", *_FAULT, *_SAME_NAMES)
+]
 """The columns that `observation` reads, in this order."""
-CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *_CALL)]
+CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *_CALL)]
 """The columns that `call_record` reads, in this order."""
 
 
 def observation(row: Sequence[Any]) -> Observation:
-    _, first, fault_type, kind, phase, message, status, *same = row
+    _, first, queue_ns, fault_type, kind, phase, message, status, *same = row
     fault = None
     if fault_type:
         fault = FaultRecord(type=fault_type, kind=kind, phase=phase, message=message, status=status)
     counted = [] if first is None else [first]
-    return Observation(fault=fault, tokens_so_far=counted, **dict(zip(_SAME_NAMES, same, strict=True)))
+    timings = {} if queue_ns is None else {QUEUE_TIME: queue_ns / NS_PER_S}
+    return Observation(
+        fault=fault, tokens_so_far=counted, server_timings=timings, **dict(zip(_SAME_NAMES, same, strict=True))
+    )
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
-    return CallRecord(start_ns=0, attempts=tuple(attempts), **dict(zip(_CALL, row[2:], strict=True)))
+    _, _, session, agent, parent, turn, new, reusable, idle_ms, *call = row
+    found = None
+    if session is not None:
+        found = CallSession(
+            id=session_id(session),
+            source="",
+            agent=session_id(agent),
+            parent=session_id(parent),
+            turn=turn,
+            new_tokens=new,
+            reusable_tokens=reusable,
+            idle_ns=None if idle_ms is None else idle_ms * NS_PER_MS,
+        )
+    return CallRecord(start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True)))

@@ -21,6 +21,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     inspect,
     select,
 )
@@ -28,7 +29,7 @@ from sqlalchemy import (
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import partitions
 
-VERSION = 1
+VERSION = 2
 """The newest revision in `log/store/migrations`."""
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for a column of exactly this type
@@ -86,6 +87,15 @@ CALLS = Table(
         reasoning_tokens="Output tokens that were reasoning.",
     ),
     *_text(token_source="Where `output_tokens` comes from: `usage`, `tokenizer`, `events` or `estimate`."),
+    *_maybe(
+        session="The session that the call belongs to: a keyed hash, signed; null without one, like the following.",
+        agent="The agent within the session that sent it: a keyed hash, signed; null for the main one.",
+        parent="The agent that started this agent, if the client says so.",
+        turn="Number of the call within its agent, from 1.",
+        new_tokens="Estimated input tokens that the agent had not sent before.",
+        reusable_tokens="Estimated input tokens that a prompt cache without limits would contain.",
+        idle_ms="Milliseconds from the end of the agent's answer before to the arrival of the call.",
+    ),
     Index("calls_by_time", "came_us"),
 )
 
@@ -148,6 +158,9 @@ ATTEMPTS = Table(
     Index("attempts_by_target", "target", "came_us"),
     Index("attempts_by_client", "client", "came_us"),
 )
+
+WITH_CALL = ATTEMPTS.outerjoin(CALLS, and_(CALLS.c.came_us == ATTEMPTS.c.came_us, CALLS.c.call == ATTEMPTS.c.call))
+"""Attempts with their calls."""
 
 partitions.partition(CALLS)
 partitions.partition(ATTEMPTS)

@@ -254,6 +254,8 @@ def call_record(open_call: OpenCall) -> CallRecord:
         attempts=_with_roles(open_call),
     )
     msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())  # it is new, and nobody has seen it
+    if call.notes.session is not None:
+        msgspec.structs.force_setattr(record, "session", call.notes.session)
     if len(open_call.attempts) > 1:
         record = msgspec.structs.replace(record, output_limit=output_limit(call.body))
     return record

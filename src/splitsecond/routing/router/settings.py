@@ -245,7 +245,12 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         return f"{variable.removeprefix('env:')} at {urlsplit(own.base_url).netloc}" if variable else name
 
 
-_SIMULATOR = ProviderSettings(base_url="", account="simulator", price=PriceConfig(input_usd=0, output_usd=0))
+_SIMULATOR = ProviderSettings(
+    base_url="",
+    account="simulator",
+    price=PriceConfig(input_usd=0, output_usd=0),
+    quirks={"session_header": "x-session-id"},
+)
 
 
 def simulated(url: str) -> dict[str, ProviderSettings]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splitsecond.core import clock
-from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
 from splitsecond.log.store.folder import seeds
@@ -15,7 +14,7 @@ from splitsecond.routing.router.settings import LogSettings
 
 if TYPE_CHECKING:
     from splitsecond.log.store.hub_connection import HubConnection
-    from splitsecond.log.store.log import Log, SpentTokens
+    from splitsecond.log.store.log import Log
 
 Aged = tuple[Observation, int]
 """An earlier attempt, and its age in nanoseconds."""
@@ -57,20 +56,3 @@ def of_run(folder: Path) -> list[Aged]:
     Raises `CallerFault` if the folder contains no run.
     """
     return [(each, round(age_s * clock.NS_PER_S)) for each, age_s in seeds(folder) if "(" not in each.target]
-
-
-def spent_usd(used: "Iterable[SpentTokens]", price: Callable[[str], Price | None]) -> float:
-    """Return what the tokens cost in US dollars; targets without a price count as free."""
-    total = 0.0
-    for tokens in used:
-        if (found := price(tokens.target)) is not None and found.by_token:
-            total += found.cost_usd(
-                input_tokens=tokens.input_tokens,
-                output_tokens=tokens.output_tokens,
-                cached_tokens=tokens.cached_tokens,
-                cache_write_tokens=tokens.cache_write_tokens,
-                cache_write_1h_tokens=tokens.cache_write_1h_tokens,
-                tier=tokens.tier,
-                longest_prompt=tokens.longest_prompt,
-            )
-    return total

@@ -1,0 +1,209 @@
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.cli.log_source import LoggedTraffic
+from splitsecond.cli.options import Config, Json, Log
+from splitsecond.cli.results import Output
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import usd
+from splitsecond.log.production.sessions import (
+    CAUSES,
+    SCHEMA,
+    Pricing,
+    ReportedSession,
+    ReportedTurn,
+    moved,
+    reported,
+    sentence,
+    span,
+)
+from splitsecond.log.production.target_times import target_times
+from splitsecond.log.production.token_cost import spent_usd
+from splitsecond.log.store.log import LoggedSession
+from splitsecond.routing.machinery.settings import Duration
+
+SINCE = "7d"
+LONGEST_S = 3650 * 86_400
+DAY_S = 86_400
+SHOWN = 40
+BAR, SHORT_BAR = 32, 16
+"""Characters of the waterfall's bars, on a wide and on a narrow screen."""
+WIDE = 120
+_MARKS: Mapping[str, tuple[str, str]] = {
+    "network_s": ("n", "cyan"),
+    "queue_s": ("q", "yellow"),
+    "retries_s": ("r", "red"),
+    "cache_miss_s": ("m", "magenta"),
+    "prefill_s": ("p", "blue"),
+    "generation_s": ("g", "green"),
+}
+"""The letter and the colour of each cause in a bar."""
+
+
+def sessions(
+    session: Annotated[str, typer.Argument(metavar="ID", help="A session, or the beginning of its id.")] = "",
+    log: Log = "",
+    config: Config = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 30m, 2h, 7d.")] = SINCE,
+    json: Json = "",
+) -> None:
+    """Show sessions of agents and chats, and what one of them waited for.
+
+    \b
+    splitsecond sessions
+    splitsecond sessions 3f9c --since 2h
+    splitsecond sessions --json sessions.json
+
+    Without an ID it lists the sessions of the log. With one it shows each call as a bar: network (n), queues and
+    limits (q), retries and fallbacks (r), cache misses (m), reading new tokens (p), generation (g). A cache miss is
+    the time to read tokens again that the session had sent before, by the target's usual times in the log.
+    """
+    output = Output(json=json)
+    output.check()
+    logged = LoggedTraffic(log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S)
+    found = logged.sessions()
+    if not found:
+        hint = "Look further back with --since."
+        raise CallerFault(f"the log has no sessions from {logged.words}", kind="nothing_logged", hint=hint)
+    price = logged.price(sorted({tokens.target for each in found for tokens in each.spent}))
+    if not session:
+        rows = [_summary(each, price) for each in found]
+
+        def show_all(console: Console) -> None:
+            console.print(f"Sessions, {logged.words}", highlight=False)
+            console.print(_list(found[:SHOWN], price))
+            if len(found) > SHOWN:
+                console.print(f"{len(found) - SHOWN:,} earlier ones are in --json.", style="dim")
+
+        document = {"schema": SCHEMA, "since": logged.since, "until": logged.until, "sessions": rows}
+        output.write(document, lambda: rows, show_all)
+        show_all(output.screen())
+        return
+    chosen = _named(found, session)
+    report = reported(list(logged.calls(chosen.id)), price, target_times(logged.attempts()))
+    said = sentence(report)
+
+    def show(console: Console) -> None:
+        _show(report, said, console)
+
+    output.write({"schema": SCHEMA, "session": report, "statement": said}, lambda: report.turns, show)
+    show(output.screen())
+
+
+def _named(found: list[LoggedSession], name: str) -> LoggedSession:
+    matching = [each for each in found if each.id.startswith(name.lower())]
+    if len(matching) == 1:
+        return matching[0]
+    words = f"{len(matching)} sessions begin with {name!r}" if matching else f"the log has no session {name!r}"
+    raise CallerFault(words, kind="unknown_session", hint="`splitsecond sessions` lists them.")
+
+
+def _summary(each: LoggedSession, price: Pricing) -> dict[str, object]:
+    return {
+        "id": each.id,
+        "client": each.client,
+        "route": each.route,
+        "began": datetime.fromtimestamp(each.began_us / 1e6, UTC),
+        "wall_s": (each.ended_us - each.began_us) / 1e6,
+        "turns": each.calls,
+        "agents": each.agents,
+        "errors": each.errors,
+        "slowest_s": each.slowest_ns / NS_PER_S,
+        "input_tokens": each.input_tokens,
+        "cached_share": each.cached_tokens / each.input_tokens if each.input_tokens else None,
+        "usd": spent_usd(each.spent, price),
+        "unpriced": sum(tokens.attempts for tokens in each.spent if price(tokens.target) is None),
+    }
+
+
+def _list(found: list[LoggedSession], price: Pricing) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("session", "began (UTC)", "client"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("turns", "agents", "time", "cost", "cached", "errors", "slowest\nturn"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in found:
+        cached = f"{each.cached_tokens / each.input_tokens:.0%}" if each.input_tokens else "–"
+        table.add_row(
+            each.id,
+            f"{datetime.fromtimestamp(each.began_us / 1e6, UTC):%m-%d %H:%M}",
+            Text(each.client or "–"),
+            f"{each.calls:,}",
+            f"{each.agents:,}",
+            span((each.ended_us - each.began_us) / 1e6),
+            _cost(spent_usd(each.spent, price), any(price(tokens.target) is None for tokens in each.spent)),
+            cached,
+            Text(f"{each.errors:,}", "red" if each.errors else ""),
+            span(each.slowest_ns / NS_PER_S),
+        )
+    return table
+
+
+def _cost(amount: float, unpriced: bool) -> str:
+    return "no price" if unpriced and not amount else f"{usd(amount)}{'+' if unpriced else ''}"
+
+
+def _show(report: ReportedSession, said: str, console: Console) -> None:
+    cached = "–" if report.cached_share is None else f"{report.cached_share:.0%}"
+    console.print(
+        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns, {span(report.wall_s)}, "
+        f"{_cost(report.usd, report.unpriced > 0)}, {cached} of input tokens cached",
+        highlight=False,
+    )
+    console.print(_waterfall(report, wide=console.width >= WIDE))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("cause")
+    for heading in ("time", "share"):
+        table.add_column(heading, justify="right")
+    for name, words in CAUSES.items():
+        seconds = getattr(report.causes, name)
+        table.add_row(words, span(seconds), f"{seconds / report.wall_s:.0%}" if report.wall_s else "–")
+    console.print(table)
+    console.print(said, highlight=False)
+
+
+def _waterfall(report: ReportedSession, *, wide: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("at", "turn", "took", "new", "cached", *(["cost"] if wide else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("target", overflow="fold")
+    longest_s, before = report.slowest.took_s, ""
+    for turn in report.turns:
+        read, target, before = turn.input_tokens, turn.target if turn.target != before else "", turn.target
+        table.add_row(
+            span(turn.at_s),
+            f"{turn.agent[:4]} {turn.turn}" if turn.agent else f"{turn.turn}",
+            span(turn.took_s),
+            "–" if read is None else f"{read - turn.cached_tokens:,}",
+            "–" if read is None else f"{turn.cached_tokens:,}",
+            *([usd(turn.usd)] if wide else []),
+            _bar(turn, longest_s, BAR if wide else SHORT_BAR),
+            Text(_remarks(turn, target)),
+        )
+    return table
+
+
+def _remarks(turn: ReportedTurn, target: str) -> str:
+    failed = "" if turn.outcome == "ok" else turn.fault or turn.outcome
+    return "; ".join(each for each in (target, failed, moved(turn)) if each)
+
+
+def _bar(turn: ReportedTurn, longest_s: float, size: int) -> Text:
+    """Return the call as a bar whose length is its time: a letter for each part of it, dots for what overlaps."""
+    bar, done_s, drawn = Text(), 0.0, 0
+    parts = [(mark, colour, getattr(turn.causes, name)) for name, (mark, colour) in _MARKS.items()]
+    for mark, colour, seconds in ((".", "dim", turn.overlap_s), *parts):
+        done_s += seconds
+        end = round(done_s / longest_s * size) if longest_s else 0
+        bar.append(mark * (end - drawn), colour)
+        drawn = max(drawn, end)
+    return bar

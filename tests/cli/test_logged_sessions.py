@@ -1,0 +1,91 @@
+"""`splitsecond sessions`: the list of sessions, and one of them as a waterfall."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from tests.cli.conftest import Split
+from tests.cli.conftest import split as split  # a fixture
+from tests.store.records import answered, in_session
+
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.observation import FaultRecord
+from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.log import Log
+
+AGENT, CHAT = "3f9c000000000001", "a000000000000002"
+
+
+def turn(number: int, random: Random, ago_s: float) -> CallRecord:
+    """A turn of an agent: every fifth one comes after a pause in which the cache was lost."""
+    missed = number % 5 == 4
+    new, reusable = 1_500 + random.randrange(3000), number * 2_000
+    cached = 0 if missed else reusable
+    ttft_s = (0.3 + (new + reusable - cached) * 60e-6 + cached * 2e-6) * random.uniform(0.98, 1.02)
+    target = "groq/openai/gpt-oss-20b" if number == 9 else "groq/openai/gpt-oss-120b"
+    record = answered(number, target=target, ago_s=ago_s)
+    (attempt,) = record.attempts
+    start_ns = record.start_ns
+    first_ns = start_ns + round(ttft_s * NS_PER_S)
+    last_ns = first_ns + 2 * NS_PER_S
+    attempt = msgspec.structs.replace(
+        attempt, sent_ns=start_ns + 2_000_000, tcp_ns=1_000_000, rtt_ns=20_000_000, first_event_ns=first_ns,
+        first_token_ns=first_ns, first_answer_ns=first_ns, last_token_ns=last_ns, end_ns=last_ns,
+        token_at=[first_ns, last_ns], token_lengths=[10, 800], output_tokens=201, input_tokens=new + reusable,
+        cached_tokens=cached,
+    )  # fmt: skip
+    attempts = [attempt]
+    if number == 9:
+        fault = FaultRecord(type="ProviderFault", kind="http_503", phase="head", message="full", status=503)
+        failed = msgspec.structs.replace(
+            attempt, id=f"{record.call}.0", target="groq/openai/gpt-oss-120b", role="loser", outcome="failed",
+            fault=fault, first_token_ns=None, first_answer_ns=None, last_token_ns=None, input_tokens=None,
+            output_tokens=None, cached_tokens=None, token_at=[], token_lengths=[], sent_ns=start_ns,
+            end_ns=start_ns + 1_000_000,
+        )  # fmt: skip
+        attempts.insert(0, failed)
+    idle_ns = None if number == 0 else (400 if missed else 10) * NS_PER_S
+    session = in_session(number + 1, AGENT, new_tokens=new, reusable_tokens=reusable, idle_ns=idle_ns)
+    return msgspec.structs.replace(
+        record, end_ns=last_ns, first_token_ns=first_ns, session=session, attempts=tuple(attempts)
+    )
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    random = Random(4)
+    with Log.open(f"sqlite:///{tmp_path}/log.db") as opened:
+        for number in range(25):
+            opened.put(turn(number, random, ago_s=3_600 - number * 100))
+        opened.put(answered(99, ago_s=50, session=in_session(1, CHAT)))
+    return f"sqlite:///{tmp_path}/log.db"
+
+
+def test_sessions_are_listed_with_the_latest_first(split: Split, log: str) -> None:
+    done = split("sessions", "--log", log, "--json", "-")
+    listed = json.loads(done.out)["sessions"]
+    assert [(each["id"], each["turns"]) for each in listed] == [(CHAT, 1), (AGENT, 25)]
+    assert 0.5 < listed[1]["cached_share"] < 1
+    assert listed[1]["usd"] > 0
+
+
+def test_one_session_is_shown_with_its_causes(split: Split, log: str) -> None:
+    report = json.loads(split("sessions", "3f9c", "--log", log, "--json", "-").out)["session"]
+    assert sum(report["causes"].values()) == pytest.approx(report["wall_s"], rel=0.01)
+    assert report["causes"]["cache_miss_s"] > 1
+    assert len(report["turns"]) == 25
+    shown = split("sessions", "3f9c", "--log", log).out
+    assert "You waited" in shown
+    assert "http_503" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["ffff"], "no session 'ffff'"), (["--since", "soon"], "--since"), (["--since", "1s"], "has no sessions")],
+)
+def test_wrong_questions_are_refused(split: Split, log: str, arguments: list[str], words: str) -> None:
+    done = split("sessions", *arguments, "--log", log)
+    assert done.code == 2
+    assert words in done.err
