@@ -9,6 +9,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -90,8 +91,9 @@ def test_overlapping_calls_are_waited_for_once() -> None:
     def call(start_s: int, end_s: int) -> CallRecord:
         return CallRecord(call="c", start_ns=start_s * NS_PER_S, end_ns=end_s * NS_PER_S, route="a/m", status=200)
 
-    first, *_ = summary("agent", [call(0, 10), call(5, 20), call(40, 50)], 60.0, "log")
-    assert "ran for 1 min 0 s and waited 30 s (50%) for 3 calls." in first
+    calls = [(datetime.now(UTC), each) for each in (call(0, 10), call(5, 20), call(40, 50))]
+    first, *_ = summary("agent", calls, 60.0, "log")
+    assert "ran for 60 s and waited 30 s (50%) for 3 calls." in first
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +137,7 @@ def test_a_program_calls_each_vendor_with_its_own_credentials(vendor: RunningPro
     assert [[name for name, value in each.items() if value == "[key]"] for each in headers] == [[key] for key in keys]
     assert "for 5 calls." in ended.stderr
     assert all(f"{target}: 1 call, " in ended.stderr for target in TARGETS)
+    assert "You waited " in ended.stderr
     stored = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert tmp_path / "data/splitsecond/runs.db" in stored
     assert [file for file in stored if SECRET.encode() in file.read_bytes()] == []
