@@ -1,12 +1,15 @@
 """`splitsecond run`: a program with a gateway of its own, before a simulated vendor."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -88,8 +91,9 @@ def test_overlapping_calls_are_waited_for_once() -> None:
     def call(start_s: int, end_s: int) -> CallRecord:
         return CallRecord(call="c", start_ns=start_s * NS_PER_S, end_ns=end_s * NS_PER_S, route="a/m", status=200)
 
-    first, *_ = summary("agent", [call(0, 10), call(5, 20), call(40, 50)], 60.0, "log")
-    assert "ran for 1 min 0 s and waited 30 s (50%) for 3 calls." in first
+    calls = [(datetime.now(UTC), each) for each in (call(0, 10), call(5, 20), call(40, 50))]
+    first, *_ = summary("agent", calls, 60.0, "log")
+    assert "ran for 60 s and waited 30 s (50%) for 3 calls." in first
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +137,7 @@ def test_a_program_calls_each_vendor_with_its_own_credentials(vendor: RunningPro
     assert [[name for name, value in each.items() if value == "[key]"] for each in headers] == [[key] for key in keys]
     assert "for 5 calls." in ended.stderr
     assert all(f"{target}: 1 call, " in ended.stderr for target in TARGETS)
+    assert "You waited " in ended.stderr
     stored = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert tmp_path / "data/splitsecond/runs.db" in stored
     assert [file for file in stored if SECRET.encode() in file.read_bytes()] == []
@@ -196,3 +201,29 @@ def test_the_gateway_ends_when_the_command_is_killed(vendor: RunningProvider, tm
     with waiting(vendor, tmp_path) as (process, port):
         process.kill()
     until(lambda: not listens(port), "the gateway serves on")
+
+
+PRESSED = """
+import signal, sys
+presses = []
+signal.signal(signal.SIGINT, lambda *_: presses.append(1))
+assert sys.stdin.isatty()
+print("ready", flush=True)
+signal.pause()
+sys.exit(40 + len(presses))
+"""
+
+
+@pytest.mark.system
+def test_the_program_has_the_terminal_and_gets_its_ctrl_c_once(vendor: RunningProvider, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "splitsecond.cli", "run", "--log", "off", sys.executable, "-c", PRESSED]
+    with Process[bytes](
+        command, env=environment(vendor, tmp_path), stdin=theirs, stdout=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509: no thread of the test holds a lock
+    ) as process:  # fmt: skip
+        assert process.read_line() == b"ready\n"
+        os.write(ours, b"\x03")
+        assert process.wait(WITHIN_S) == 41
+    os.close(ours)
+    os.close(theirs)

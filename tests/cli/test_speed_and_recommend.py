@@ -271,7 +271,10 @@ def test_recommendations_from_a_run(split: Split, tmp_path: Path) -> None:
         (["recommend", "--log", "LOG", "--json", "no/such/folder.json"], "there is no folder no/such"),
     ],
 )
-def test_wrong_use_is_reported(split: Split, log: str, arguments: list[str], words: str) -> None:
+def test_wrong_use_is_reported(
+    split: Split, log: str, arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # without a log of `splitsecond run`
     ended = split(*[log if argument == "LOG" else argument for argument in arguments])
     assert ended.code == 2
     assert words in ended.err

@@ -222,6 +222,8 @@ def test_repeated_tool_calls_are_named_in_a_header(
     tmp_path: Path, form: str, arguments: list[str], loop: str | None
 ) -> None:
     async def story(world: World) -> None:
+        for _ in range(2):  # a loop has more turns than that
+            assert "x-splitsecond-loop" not in (await ask(world, form=form)).headers
         answer = await ask(world, form=form, **tool_calls(form, *arguments))
         assert answer.status == 200
         assert answer.headers.get("x-splitsecond-loop") == loop

@@ -34,11 +34,11 @@ def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) ->
     """
     process: subprocess.Popen[bytes] | None = None
     pending: list[int] = []
-    has_terminal = os.isatty(0)
+    shared = _in_foreground()
 
     def pass_on(number: int, _: FrameType | None) -> None:
-        if number in _OF_TERMINAL and has_terminal:
-            return
+        if number in _OF_TERMINAL and shared:
+            return  # the terminal sends them to the program as well
         if process is None:
             pending.append(number)
         elif process.returncode is None:
@@ -57,6 +57,18 @@ def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) ->
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal sends its signals to our process group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:  # there is none
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:

@@ -29,7 +29,7 @@ LONGEST_DAYS = 3650.0
 
 class LoggedTraffic:
     """The last `days` of a log. `log` is a URL, the path of a SQLite file, or a folder of Parquet files; "": the log of
-    the configuration.
+    the configuration, or without a configuration that of `splitsecond run`.
 
     Raises `CallerFault` if there is no log, or for an invalid number of days.
     """
@@ -151,6 +151,11 @@ def speeds(
     return found, targets.comparisons(targets.speeds(least), by) if by in SIDES else []
 
 
+def runs_log() -> Path:
+    """Return the log of `splitsecond run`, in the folder for data of this user."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "splitsecond/runs.db"
+
+
 def log_url(log: str) -> str:
     if "://" in log or log.startswith(PARQUET):
         return log
@@ -169,6 +174,8 @@ def _settings(log: str, config: Path | None) -> GatewaySettings | None:
 def _opened(log: str, settings: GatewaySettings | None) -> Past:
     if log:
         return Past.open(log_url(log))
+    if settings is None and runs_log().exists():
+        return Past.open(f"sqlite:///{runs_log()}")
     if settings is None:
         raise CallerFault(
             f"no log is given, and there is no {CONFIG} here",

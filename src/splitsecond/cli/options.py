@@ -57,7 +57,7 @@ Concurrency = Annotated[
     str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight (closed loop).", default="1,8,32")
 ]
 
-Log = Annotated[str, typer.Option(metavar="URL", help="The gateway's log; default: that of splitsecond.yaml.")]
+Log = Annotated[str, typer.Option(metavar="URL", help="The log; default: that of splitsecond.yaml, or of `run`.")]
 RunConfig = Annotated[
     Path | None,
     of_targets("--config", metavar="FILE", help="A gateway's configuration, whose providers targets may name."),

@@ -9,9 +9,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -20,7 +20,7 @@ import typer
 from splitsecond.cli.agents import CHATGPT_URL, client_variables, command_line, vendor_addresses
 from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.foreground import CannotStart, run_in_foreground
-from splitsecond.cli.log_source import log_url
+from splitsecond.cli.log_source import log_url, runs_log
 from splitsecond.core import clock
 from splitsecond.core.catalog.prices import prices
 from splitsecond.core.catalog.provider import provider
@@ -29,6 +29,8 @@ from splitsecond.core.money.cost import cost_usd, usd
 from splitsecond.core.scratch import scratch_folder
 from splitsecond.core.wording import counted_as, number, percent
 from splitsecond.gateway.process.attended import MODULE
+from splitsecond.log.production.sessions import reported, sentence, span
+from splitsecond.log.production.target_times import TargetTimes, target_times
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Past
 from splitsecond.routing.configuration.checkup import check_policies
@@ -36,6 +38,10 @@ from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.construction.expression import targets
 from splitsecond.routing.router.routes import CHATGPT
 
+USUAL = timedelta(days=7)
+"""The part of the log that the usual times of targets are computed from."""
+MAX_SESSIONS = 8
+"""Sessions in the summary."""
 STOP_S = 20.0
 """How long the gateway may take to end: it finishes requests and writes the log."""
 DRAIN_S = 2
@@ -94,8 +100,10 @@ def run(
             took_s = (clock.wall_time() - began).total_seconds()
         ids = _call_ids(file.with_name(ACCESS_LOG))
     if log != NO_LOG:
-        calls = [call for _, call in Past.open(log).calls(began - timedelta(seconds=1)) if call.call in ids]
-        typer.echo("\n".join(summary(name, calls, took_s, log)), err=True)
+        past = Past.open(log)
+        calls = [each for each in past.calls(began - timedelta(seconds=1)) if each[1].call in ids]
+        usual = target_times(columns for columns, _ in past.attempts(began - USUAL, clock.wall_time()))
+        typer.echo("\n".join(summary(name, calls, took_s, log, usual)), err=True)
     raise typer.Exit(code)
 
 
@@ -104,16 +112,11 @@ def _log(log: str) -> str:
     if log == NO_LOG:
         return log
     if not log:
-        file = data_folder() / "runs.db"
+        file = runs_log()
         with file_faults(f"cannot make the folder of {file}", kind="unwritable_file", hint="Name another with --log."):
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return f"sqlite:///{file}"
     return log_url(str(Path(log).absolute()) if "://" not in log else log)
-
-
-def data_folder() -> Path:
-    """Return the folder for data of this user, by the convention of the system."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "splitsecond"
 
 
 def _configure(file: Path, route: str, log: str, name: str) -> bool:
@@ -178,8 +181,8 @@ def _gateway(file: Path) -> Iterator[str]:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-        if reported := _text(errors):
-            typer.echo(reported, err=True)
+        if said := _text(errors):
+            typer.echo(said, err=True)
 
 
 def _call_ids(access_log: Path) -> set[str]:
@@ -191,8 +194,17 @@ def _text(file: IO[bytes]) -> str:
     return file.read().decode("utf-8", "replace").strip()
 
 
-def summary(name: str, calls: list[CallRecord], took_s: float, log: str) -> list[str]:
-    """Return the lines about the `calls` of a program that ran for `took_s` seconds."""
+def summary(
+    name: str,
+    found: list[tuple[datetime, CallRecord]],
+    took_s: float,
+    log: str,
+    usual: Mapping[str, TargetTimes] | None = None,
+) -> list[str]:
+    """Return the lines about the calls of a program that ran for `took_s` seconds. `usual`: the usual times of
+    targets."""
+    calls = [call for _, call in found]
+    log = log.removeprefix("sqlite:///")
     where = f"The log is {log}."
     if not calls:
         return [f"splitsecond: {name} made no calls through the gateway. {where}"]
@@ -200,7 +212,7 @@ def summary(name: str, calls: list[CallRecord], took_s: float, log: str) -> list
     failed = sum(call.outcome == "failed" for call in calls)
     share = percent(min(waited_s / took_s, 1.0)) if took_s else ""
     lines = [
-        f"splitsecond: {name} ran for {_time(took_s)} and waited {_time(waited_s)} ({share}) for "
+        f"splitsecond: {name} ran for {span(took_s)} and waited {span(waited_s)} ({share}) for "
         f"{counted_as(len(calls), 'call')}{f', {failed:,} of them failed' if failed else ''}."
     ]
     named = sorted({call.target or call.route for call in calls})
@@ -208,6 +220,14 @@ def summary(name: str, calls: list[CallRecord], took_s: float, log: str) -> list
     lines += [
         _line(target, [call for call in calls if (call.target or call.route) == target], price) for target in named
     ]
+    sessions: dict[str, list[tuple[datetime, CallRecord]]] = {}
+    for came, call in found:
+        if call.session is not None:
+            sessions.setdefault(call.session.id, []).append((came, call))
+    for session, own in list(sessions.items())[:MAX_SESSIONS]:
+        lines.append(f"  Session {session[:8]}: {sentence(reported(own, price, usual))}")
+    if sessions:
+        where += f" `splitsecond sessions ID --log {log}` shows each turn of a session."
     return [*lines, where]
 
 
@@ -234,11 +254,3 @@ def _waited_ns(calls: list[CallRecord]) -> int:
         waited_ns += max(end_ns - max(start_ns, until_ns), 0)
         until_ns = max(until_ns, end_ns)
     return waited_ns
-
-
-def _time(seconds: float) -> str:
-    """Format a duration: "4.1 s", "12 min 3 s", "2 h 10 min"."""
-    if seconds < 60:
-        return f"{number(seconds)} s"
-    minutes, left = divmod(round(seconds), 60)
-    return f"{minutes} min {left} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -66,7 +66,7 @@ from splitsecond.routing.requests import parsed_request
 from splitsecond.routing.requests.endpoints import Endpoint, endpoint_at, format_at
 from splitsecond.routing.requests.error_response import error_response
 from splitsecond.routing.requests.parsed_request import ParsedRequest
-from splitsecond.routing.requests.repeated_calls import repeated_call
+from splitsecond.routing.requests.repeated_calls import MIN_REPEATED, repeated_call
 from splitsecond.routing.router.call_tracker import CallTracker, OpenCall
 from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import ClientKey
@@ -392,7 +392,12 @@ class Gateway:
         if call.operation not in WHOLE_OPERATIONS:
             began, found_in = self._sessions.began, (cycle.headers, call, session)
             call.notes.session = await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
-            if loop := await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call):
+            known = call.notes.session
+            if known is None or known.turn < MIN_REPEATED:
+                loop = None
+            else:
+                loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
+            if loop is not None:
                 cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}"))]
         release = await self._reserve(call, request.model) if limited else None
         budgets = None
