@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
-from splitsecond.benchmark.load.plan import PlannedLoad, expected_s, make_plan
+from splitsecond.benchmark.findings.round_spread import RoundSpread
+from splitsecond.benchmark.load.plan import PlannedLoad, expected_s
+from splitsecond.benchmark.runs.planning import plan_run
+from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.log.statistics.sample_comparison import SampleComparison, compare_samples, holm
 from splitsecond.log.statistics.summary import FigureSample, Floats, summary_of
 
@@ -34,6 +36,8 @@ UNEQUAL: tuple[tuple[int, int], ...] = ((80, 800), (200, 1000), (200, 200))
 """Requests of two runs whose p95 are compared."""
 SPELL = 2.5
 """How many times as long a request takes in a slow spell."""
+PARETO = 2.5
+"""Exponent of a heavy tail."""
 Z95 = 1.6448536269514722
 """95% point of the normal distribution."""
 
@@ -42,7 +46,8 @@ class Scatter(Struct, frozen=True):
     """How requests scatter: `share` of the variance changes slowly, with correlation time `tau_s`.
 
     `queue`: half of the slow states, at random, take twice as long instead (a queue that is there or not). `spells`:
-    one part in so many of the time, in spells of random length, takes `SPELL` times as long instead.
+    one part in so many of the time, in spells of random length, takes `SPELL` times as long instead. `heavy`: times
+    have a Pareto tail instead.
     """
 
     name: str
@@ -50,12 +55,15 @@ class Scatter(Struct, frozen=True):
     share: float = 0.0
     queue: bool = False
     spells: int = 0
+    heavy: bool = False
 
     def rounds(self, random: np.random.Generator, repeats: int, rounds: int, size: int, apart_s: float) -> Floats:
         """Return times around a median of 1, of shape (repeats, rounds, size).
 
         `apart_s`: from the start of a round to the start of the next.
         """
+        if self.heavy:
+            return np.asarray(1 + random.pareto(PARETO, (repeats, rounds, size)))
         step = math.exp(-STEP_S / self.tau_s)
         pause = math.exp(-max(apart_s - STEP_S * (size - 1), STEP_S) / self.tau_s)
         keeps = [pause if at % size == 0 else step for at in range(rounds * size)]
@@ -71,6 +79,8 @@ class Scatter(Struct, frozen=True):
     def truth(self, q: float) -> float:
         """Return the true quantile."""
         z = {0.5: 0.0, 0.95: Z95}[q]
+        if self.heavy:
+            return float((1 - q) ** (-1 / PARETO))
         if self.spells:
             usual = np.exp(SIGMA / 2 * NORMALS[::10])
             return float(np.quantile(np.concatenate((np.repeat(usual, self.spells - 1), SPELL * usual)), q))
@@ -106,7 +116,7 @@ SCATTERS = (
 
 
 SPELLS = Scatter("60 s slow, 240 s not", 48, spells=5)
-PLANNED = (SCATTERS[0], SCATTERS[3], SPELLS, SCATTERS[4])
+PLANNED = (SCATTERS[0], SCATTERS[3], SPELLS, SCATTERS[4], Scatter("heavy tails", heavy=True))
 UNSEEN_ROUNDS = (6, 8, 16, 25)
 RESPONSE_S, TTFT_S = 3.0, 0.2
 """Answer of the targets whose run is planned, at concurrency 8: a run of 50 requests then takes about 40 s."""
@@ -116,36 +126,44 @@ class Planned(Struct, frozen=True):
     """A run of two targets as `bench` plans it."""
 
     options: str
-    requests: int
+    requests: int | None = None
     over_s: float | None = None
+    quick: bool = False
 
     @property
-    def rounds(self) -> tuple[int, float]:
-        """The number of rounds, and the seconds from the start of one to the start of the next."""
-        load = PlannedLoad(concurrency=8)
-        plan = make_plan({"a": "http://a", "b": "http://b"}, [load], requests=self.requests, over_s=self.over_s)
+    def layout(self) -> tuple[int, RoundSpread]:
+        """The requests of a row, and how its rounds lie in time."""
+        settings = BenchSettings(
+            loads=[PlannedLoad(concurrency=8)], requests=self.requests, over=self.over_s, quick=self.quick
+        )
+        plan = plan_run(settings, {"a": "http://a", "b": "http://b"}, RESPONSE_S)
         busy_s = sum(expected_s(block, ttft_s=TTFT_S, response_s=RESPONSE_S) for block in plan.lanes[0]) / plan.rounds
-        return plan.rounds, max(busy_s, plan.apart_s)
+        apart_s = max(busy_s, plan.apart_s)
+        spread = RoundSpread(apart_s=apart_s, rounds=plan.rounds, period_s=apart_s * plan.rounds)
+        return plan.conditions[0].requests, spread
 
 
 PLANS = (
-    Planned("none", 50),
+    Planned("none"),
     Planned("`-n 200`", 200),
-    Planned("`--over 15m`", 50, 900),
+    Planned("`--over 15m`", over_s=900),
     Planned("`--over 15m -n 200`", 200, 900),
     Planned("`--over 45m -n 200`", 200, 2700),
+    Planned("`--quick`", quick=True),
+    Planned("`--quick -n 200`", 200, quick=True),
 )
 
 
 def of_plan(scatter: Scatter, repeats: int, plan: Planned, seed: int = 6) -> tuple[float, float, float]:
     """Return the coverage of the intervals of p50 and p95, and how often a test of two equal targets has one ahead."""
-    rounds, apart_s = plan.rounds
+    requests, spread = plan.layout
     random, ahead = np.random.default_rng(seed), 0
     hits = {"p50": 0, "p95": 0}
     truths = {"p50": scatter.truth(0.5), "p95": scatter.truth(0.95)}
-    one, other = (scatter.rounds(random, repeats, rounds, plan.requests // rounds, apart_s) for _ in range(2))
+    rounds, size, apart_s = spread.rounds, requests // spread.rounds, spread.apart_s or 0.0
+    one, other = (scatter.rounds(random, repeats, rounds, size, apart_s) for _ in range(2))
     for a, b in zip(one, other, strict=True):
-        found = summary_of(sample_of(a))
+        found = summary_of(sample_of(a), of_round=spread.requests_of_round)
         for name, truth in truths.items():
             low, high = found.ci95[name]
             hits[name] += (low or 0.0) <= truth <= (math.inf if high is None else high)
@@ -241,7 +259,9 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=2000, help="repeats of each cell")
-    repeats: int = parser.parse_args().repeats
+    parser.add_argument("--plans", action="store_true", help="only the table of runs as they are planned")
+    asked = parser.parse_args()
+    repeats: int = asked.repeats
 
     def coverage(scatter: Scatter, layout: Layout) -> str:
         found = covered(scatter, repeats, layout)
@@ -255,11 +275,13 @@ def main() -> None:
     print("| options | rounds, s apart | named first | " + " | ".join(scatter.name for scatter in PLANNED) + " |")
     print("|---" * (len(PLANNED) + 3) + "|")
     for plan in PLANS:
-        rounds, apart_s = plan.rounds
+        _, spread = plan.layout
         found = [of_plan(scatter, repeats, plan) for scatter in PLANNED]
         shown = " | ".join(f"{p50:.2f} / {p95:.2f}, {ahead:.3f}" for p50, p95, ahead in found)
-        named = "yes" if apart_s >= CLAIM_APART_S else "no"
-        print(f"| {plan.options} | {rounds}, {apart_s:.0f} | {named} | {shown} |", flush=True)
+        named = "yes" if spread.claims else "no"
+        print(f"| {plan.options} | {spread.rounds}, {spread.apart_s:.0f} | {named} | {shown} |", flush=True)
+    if asked.plans:
+        return
     print("\nRuns without a round in a state that holds a share of the time\n")
     print("| share | " + " | ".join(f"{rounds} rounds" for rounds in UNSEEN_ROUNDS) + " |")
     print("|---" * (len(UNSEEN_ROUNDS) + 1) + "|")

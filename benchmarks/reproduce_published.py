@@ -36,6 +36,7 @@ def measured(folder: Path) -> Run:
         requests=REQUESTS,
         input_tokens=TOKENS,
         output_tokens=TOKENS,
+        quick=True,
         side_by_side=True,
     )
     with ExitStack() as started:

@@ -30,7 +30,7 @@ async def mine(call, a, b):
         return await b(call)
 
 async def main():
-    short = {"requests": 8, "output_tokens": 8, "progress": False}
+    short = {"requests": 8, "output_tokens": 8, "quick": True, "progress": False}
     run = await ss.bench("sim/groq", "sim/together", concurrency=(1, 8), out="runs/first", **short)
     p50 = run["sim/groq", 8].ttft_ms.p50
     print("figure", p50 > 0, len(p50.ci95))

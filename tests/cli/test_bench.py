@@ -67,7 +67,7 @@ def test_several_servers_in_one_run(split: Split, simulated: RunningProvider, tm
     (tmp_path / "splitsecond.yaml").write_text(f'providers:\n  c: {{base_url: "{simulated.base_url}"}}\n')
     servers = ("--base-url", f"a={simulated.base_url}", f"b={simulated.base_url}", "c/quick")
     config = ("--config", "splitsecond.yaml")
-    ended = split("bench", *servers, *config, "-c", 1, "-n", 10, *FEW, "--out", "run", "--json", "out.json")
+    ended = split("bench", *servers, *config, "-c", 1, "-n", 10, "--quick", *FEW, "--out", "run", "--json", "out.json")
     assert ended.code == 0
     found = json.loads(Path("out.json").read_text())
     assert [row["target"] for row in found["conditions"]] == ["c/quick", "a", "b"]

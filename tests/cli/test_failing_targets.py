@@ -20,7 +20,8 @@ PAGE = "<!doctype html><html><body>Welcome</body></html>"
 
 
 def bench(split: Split, peer: Peer, *more: object) -> Ended:
-    return split("bench", "--base-url", peer.base_url, "--model", "m", "--name", "peer", *FEW, "--out", "run", *more)
+    named = ("--base-url", peer.base_url, "--model", "m", "--name", "peer")
+    return split("bench", *named, *FEW, "--quick", "--out", "run", *more)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_one_wrong_target_of_two_ends_the_run_before_any_load(split: Split) -> N
 
 def test_unreachable_target_keeps_its_row(split: Split, quick_profile: Path) -> None:
     nobody = ("--base-url", "http://127.0.0.1:1/v1", "--model", "m")
-    ended = split("bench", f"sim/{quick_profile}", *nobody, *FEW, "--json", "-")
+    ended = split("bench", f"sim/{quick_profile}", *nobody, *FEW, "--quick", "--json", "-")
     assert ended.code == 1
     reached, refused = ended.json["conditions"]
     assert (reached["target"], reached["errors"]) == (f"sim/{quick_profile}", 0)
