@@ -39,7 +39,12 @@ INSTALLING = {
     ". .venv/bin/activate": "the tests run in that environment",
 }
 NOT_RUN = {
-    "README": {**INSTALLING, "make test": "runs this suite"},
+    "README": {
+        **INSTALLING,
+        "make test": "runs this suite",
+        "splitsecond run claude": "the program is not installed; tests/cli/test_run.py runs one",
+        "splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some",
+    },
     "CONTRIBUTING": {"make ": "the targets run this suite, and build what CI builds"},
     "docs/accuracy": {
         "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
