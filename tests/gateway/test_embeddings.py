@@ -264,6 +264,17 @@ def test_embedding_requests_that_cannot_be_read_are_refused(path: str, asked: An
     run_virtual(main())
 
 
+def test_odd_side_fields_leave_the_vectors_of_ollamas_clients_alone() -> None:
+    async def main(odd: bytes) -> None:
+        service = Kept(Answering(b'{"data":[{"index":0,"embedding":[1]},{"embedding":[2]}],%b}' % odd)).target("a/x")
+        client = await visitor(service).asks({"model": "fast", "input": ["a", "b"]}, path="/api/embed")
+        found: Any = client.json
+        assert (client.status, found["embeddings"], "prompt_eval_count" in found) == (200, [[1], [2]], False)
+
+    for odd in (b'"usage":[]', b'"usage":{"prompt_tokens":"x"},"model":null', b'"usage":{"prompt_tokens":2.5}'):
+        run_virtual(main(odd))
+
+
 def test_odd_vectors_are_faults_for_ollamas_clients() -> None:
     async def main() -> None:
         service = Kept(Answering(b'{"data":[{"index":0}]}')).target("a/x")

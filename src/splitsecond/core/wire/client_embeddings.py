@@ -25,22 +25,21 @@ _RENAMED = {"outputDimensionality": "dimensions", "prompt": "input"}
 
 class _Item(Struct):
     embedding: Raw
-    index: int = 0
-
-
-class _Usage(Struct):
-    prompt_tokens: int | None = None
+    index: Any = None
 
 
 class Vectors(Struct):
     """An answer in OpenAI's form."""
 
     data: list[_Item]
-    model: str = ""
-    usage: _Usage | None = None
+    model: Any = ""
+    usage: Any = None
 
     def in_order(self) -> list[Raw]:
-        return [item.embedding for item in sorted(self.data, key=lambda item: item.index)]
+        """Return the vectors by their index; as they come, if one has none."""
+        if all(isinstance(item.index, int) for item in self.data):
+            self.data.sort(key=lambda item: item.index)
+        return [item.embedding for item in self.data]
 
 
 _decode = msgspec.json.Decoder(Vectors).decode
@@ -116,7 +115,8 @@ def of_ollama(call: Call) -> Call:
 
 
 def for_ollama(vectors: Vectors) -> Fields:
-    counted = known(prompt_eval_count=vectors.usage.prompt_tokens if vectors.usage else None)
+    count = vectors.usage.get("prompt_tokens") if isinstance(vectors.usage, dict) else None
+    counted = known(prompt_eval_count=count if isinstance(count, int) else None)
     return {"model": vectors.model, "embeddings": vectors.in_order(), **counted}
 
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from chat_clients import GroqChat, OpenAIChat, OpenRouterChat
+from chat_clients import GroqChat, Instructor, OpenAIChat, OpenRouterChat, litellm
 from google_clients import GoogleGenai
 from langchain_clients import langchain
 from messages_clients import Anthropic
 from neutral import UnsupportedError
 from ollama_clients import Ollama
-from other_clients import Instructor, litellm
 from pydantic_ai_clients import pydantic_ai
 from responses_clients import OpenAIResponses
 
