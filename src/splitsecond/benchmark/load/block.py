@@ -46,10 +46,9 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     within their condition, over all its blocks and slices, or as in `numbers`. `opening` marks the condition's first
     block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, `wait_s`,
     the mean tool time before a request, and `response_s`, about how long a response takes; its requests have no
-    numbers, its sessions have. With `cache_reuse`
-    the first warm-up fills the provider's cache for the others. After `most_failures` failed measured requests the rest
-    is not sent; 0 means no limit. Its round begins `apart_s` after the round before it began, or as soon as that has
-    ended.
+    numbers, its sessions have. With `cache_reuse` the first warm-up fills the provider's cache for the others. After
+    `most_failures` failed measured requests the rest is not sent; 0 means no limit. Its round begins `apart_s` after
+    the round before it began, or as soon as that has ended.
     """
 
     condition: str
