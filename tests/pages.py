@@ -64,6 +64,11 @@ NOT_RUN = {
         "splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some",
         "splitsecond watch ": "takes a minute; docs/watch.md runs it for seconds",
     },
+    "docs/capacity": {
+        "$ splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --sessions": (
+            "takes an hour or two; tests/loadgen/test_capacity_truth.py searches in virtual time"
+        )
+    },
     "docs/gateway": {
         "$ ANTHROPIC_BASE_URL": "Claude Code is not installed; tests/clients runs the libraries of its API",
         "splitsecond: groq rejects": "needs a provider that rejects a key; tests/gateway/test_advice.py has the words",

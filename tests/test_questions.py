@@ -249,10 +249,9 @@ def write_inputs(folder: Path) -> None:
 
 
 def _session(random: Random, tokens: int, added: int, wait_s: float) -> dict[str, Any]:
-    turns: list[dict[str, Any]] = [{"new_tokens": random.randint(tokens // 2, tokens), "output_tokens": 8}]
-    for _ in range(8):
-        turns.append({"new_tokens": random.randint(added // 2, 3 * added), "output_tokens": 8, "wait_s": wait_s})
-    return {"turns": turns}
+    first = {"new_tokens": random.randint(tokens // 2, tokens), "output_tokens": 8}
+    later = [random.randint(added // 2, 3 * added) for _ in range(8)]
+    return {"turns": [first, *({"new_tokens": new, "output_tokens": 8, "wait_s": wait_s} for new in later)]}
 
 
 def rows(run: Any) -> dict[tuple[str, int], Any]:

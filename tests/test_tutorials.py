@@ -107,6 +107,8 @@ SHORTER = {
     "docs/questions": {
         "splitsecond bench ": "splitsecond bench -n 4 --rounds 1 --output-tokens 8 --no-html ",
         "tps.p50 < 100'": "tps.p50 < 100000'",
+        "-c 4 -n 96": "-c 1",
+        "-c 1 -n 24": "-c 1",
     },
     "docs/sessions": {"-n 200 --rounds 5": "-n 12 --rounds 1 --no-html"},
     "docs/simulator": {**FEW, "https://api.openai.com": AT_PROVIDERS.removesuffix("/v1"), "--port 9001": "--port 0"},

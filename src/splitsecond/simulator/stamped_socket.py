@@ -11,7 +11,7 @@ from splitsecond.core.clock import NS_PER_S, arrival
 from splitsecond.core.transport.kernel import ANCILLARY_BYTES, STAMP, stamp_arrivals
 
 LARGE_READ = 1 << 16
-"""Least bytes of a read that is acknowledged at once. They are one packet of the loopback. Linux waits up to 40 ms for a
+"""Least bytes of a read that is acknowledged at once. The loopback sends them in one packet. Linux may wait 40 ms for a
 second one before it acknowledges, and meanwhile the client cannot send the rest of a long request."""
 QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 

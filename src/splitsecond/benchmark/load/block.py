@@ -44,11 +44,11 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     An open loop has `due`, an offset in ns from the start for each request. `round` counts from 1. `begin_ns` is the
     start time for slices that start together; 0 means at once. Requests are numbered `first`, `first + stride`, …
     within their condition, over all its blocks and slices, or as in `numbers`. `opening` marks the condition's first
-    block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, and
-    `wait_s`, the mean tool time before a request; its requests have no numbers, its sessions have. With `cache_reuse`
-    the first warm-up fills the provider's cache for the others. After `most_failures` failed measured requests the rest
-    is not sent; 0 means no limit. Its round begins `apart_s` after the round before it began, or as soon as that has
-    ended.
+    block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, `wait_s`,
+    the mean tool time before a request, and `response_s`, about how long a response takes; its requests have no
+    numbers, its sessions have. With `cache_reuse` the first warm-up fills the provider's cache for the others. After
+    `most_failures` failed measured requests the rest is not sent; 0 means no limit. Its round begins `apart_s` after
+    the round before it began, or as soon as that has ended.
     """
 
     condition: str
@@ -67,6 +67,7 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     cache_reuse: bool = False
     most_failures: int = 0
     wait_s: float = 0.0
+    response_s: float = 0.0
     apart_s: float = 0.0
 
 

@@ -327,7 +327,8 @@ def _session_blocks(
 ) -> list[RequestBlock]:
     """Return the blocks of a load of sessions, `within_s` each, or with `requests` measured ones in all."""
     wait_s = sessions.mean("wait_ns") / NS_PER_S
-    turn_s = (EXPECTED_S if response_s is None else response_s) + wait_s
+    response_s = EXPECTED_S if response_s is None else response_s
+    turn_s = response_s + wait_s
     turns = sum(len(session.turns) for session in sessions.sessions) / len(sessions.sessions)
     slots = load.concurrency if load.concurrency is not None else max(round((load.rate or 0) * turns * turn_s), 1)
     blocks = blocks or ROUNDS
@@ -351,6 +352,7 @@ def _session_blocks(
                 round=number + 1,
                 opening=number == 0,
                 wait_s=wait_s,
+                response_s=response_s,
             )
         )
     return made

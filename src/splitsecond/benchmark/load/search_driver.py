@@ -6,9 +6,9 @@ chooses the next load. A promising load that turns out to be the heaviest is tri
 more. Observations are read between two blocks, when nothing is in flight, so a decision does not disturb the
 measurement.
 
-A block must be long against a response, or it shows the start of a queue instead of the queue. In an open loop its
-times are those of `plan`, by the mean duration of the responses at the heaviest lighter load, or before there is one,
-of the pilot.
+A block must be long against a response, or it shows the start of a queue instead of the queue. In an open loop and with
+sessions, its times are those of `plan`, by the mean duration of the responses at the heaviest lighter load, or before
+there is one, of the pilot.
 """
 
 import math
@@ -195,9 +195,13 @@ class LoadSearchDriver:
         )
 
     def _response_s(self, load: float, observations: Sequence[Observation]) -> float | None:
-        lighter = [step for step in self._done.values() if (step.load.rate or 0) < load]
-        if not self.open_loop or not lighter:
+        lighter = [step for step in self._done.values() if _size(step) < load]
+        if not (self.open_loop or self._sessions) or not lighter:
             return self.pilot_s
-        name = max(lighter, key=lambda step: step.load.rate or 0).condition
+        name = max(lighter, key=_size).condition
         took_ns = [o.response_ns for o in observations if o.condition == name and o.response_ns is not None]
         return float(np.mean(took_ns)) / NS_PER_S if took_ns else self.pilot_s
+
+
+def _size(step: Condition) -> float:
+    return step.load.rate or step.load.concurrency or 0
