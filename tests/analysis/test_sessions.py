@@ -113,7 +113,7 @@ def test_turns_after_the_measured_ones_do_not_count() -> None:
     assert found.waiting_share.value == pytest.approx(0.35)
 
 
-def test_a_session_that_ends_its_round_does_not_count_as_finished() -> None:
+def test_a_session_that_ends_a_round_does_not_count_as_finished() -> None:
     others = [turn("1", 1000, last=True), turn("2", 1000, session="t"), turn("3", 1200, session="t", number=2)]
     alone = session_of(row_of(others, 2))
     ending = msgspec.structs.replace(others[-1], turn=SessionTurn(session="t", turn=2, last=True))

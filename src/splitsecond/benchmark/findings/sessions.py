@@ -241,10 +241,7 @@ RoundParts = dict[int, tuple[float, float]]
 
 
 def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, RoundParts]]:
-    """Return the mean session time and what it is spent on, as fields, and by round.
-
-    The interval of session time is that of rounds, if there are enough: sessions of one round share its length.
-    """
+    """Return the mean session time and what it is spent on, as fields, and by round."""
     begins = [each.session.any_request for each in times]
     by = session_groupings(begins)
     finished = np.array(_finished_by_chance(times), dtype=float)
@@ -270,7 +267,7 @@ def _finished_by_chance(times: Sequence[SessionTime]) -> list[bool]:
 
 
 def _per_finished(amounts: Floats, finished: Floats, by: Sequence[RoundNumbers]) -> Estimated:
-    return _inverse(_ratio(finished, amounts, by[:1]))  # what scatters is the number of finished sessions
+    return _inverse(_ratio(finished, amounts, by))  # what scatters is the number of finished sessions
 
 
 def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> RoundParts:

@@ -96,4 +96,4 @@ def _has_first(use: Recommendation) -> bool:
 
 
 def short_load(load: str) -> str:
-    return load.replace("concurrency ", "c=").replace(" requests/s", "/s").replace(" sessions/s", " sess./s")
+    return load.replace("concurrency ", "c=").replace(" requests/s", "/s").replace(" sessions/s", "/s")
