@@ -20,6 +20,7 @@ from splitsecond.core.service import Call, Reply
 from splitsecond.core.session import CallSession
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.process.session_secret import session_secret
+from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.sessions import _USED, MAX_AGENTS, WAYS, Sessions
 from splitsecond.routing.machinery.conversation import without_cache_marks
 from splitsecond.routing.requests.session_names import LONGEST_NAME, session_name
@@ -175,6 +176,19 @@ def test_idle_time_is_that_since_the_last_answer() -> None:
     assert first.idle_ns is None
     assert began(sessions, call(start_s=10)).idle_ns == 3 * NS_PER_S
     assert began(sessions, call(start_s=6)).idle_ns == 0, "a call beside the other one"
+
+
+def test_a_continued_response_belongs_to_its_session() -> None:
+    sessions, owners = Sessions(), ResponseOwners()
+    first = began(sessions, call(input="x " * 4000), {})
+    owners.note("alice", "resp_1", "a/m", first.id)
+    owners.note("alice", "resp_2", "a/m")
+    more = call(NEXT, previous_response_id="resp_1")
+    second = sessions.began({}, more, owners.session("resp_1"))
+    assert second is not None
+    assert (second.id, second.turn, second.source) == (first.id, 2, "previous_response_id")
+    assert second.reusable_tokens == first.new_tokens, "the provider adds what it has stored"
+    assert (owners.session("resp_2"), owners.session("resp_3")) == ("", "")
 
 
 def test_workers_share_sessions() -> None:
