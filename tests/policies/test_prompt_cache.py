@@ -38,7 +38,7 @@ def test_two_replicas_halve_the_share_at_every_age() -> None:
     assert not lifetime.keeps(500 * NS_PER_S)
 
 
-def test_an_unknown_lifetime_is_the_prior_and_never_rises_with_age() -> None:
+def test_an_unknown_share_is_the_prior_and_never_rises_with_age() -> None:
     unknown = CacheLifetime()
     assert [unknown.share(end_s * NS_PER_S - 1) for end_s in AGES_S[:-1]] == pytest.approx(PRIOR[:-1])
     some = CacheLifetime()
