@@ -31,6 +31,8 @@ MAX_NEWS = 0.01
 """The shares are computed again when the latest turns have changed one of them by about so much."""
 START_NS, NEW_NS, CACHED_NS = 500 * NS_PER_MS, 100_000.0, 5_000.0
 """The assumed time to first token before a target has shown it: half a second, and 10,000 new tokens in another."""
+FIT_EVERY_NS = 50 * NS_PER_MS
+"""Of more turns than that, the others say nothing about times that is worth the work."""
 LEVEL_PER_MIN = 0.01
 """The variance by which the logarithm of a target's speed changes in a minute: a tenth in one, a third in ten."""
 SINGLE_PER_MIN = 0.001
@@ -249,7 +251,7 @@ class TurnAtTarget(Struct, frozen=True):
 class PromptCacheModel:
     """What one target's turns have shown of its prompt cache."""
 
-    __slots__ = ("_reports", "fit", "lifetime", "load", "written")
+    __slots__ = ("_fitted_ns", "_reports", "fit", "lifetime", "load", "written")
 
     def __init__(self) -> None:
         self.lifetime = CacheLifetime()
@@ -257,6 +259,7 @@ class PromptCacheModel:
         self.load = LoadEffect()
         self.written = 0.0
         """The share of new tokens that are charged as written to the cache."""
+        self._fitted_ns = -FIT_EVERY_NS
         self._reports = False  # whether it has reported cached tokens
 
     def learn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
@@ -266,7 +269,8 @@ class PromptCacheModel:
             return
         if turn.cached >= MIN_CACHED:
             self.lifetime.add(turn.age_ns, min(cached / turn.cached, 1.0))
-        if ttft_ns is not None:
+        if ttft_ns is not None and now_ns - self._fitted_ns >= FIT_EVERY_NS:
+            self._fitted_ns = now_ns
             surprise = ttft_ns / self.fit.ttft_ns(turn.prompt - cached, cached) - 1
             self.fit.add(turn.prompt - cached, cached, ttft_ns / self.load.factor(turn.in_flight), now_ns)
             self.load.add(turn.in_flight, min(surprise, 1.0))
