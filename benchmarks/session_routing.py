@@ -30,7 +30,7 @@ from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import Chart, LegendEntry, picture
 from splitsecond.core.pages.png import standalone
-from splitsecond.core.service import Call, ReplyBase, Service
+from splitsecond.core.service import Call, Reply, ReplyBase, Service
 from splitsecond.core.session import CallSession
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
@@ -45,7 +45,7 @@ STARTS_S = 2400.0
 """Sessions begin within so many seconds."""
 PRICE = Price(input_usd=3.0, output_usd=15.0, cached_usd=0.3)
 BEAM = 48
-MOST_ABOVE = 60.0
+MAX_ABOVE = 60.0
 """The edge of the plot, in percent."""
 FAILS_AFTER_S = 0.3
 CLIENT_RETRY_S = 2.0
@@ -321,19 +321,22 @@ class World:
         self._random = Random(seed + 1)
 
     def service(self, policy: str) -> Service:
-        if policy in POLICIES:
-            return build(parse(POLICIES[policy]), self.targets.__getitem__, self.states)
-        if policy.startswith("only "):
-            return build(parse(f"{policy[5:]}/m"), self.targets.__getitem__, self.states)
-        guarded = {name: build(parse(name), self.targets.__getitem__, self.states) for name in self.targets}
+        def target(name: str) -> Service:
+            return self.targets[name]  # type: ignore[return-value] # its reply has only what policies and `run` use
 
-        async def chosen(call: Call) -> object:
+        if policy in POLICIES:
+            return build(parse(POLICIES[policy]), target, self.states)
+        if policy.startswith("only "):
+            return build(parse(f"{policy[5:]}/m"), target, self.states)
+        guarded = {name: build(parse(name), target, self.states) for name in self.targets}
+
+        async def chosen(call: Call) -> Reply:
             up = [name for name in guarded if self.states.available(name)] or list(guarded)
             if policy == "random":
                 return await guarded[self._random.choice(up)](call)
             return await guarded[min(up, key=lambda name: (self.targets[name].in_flight, self._random.random()))](call)
 
-        return chosen  # type: ignore[return-value]
+        return chosen
 
     async def run(self, policy: str, sessions: Sequence[Session], starts_s: Sequence[float]) -> Outcome:
         service = self.service(policy)
@@ -462,11 +465,11 @@ def chart(found: dict[str, dict[str, Outcome]]) -> str:
             for name, each in found.items()
             for policy in rows
         }
-        drawn = Chart(linear(title, 0, MOST_ABOVE), None, height=22 * len(rows), left=170)
+        drawn = Chart(linear(title, 0, MAX_ABOVE), None, height=22 * len(rows), left=170)
         for at, policy in enumerate(rows):
             drawn.add(None, drawn.name(policy, 22 * at + 11))
             for name, entry in entries.items():
-                x, y = drawn.across(min(above[name, policy], MOST_ABOVE)), drawn.top + 22 * at + 11
+                x, y = drawn.across(min(above[name, policy], MAX_ABOVE)), drawn.top + 22 * at + 11
                 drawn.add(entry, drawn.dot(x, y, f"{policy}, {name}: {above[name, policy]:.1f}%"))
         charts.append(drawn)
     words = "Mean session time and money of each policy above the lowest in the same scenario; at the edge: more."

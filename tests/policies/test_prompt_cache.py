@@ -8,7 +8,7 @@ import pytest
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.session import CallSession
 from splitsecond.routing.targets.conversations import MAX_AGENTS, MAX_SESSIONS, Conversations
-from splitsecond.routing.targets.prompt_cache import AGES_S, PRIOR, CacheLifetime, PrefillFit
+from splitsecond.routing.targets.prompt_cache import AGES_S, PRIOR, CacheLifetime, LoadEffect, PrefillFit
 
 MINUTE_NS = 60 * NS_PER_S
 
@@ -38,7 +38,7 @@ def test_two_replicas_halve_the_share_at_every_age() -> None:
     assert not lifetime.keeps(500 * NS_PER_S)
 
 
-def test_an_unknown_lifetime_is_the_prior_and_never_rises_with_age() -> None:
+def test_an_unknown_share_is_the_prior_and_never_rises_with_age() -> None:
     unknown = CacheLifetime()
     assert [unknown.share(end_s * NS_PER_S - 1) for end_s in AGES_S[:-1]] == pytest.approx(PRIOR[:-1])
     some = CacheLifetime()
@@ -88,6 +88,16 @@ def test_uncertainty_falls_with_turns_and_rises_with_time() -> None:
     known, later = fit.variance(1, 50_000, 0, at_ns), fit.variance(1, 50_000, 0, at_ns + 10 * MINUTE_NS)
     assert known < PrefillFit().variance(1, 50_000, 0, at_ns) / 10
     assert later > 2 * known
+
+
+def test_requests_in_flight_slow_a_target_by_what_was_learned() -> None:
+    load, random = LoadEffect(), Random(4)
+    assert load.factor(50) == 1
+    for _ in range(400):
+        in_flight = random.randrange(1, 11)
+        load.add(in_flight, (1 + 0.1 * in_flight) / 1.55 * random.lognormvariate(0, 0.2) - 1)
+    assert 1.1 < load.factor(10) < 1.5
+    assert 0.55 < load.factor(1) < 0.9
 
 
 def of_session(number: int, agent: str = "", reusable: int = 50_000) -> CallSession:

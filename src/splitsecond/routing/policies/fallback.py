@@ -72,7 +72,7 @@ class _Limited(PolicyService):
 
 class _InTurn(PolicyService):
     def __init__(
-        self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext, cache: CacheUse
+        self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext, cache: CacheUse | None
     ) -> None:
         super().__init__(context)
         twice: list[Service] = [_Twice(branch.service, context.budget) for branch in branches]
@@ -94,7 +94,7 @@ class _InTurn(PolicyService):
                     self._homes[branch] = TokenDeadline(step, ttft or UsualWait(branch, others, context.states))
 
     async def __call__(self, call: Call) -> Reply:
-        steps = iter(self._steps)
+        steps: Iterator[tuple[Branch, Service]] = iter(self._steps)
         if self._homes and (session := call.notes.session) is not None:
             steps = self._from_home(call, session)
         causes: list[Fault] = []

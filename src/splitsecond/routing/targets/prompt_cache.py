@@ -31,6 +31,8 @@ MAX_NEWS = 0.01
 """The shares are computed again when the latest turns have changed one of them by about so much."""
 START_NS, NEW_NS, CACHED_NS = 500 * NS_PER_MS, 100_000.0, 5_000.0
 """The assumed time to first token before a target has shown it: half a second, and 10,000 new tokens in another."""
+FIT_EVERY_NS = 50 * NS_PER_MS
+"""Of more turns than that, the others say nothing about times that is worth the work."""
 LEVEL_PER_MIN = 0.01
 """The variance by which the logarithm of a target's speed changes in a minute: a tenth in one, a third in ten."""
 SINGLE_PER_MIN = 0.001
@@ -42,6 +44,9 @@ CLIPPED_AT = 2.5
 RUN = 3
 """So many surprising times in a row, on the same side, mean that the speed has changed."""
 _AGES_NS = [end_s * NS_PER_S for end_s in AGES_S[:-1]]
+MAX_LOAD = 3.0
+"""The most by which requests in flight change an expected time, either way."""
+_LOAD_SMOOTHING = 1 / 64
 _NOISE_SMOOTHING = 1 / 32
 _MIN_NOISE, _MAX_NOISE = 0.05, 1.0
 
@@ -52,12 +57,15 @@ class CacheLifetime:
     A share never rises with age: a hit after an hour is one for all shorter times, too.
     """
 
-    __slots__ = ("_found", "_later", "_news", "_shares", "_tries")
+    __slots__ = ("_found", "_news", "_shares", "_tries", "later")
 
     def __init__(self) -> None:
         self._tries = [0.0] * len(AGES_S)
         self._found = [0.0] * len(AGES_S)
         self._news = 0.0  # how far the shares are from what the latest turns say
+        self._shares: list[float]
+        self.later: float
+        """The mean share at the later turns of a session that stays."""
         self._fit()
 
     def add(self, age_ns: float, share: float) -> None:
@@ -78,10 +86,6 @@ class CacheLifetime:
     def keeps(self, age_ns: float) -> bool:
         """Return whether at least half of what a young prompt finds is still there."""
         return self.share(age_ns) >= self.share(0.0) / 2
-
-    def later(self) -> float:
-        """Return the mean share at the turns of a session that stays."""
-        return self._later
 
     def variance(self, age_ns: float) -> float:
         share = self.share(age_ns)
@@ -106,8 +110,29 @@ class CacheLifetime:
                 pool = (left * left_weight + pool[0] * pool[1]) / weight, weight, count + pool[2]
             pools.append(pool)
         self._shares = [share for share, _, count in pools for _ in range(count)]
-        self._later = sum(map(mul, WAITS, self._shares))
+        self.later = sum(map(mul, WAITS, self._shares))
         self._news = 0.0
+
+
+class LoadEffect:
+    """By how much each further request in flight slows a target: the slope of its times over their number."""
+
+    __slots__ = ("_covariance", "_mean", "_variance")
+
+    def __init__(self) -> None:
+        self._mean = self._variance = self._covariance = 0.0
+
+    def factor(self, in_flight: int) -> float:
+        """Return the expected time with so many requests in flight, divided by that with the usual number."""
+        slope = max(self._covariance, 0.0) / (self._variance + 1)
+        return min(max(1 + slope * (in_flight - self._mean), 1 / MAX_LOAD), MAX_LOAD)
+
+    def add(self, in_flight: int, surprise: float) -> None:
+        """Learn from a turn that took longer than with the usual number by this share."""
+        more = in_flight - self._mean
+        self._mean += more * _LOAD_SMOOTHING
+        self._variance += (more * more - self._variance) * _LOAD_SMOOTHING
+        self._covariance += (more * surprise - self._covariance) * _LOAD_SMOOTHING
 
 
 class PrefillFit:
@@ -217,6 +242,7 @@ class TurnAtTarget(Struct, frozen=True):
     session: CallSession
     prompt: int
     cached: int
+    in_flight: int
     age_ns: float
     began_ns: int
     expected_ns: float
@@ -225,13 +251,15 @@ class TurnAtTarget(Struct, frozen=True):
 class PromptCacheModel:
     """What one target's turns have shown of its prompt cache."""
 
-    __slots__ = ("_reports", "fit", "lifetime", "written")
+    __slots__ = ("_fitted_ns", "_reports", "fit", "lifetime", "load", "written")
 
     def __init__(self) -> None:
         self.lifetime = CacheLifetime()
         self.fit = PrefillFit()
+        self.load = LoadEffect()
         self.written = 0.0
         """The share of new tokens that are charged as written to the cache."""
+        self._fitted_ns = -FIT_EVERY_NS
         self._reports = False  # whether it has reported cached tokens
 
     def learn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
@@ -241,8 +269,11 @@ class PromptCacheModel:
             return
         if turn.cached >= MIN_CACHED:
             self.lifetime.add(turn.age_ns, min(cached / turn.cached, 1.0))
-        if ttft_ns is not None:
-            self.fit.add(turn.prompt - cached, cached, ttft_ns, now_ns)
+        if ttft_ns is not None and now_ns - self._fitted_ns >= FIT_EVERY_NS:
+            self._fitted_ns = now_ns
+            surprise = ttft_ns / self.fit.ttft_ns(turn.prompt - cached, cached) - 1
+            self.fit.add(turn.prompt - cached, cached, ttft_ns / self.load.factor(turn.in_flight), now_ns)
+            self.load.add(turn.in_flight, min(surprise, 1.0))
         new, written = turn.prompt - cached, observation.cache_write_tokens
         if written is not None and observation.input_tokens and new > 0:
             share = min(written / observation.input_tokens * turn.prompt / new, 1.0)

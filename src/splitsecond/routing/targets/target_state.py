@@ -188,7 +188,7 @@ class TargetState:
         prompt = session.new_tokens + session.reusable_tokens
         hit = self.prompt_cache.lifetime.share(age_ns) * cached if cached else 0.0
         expected_ns = self.prompt_cache.fit.ttft_ns(prompt - hit, hit)
-        self.turns[attempt] = TurnAtTarget(session, prompt, cached, age_ns, now_ns, expected_ns)
+        self.turns[attempt] = TurnAtTarget(session, prompt, cached, len(self.in_flight), age_ns, now_ns, expected_ns)
 
     def lateness(self, now_ns: int) -> float:
         """Return how many times as long as expected the turns wait that have no token yet; 1.0: not longer.

@@ -133,13 +133,14 @@ class SessionChoice:
         sent, age_ns = states.conversations.cached(session, name, now_ns)
         cached = lifetime.share(age_ns) * sent if sent else 0.0
         option = Option(branch, cached, known.fit.turns)
-        later = lifetime.later() * prompt
+        later = lifetime.later * prompt
         if self._by == "usd":
             self._price(option, name, known, prompt, later, tokens)
         else:
             self._time(option, name, known, prompt, later, tokens, call.stream, now_ns)
             if state is not None:
-                option.total += option.now * (state.lateness(now_ns) - 1)
+                load = known.load.factor(len(state.in_flight) + 1)
+                option.total = load * option.total + option.now * (state.lateness(now_ns) - 1)
         if sent:
             option.variance += lifetime.variance(age_ns) * (option.per_token * sent) ** 2
         return option
