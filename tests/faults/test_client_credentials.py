@@ -106,6 +106,21 @@ def test_credentials_for_one_vendor_are_not_sent_to_another(tmp_path: Path) -> N
     assert a.headers == []
 
 
+def test_a_server_of_ones_own_needs_no_credentials(tmp_path: Path) -> None:
+    """That is Ollama, whose clients have none."""
+
+    def edit(text: str) -> str:
+        return edited(text, keys=False).replace("api_format: anthropic", "api_format: ollama")
+
+    async def story(world: World) -> None:
+        assert (await ask(world, {}, path="/api/chat")).status == 502  # the vendor of this test speaks another format
+
+    a = Vendor()
+    play('"a/m"', tmp_path, story, edit=edit, a=a, b=Vendor())
+    assert len(a.headers) == 1
+    assert "authorization" not in a.headers[0]
+
+
 def test_a_client_without_credentials_gets_the_next_target(tmp_path: Path) -> None:
     a, b = Vendor(), Vendor(openai)
 

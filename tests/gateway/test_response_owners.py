@@ -65,6 +65,9 @@ class TwoTargets:
             name: FakeService(script=lambda call: Script(tokens=2), target=name) for name in ("a/m", "b/m")
         }
 
+    def named(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
+        return model
+
     def service(self, model: str, key: ClientKey | None = None, preferences: Any = None) -> Service:
         return self.services["a/m" if model == "fast" else model]
 

@@ -20,11 +20,11 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class CannotStart(CallerFault):
-    """The program cannot be started. `code`: the exit code."""
+    """The program cannot be started. `exit_code`: that of a shell."""
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message, kind="program_not_started")
-        self.code = code
+        self.exit_code = exit_code
 
 
 def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -29,6 +29,10 @@ VENDORS: Mapping[str, str] = {
 """The vendor of each API format whose clients' credentials can be passed on."""
 
 
+KEYLESS = frozenset({"ollama"})
+"""Vendors whose clients may have no credentials: the server is the user's own."""
+
+
 class ClientCredentials(Struct, frozen=True):
     """`vendor`: whose API the client uses, one of the values of `VENDORS`. `headers`: what it sent."""
 

@@ -96,7 +96,7 @@ def run(
                 code = run_in_foreground(command_line(program, origin), {**os.environ, **variables})
             except CannotStart as fault:
                 typer.echo(f"splitsecond: {fault}", err=True)
-                raise typer.Exit(fault.code) from None
+                raise typer.Exit(fault.exit_code) from None
             took_s = (clock.wall_time() - began).total_seconds()
         ids = _call_ids(file.with_name(ACCESS_LOG))
     if log != NO_LOG:

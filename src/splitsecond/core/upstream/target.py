@@ -15,7 +15,7 @@ import msgspec
 from splitsecond import __version__
 from splitsecond.core import clock
 from splitsecond.core.catalog.provider import Auth
-from splitsecond.core.client_credentials import VENDORS
+from splitsecond.core.client_credentials import KEYLESS, VENDORS
 from splitsecond.core.errors import (
     NO_CLIENT_CREDENTIALS,
     CallerFault,
@@ -264,6 +264,8 @@ class Target:
         found, vendor = call.credentials, VENDORS.get(self._spec.api_format)
         if found is not None and found.vendor == vendor:
             return tuple(each for each in found.headers if each[0] not in self._headers)
+        if found is None and vendor in KEYLESS:
+            return ()
         why = "the request has none" if found is None else f"those of the request are for {found.vendor}"
         raise CallerFault(
             f"it is called with the client's own credentials, and {why}",

@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from random import Random
 from urllib.parse import parse_qsl
@@ -44,7 +45,7 @@ from splitsecond.gateway.http.headers import HINT_HEADERS, LONGEST_HINT, call_he
 from splitsecond.gateway.http.held_bodies import HeldBodies
 from splitsecond.gateway.http.operator_pages import MetricsFor, OperatorPages, not_found
 from splitsecond.gateway.http.origins import Origins, stranger
-from splitsecond.gateway.http.own_answer import OwnAnswer
+from splitsecond.gateway.http.own_answer import OWN_TARGET, OwnAnswer
 from splitsecond.gateway.http.response_sending import send_stream, send_whole
 from splitsecond.gateway.http.wrong_keys import WrongKey, WrongKeys
 from splitsecond.gateway.records.access_log import AccessLog
@@ -399,25 +400,16 @@ class Gateway:
                 loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
             if loop is not None:
                 cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}"))]
-        release = await self._reserve(call, request.model) if limited else None
-        budgets = None
-        if owners and self._budgets is not None and call.notes.session is not None:
+        release: Callable[[], None] | None = None
+        charge: Callable[[Observation], None] | None = None
+        if limited or owners:
             try:
-                budgets = await self._open_budgets(self._budgets, cycle, call, owners, request.model)
-            except Fault as reached:
-                if release is not None:
-                    release()
-                release = None
-                if not (isinstance(reached, BudgetReached) and reached.asks):
+                release, charge = await self._hold(cycle, call, request.model, owners, limited=limited)
+            except BudgetReached as reached:
+                if not reached.asks:
                     raise
                 service = partial(_own_answer, str(reached))
-        open_call = self._tracker.open(
-            call,
-            request.model,
-            release if budgets is None else partial(_release, release, budgets),
-            charged=limited,
-            charge=None if budgets is None else budgets.charge,
-        )
+        open_call = self._tracker.open(call, request.model, release, charged=limited, charge=charge)
         self._metrics.in_flight += 1
         try:
             await self._serve(cycle, request, open_call, service, form)
@@ -432,7 +424,7 @@ class Gateway:
         finally:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)
-            if call.notes.session is not None:
+            if call.notes.session is not None and open_call.target != OWN_TARGET:
                 self._sessions.ended(call.notes.session, open_call.end_ns, open_call.target)
 
     def _continued(self, model: str, found: Iterable[tuple[str, str]], client: str) -> Service | None:
@@ -483,21 +475,25 @@ class Gateway:
         call.notes.meter = reservation.extend
         return reservation.release
 
-    async def _open_budgets(
-        self, budgets: SessionBudgets, cycle: RequestCycle, call: Call, owners: list[BudgetOwner], model: str
-    ) -> OpenBudgets | None:
-        """Count a turn of the call's session, and reserve what the call may cost. Raises what `SessionBudgets.begin`
-        does."""
-        session = call.notes.session
-        if session is None:
-            return None
+    async def _hold(
+        self, cycle: RequestCycle, call: Call, model: str, owners: list[BudgetOwner], *, limited: bool
+    ) -> tuple[Callable[[], None] | None, Callable[[Observation], None] | None]:
+        """Reserve what `call` may cost, of its key and of its session, and count a turn of the session. Return what
+        releases it, and what charges the session. Raises what `SessionBudgets.begin` does, and `LimitReached`."""
+        release, session = await self._reserve(call, model) if limited else None, call.notes.session
+        if not owners or self._budgets is None or session is None:
+            return release, None
         allow = cycle.header(ALLOW_HEADER) == b"session"
-        found = await budgets.begin(call, session, owners, self._routes.expression(model), allow=allow)
-        cycle.extra = [*cycle.extra, *found.headers]
-        if found.metered:
+        with ExitStack() as undo:
+            if release is not None:
+                undo.callback(release)
+            held = await self._budgets.begin(call, session, owners, self._routes.expression(model), allow=allow)
+            undo.pop_all()
+        cycle.extra = [*cycle.extra, *held.headers]
+        if held.metered:
             meter = call.notes.meter
-            call.notes.meter = found.extend if meter is None else partial(_both, meter, found.extend)
-        return found
+            call.notes.meter = held.extend if meter is None else partial(_both, meter, held.extend)
+        return partial(_release, release, held), held.charge
 
     async def _serve(
         self, cycle: RequestCycle, request: ParsedRequest, open_call: OpenCall, service: Service, form: ClientFormat

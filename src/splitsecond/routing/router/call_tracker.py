@@ -24,7 +24,7 @@ from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.machinery.call_observation import call_observations
-from splitsecond.routing.machinery.fault_handling import NOT_TRANSLATABLE, ejected
+from splitsecond.routing.machinery.fault_handling import unsent
 from splitsecond.routing.router.prompt_tokens import prompt_size
 from splitsecond.routing.router.redaction import redact
 
@@ -229,7 +229,7 @@ def call_cost(
 def decisive(fault: Fault) -> Fault:
     if not isinstance(fault, AllFailed):
         return fault
-    sent = (cause for cause in fault.causes if not ejected(cause) and cause.kind != NOT_TRANSLATABLE)
+    sent = (cause for cause in fault.causes if not unsent(cause))
     return next(sent, fault.causes[0])
 
 
