@@ -61,6 +61,7 @@ def test_several_tokens_per_event_are_shared_out_by_length() -> None:
 
 def test_one_token_per_event() -> None:
     assert but(output_tokens=3).tps == pytest.approx(2 / 0.9)
+    assert but(token_at=[200 * MS], token_lengths=[12]).first_event_tokens == 10  # all in one event
     assert but(output_tokens=2).first_event_tokens == 1  # fewer tokens than events: a held-back character
 
 

@@ -351,8 +351,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         The provider's running count is exact, if there is one. With fewer events than tokens, they are the events'
         share of the characters; otherwise one for each event.
         """
-        n, events, at_once = self.streamed_tokens, len(self.token_at), self.max_read_tokens
-        if events < 2 or n is None:
+        n, events, at_once = self.streamed_tokens, len(self.token_lengths), self.max_read_tokens
+        if not events or not self.token_at or n is None:
             return max(self.tokens_so_far[0], 1) if self.tokens_so_far else 1
         first = bisect_right(self.token_at, self.token_at[0]) if at_once > 1 else 1
         if len(self.tokens_so_far) == events:
@@ -360,7 +360,7 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         elif n > events:
             characters = max(sum(self.token_lengths), 1)
             first = round(n * sum(self.token_lengths[:first]) / characters)
-            at_once = round(n * max(self.token_lengths) / characters)
+            at_once = max(at_once, round(n * max(self.token_lengths) / characters))
         first = max(first, 1)
         held_back = 0 if self.sparse else max(at_once, first) - 1
         if 2 * held_back <= n - first:
