@@ -215,9 +215,9 @@ def main() -> None:
             named = 0
             for seed in range(asked.runs):
                 run, observations = concluded(options, world, seed)
-                told = winners(sentences(run, observations))
-                named += bool(told)
-                for each in told if asked.sentences else ():
+                named_by = winners(sentences(run, observations))
+                named += bool(named_by)
+                for each in named_by if asked.sentences else ():
                     print(f"  {world.name} {seed}: {each}", flush=True)
                 if run.spread is not None:
                     spread = f"{run.spread.rounds}, {run.spread.apart_s:.0f}"

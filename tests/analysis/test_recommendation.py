@@ -168,6 +168,24 @@ def of_run(
     return found
 
 
+@pytest.mark.parametrize(
+    ("ttft_ms", "requests", "first"),
+    [
+        ({"one/m": 120, "two/m": 250, "slow/m": 800}, 400, ["one/m"]),
+        ({"one/m": 120, "two/m": 120.5, "slow/m": 800}, 400, ["one/m", "two/m"]),
+        ({"one/m": 120, "two/m": 250}, 20, ["one/m", "two/m"]),  # p95 has no bounds
+    ],
+)
+def test_first_is_who_chance_did_not_put_first(ttft_ms: dict[str, float], requests: int, first: list[str]) -> None:
+    found = one("voice", speeds(ttft_ms, requests=requests))
+    assert sorted(found.may_be_first) == first
+    (said,) = full(use_statements([found], "voice"))
+    if found.is_clear:
+        assert said.startswith("For voice, one/m is the best of 3 (TTFT p95 12")
+    else:
+        assert said.startswith(f"For voice, no target is clearly the best of {len(ttft_ms)}: ")
+
+
 def test_voice_is_judged_at_the_heaviest_load() -> None:
     """The target that is faster for one user is too slow for many."""
     found = of_run("voice")

@@ -20,7 +20,6 @@ def test_the_distance_is_the_median_of_the_rounds() -> None:
     assert found is not None
     assert (found.apart_s, found.rounds) == (160.0, 3)
     assert found.longest_slow_s == pytest.approx(53.33, abs=0.01)
-    assert found.claims
     assert found.period() == "these 8.5 min"
 
 
@@ -28,6 +27,16 @@ def test_the_order_of_rows_in_a_round_changes_no_distance() -> None:
     found = round_spread([*rounds("a", 0, 200, 300), *rounds("b", 50, 150, 350)])
     assert found is not None
     assert found.apart_s == 150
+
+
+def test_a_run_that_was_ended_early_makes_claims_from_five_rounds_on() -> None:
+    assert [spread(150, count).claims for count in (3, 4, 5, 6)] == [False, False, True, True]
+
+
+def test_a_target_that_was_given_up_changes_no_claim() -> None:
+    starts = [150 * number for number in range(6)]
+    found = round_spread([*rounds("a", *starts), *rounds("b", *starts), *rounds("dead", 10)])
+    assert found is not None
     assert found.claims
 
 

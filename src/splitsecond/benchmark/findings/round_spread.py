@@ -8,7 +8,7 @@ other describes its own minutes and nothing else. `benchmarks/coverage.py` measu
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
-from statistics import median
+from statistics import median, median_low
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from splitsecond.benchmark.statistics.steady import begin_ns
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import LOAD_ROLES, Observation
 from splitsecond.core.wording import Statement, number, percent
+from splitsecond.log.statistics.summary import MIN_ROUNDS
 
 CLAIM_APART_S = 150.0
 """Least distance of rounds of a run that says anything about other minutes: of two equal targets with slow minutes, it
@@ -34,7 +35,8 @@ class RoundSpread(Struct, frozen=True, kw_only=True):
     """Rounds of a run in time.
 
     `apart_s`: from the start of a round, warm-ups included, to the start of the next one: the median. Null: there is
-    one round. `rounds`: the fewest of a row. `period_s`: from the first measured request to the end of the last.
+    one round. `rounds` of a row: the median, the lower one of two. `period_s`: from the first measured request to the
+    end of the last.
     """
 
     apart_s: float | None
@@ -44,7 +46,9 @@ class RoundSpread(Struct, frozen=True, kw_only=True):
     @property
     def claims(self) -> bool:
         """Whether the run says anything about other minutes."""
-        return self.apart_s is not None and round(self.apart_s) >= CLAIM_APART_S  # a planned round begins ms late
+        if self.apart_s is None or self.rounds < MIN_ROUNDS:
+            return False
+        return round(self.apart_s) >= CLAIM_APART_S  # a planned round begins milliseconds late
 
     @property
     def misses_states(self) -> bool:
@@ -104,7 +108,7 @@ def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
     apart = [b - a for a, b in pairwise(sorted(begins.values()))]
     return RoundSpread(
         apart_s=median(apart) / NS_PER_S if apart else None,
-        rounds=min(map(len, rows.values())),
+        rounds=median_low(map(len, rows.values())),
         period_s=(last_ns - first_ns) / NS_PER_S,
     )
 

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Raw
 
 from splitsecond.core.service import Call
-from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 from splitsecond.core.upstream.prompt_size import raw_bytes
+from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 
 MIN_REPEATED = 3
 """Calls in a row that are a loop."""
