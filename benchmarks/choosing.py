@@ -89,9 +89,9 @@ def main() -> None:
     """Print the tables."""
     two = '("a/x", "b/x")'
     print("| two servers | calls/s | `fastest`, mean ms | `weighted` (halves), mean ms |\n|---|---|---|---|")
-    for slots, rate in ((2, 5), (4, 10), (8, 20), (16, 40)):
+    for slots, rate in ((2, 5.0), (4, 10.0), (8, 20.0), (16, 40.0)):
         ours, halves = (mean_ms(over_seeds(policy + two, queued(slots), rate)) for policy in ("fastest", "weighted"))
-        print(f"| {slots} slots each | {rate} | {ours:.0f} | {halves:.0f} |", flush=True)
+        print(f"| {slots} slots each | {rate:g} | {ours:.0f} | {halves:.0f} |", flush=True)
     print("\n| targets | calls/s | at the best | mean ms | with `at=0.5` | of the best |\n|---|---|---|---|---|---|")
     for name, targets, best, known, rate in (
         ("0.30, 0.20 s", lognormal(0.3, 0.2), "b/x", 204, 10),

@@ -284,7 +284,9 @@ def test_load_slope_is_learned_only_with_evidence() -> None:
     rising = [Sample(0, each.value * 1.2 ** (each.load or 0), load=each.load) for each in flat]
     assert load_slope(flat)[0] == 0.0
     found, typical, most = load_slope(rising)
-    assert (found, typical, most) == (pytest.approx(0.18, abs=0.05), pytest.approx(4, abs=0.6), 8)
+    assert found == pytest.approx(0.18, abs=0.05)
+    assert typical == pytest.approx(4, abs=0.6)
+    assert most == 8
     assert load_slope(rising[:20])[0] == 0.0
 
 

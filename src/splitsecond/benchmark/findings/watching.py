@@ -325,7 +325,7 @@ def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
 def drift_words(found: DriftPeriod, watched: WatchedFigure) -> str:
     moved = "" if found.change is None or watched.share else f" ({change(found.change)})"
     what = f"from {watched.formatted(found.before)} to {watched.formatted(found.after)}{moved}"
-    if found.open:
+    if found.until is None or found.open:
         stays = ", and stays there" if found.settled else ""
         return f"{watched.label} has drifted since {minute(found.since)}, {what}{stays}"
     how = "stayed there" if found.settled else f"came back on {minute(found.until)}"

@@ -221,7 +221,8 @@ def recalled(folder: Path, listener: WatchListener) -> tuple[WatchHistory, int, 
         history.add(WatchRound.of(run))
     if accepted:
         history.accept()
-    return history, len(past), sum(each.cost_usd or 0.0 for each in [*older, *past])
+    spent = [each.cost_usd or 0.0 for each in older] + [run.cost_usd or 0.0 for run in past]
+    return history, len(past), sum(spent)
 
 
 def accept_drifts(folder: Path, every_ns: int, listener: WatchListener) -> tuple[list[str], WatchFindings]:
