@@ -264,7 +264,7 @@ def test_embedding_requests_that_cannot_be_read_are_refused(path: str, asked: An
     run_virtual(main())
 
 
-def test_odd_side_fields_leave_the_vectors_of_ollamas_clients_alone() -> None:
+def test_odd_side_fields_leave_vectors_for_ollamas_clients_alone() -> None:
     async def main(odd: bytes) -> None:
         service = Kept(Answering(b'{"data":[{"index":0,"embedding":[1]},{"embedding":[2]}],%b}' % odd)).target("a/x")
         client = await visitor(service).asks({"model": "fast", "input": ["a", "b"]}, path="/api/embed")
