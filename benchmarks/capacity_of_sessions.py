@@ -188,7 +188,7 @@ def truth(server: SessionServer, turns: int = TRUTH_TURNS) -> int:
 
 
 class Result(Struct, frozen=True):
-    """The result of a search, what is said of it, and how long it took, in simulated minutes."""
+    """The result of a search, its sentences, and how long it took, in simulated minutes."""
 
     capacity: Capacity
     statements: list[str]

@@ -93,7 +93,7 @@ class ServedEngine:
         tokens: int = call.body["max_tokens"]  # type: ignore[assignment]
         if self._cache is None or self._cache_spec is None:
             return _Open(tokens, self._prompt_tokens)
-        text = "\n".join(each.content for each in _decode(call.body["messages"]))  # type: ignore[arg-type]
+        text = "\n".join(each.content for each in _decode(call.body["messages"]))
         prefixes = automatic_prefixes(self._cache_spec, text)
         known = self._cache.look_up(prefixes, clock.now_ns())
         self._cache.use(known)

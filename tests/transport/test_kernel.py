@@ -1,4 +1,4 @@
-"""What the kernel is told and asked: the limit of open files, packets, and bytes that cannot be sent yet."""
+"""Options of sockets and processes: the limit of open files, packets, and bytes that cannot be sent yet."""
 
 import resource
 import socket
