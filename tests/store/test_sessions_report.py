@@ -156,7 +156,7 @@ def test_usual_times_are_those_of_the_target() -> None:
         ttft_s = (0.3 + new * 50e-6 + reused * 2e-6) * random.uniform(0.97, 1.03)
         record = call(number, in_session(), input_tokens=new + reused, cached_tokens=reused, ttft_s=ttft_s, took_s=60)
         (attempt,) = record.attempts
-        changes = {"last_token_ns": attempt.first_token_ns + 5 * NS_PER_S, "tokens_so_far": [1, 501]}
+        changes: dict[str, Any] = {"last_token_ns": round(ttft_s * NS_PER_S) + 5 * NS_PER_S, "tokens_so_far": [1, 501]}
         attempts.append((BEGAN, msgspec.structs.replace(attempt, sent_ns=0, output_tokens=501, **changes)))
     times = target_times([AttemptColumns.of(attempts)])["a/m"]
     assert times.new_s == pytest.approx(50e-6, rel=0.05)

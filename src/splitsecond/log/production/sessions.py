@@ -57,7 +57,7 @@ class Causes(Struct, kw_only=True):
 
     @property
     def total_s(self) -> float:
-        return sum(structs.astuple(self))
+        return float(sum(structs.astuple(self)))
 
     @property
     def waited_s(self) -> float:

@@ -220,7 +220,7 @@ def observation(row: Sequence[Any]) -> Observation:
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
-    _, _, session, agent, parent, turn, new, reusable, idle_ms, *call = row
+    _, _, session, agent, parent, turn, new, reusable, idle_ms, *call = tuple(row)
     found = None
     if session is not None:
         found = CallSession(
