@@ -469,8 +469,8 @@ def chart(found: dict[str, dict[str, Outcome]]) -> str:
         for at, policy in enumerate(rows):
             drawn.add(None, drawn.name(policy, 22 * at + 11))
             for name, entry in entries.items():
-                x, y = drawn.across(min(above[name, policy], MAX_ABOVE)), drawn.top + 22 * at + 11
-                drawn.add(entry, drawn.dot(x, y, f"{policy}, {name}: {above[name, policy]:.1f}%"))
+                value, tip = above[name, policy], f"{policy}, {name}: {above[name, policy]:.1f}%"
+                drawn.add(entry, drawn.mark(entry, min(value, MAX_ABOVE), 22 * at + 11, tip))
         charts.append(drawn)
     words = "Mean session time and money of each policy above the lowest in the same scenario; at the edge: more."
     return standalone(

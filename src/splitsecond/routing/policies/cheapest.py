@@ -96,8 +96,8 @@ class Cheapest(PolicyService):
                 yield offer.branch, f"cheapest: {offer}"
 
     def _of_session(self, call: Call, session: CallSession, among: Sequence[Branch]) -> Iterator[Choice]:
-        assert self._sessions is not None
-        return self._sessions.choices(call, session, among) or in_order(among, "cheapest")
+        choices = None if self._sessions is None else self._sessions.choices(call, session, among)
+        return choices or in_order(among, "cheapest")
 
     def _explored(
         self, offers: Sequence[PricedBranch], fast: Sequence[PricedBranch], now_ns: int
