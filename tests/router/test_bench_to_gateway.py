@@ -41,8 +41,8 @@ def test_the_first_calls_after_a_bench_go_to_the_fastest(tmp_path: Path) -> None
 
 async def _bench_then_serve(folder: Path, slow: RunningProvider, fast: RunningProvider) -> None:
     servers = [ss.Server(base_url=at.base_url, model="m", name=f"{at.name}/m") for at in (slow, fast)]
-    few = {"requests": 6, "input_tokens": 64, "output_tokens": 20}
-    await ss.bench(*servers, concurrency=1, quick=True, **few, out=folder / "runs" / "one")
+    out = folder / "runs" / "one"
+    await ss.bench(*servers, concurrency=1, quick=True, requests=6, input_tokens=64, output_tokens=20, out=out)
     settings = read(
         f"""
 providers: {{slow: {{base_url: "{slow.base_url}"}}, fast: {{base_url: "{fast.base_url}"}}}}

@@ -263,3 +263,4 @@ def test_the_start_says_whether_a_claim_will_follow(
     said = announce_duration(made, {"a/x": times}, 0.0, by_round=False)
     assert words in said
     assert said.endswith(" It says nothing about other minutes; for that: --over 15m.") != claims
+    assert ("For less: --quick" in said) == (over_s is not None)
