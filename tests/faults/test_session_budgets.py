@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ ASKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-def budget(text: str, of: str = "key") -> Any:
+def budget(text: str, of: str = "key") -> Callable[[str], str]:
     """Return what sets the budget `text` of each session of the key or of the route."""
 
     def edit(settings: str) -> str:

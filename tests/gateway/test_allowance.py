@@ -86,7 +86,7 @@ def test_request_after_retry_after_is_admitted(moment: Moment, used_at: float) -
                 pass
             with pytest.raises(LimitReached) as caught:
                 allowance.admit(key)
-            wait_s = caught.value.retry_after_ns / SECOND
+            wait_s = (caught.value.retry_after_ns or 0) / SECOND
             before = moment.s
             moment.s = before + wait_s - 0.01
             assert not admitted(allowance, key)

@@ -29,8 +29,8 @@ from splitsecond.core.money.cost import cost_usd, usd
 from splitsecond.core.scratch import scratch_folder
 from splitsecond.core.wording import counted_as, number, percent
 from splitsecond.gateway.process.attended import MODULE
-from splitsecond.log.production.sessions import reported, sentence, span
-from splitsecond.log.production.target_times import TargetTimes, target_times
+from splitsecond.log.production.sessions import TargetTimes, reported, sentence, span
+from splitsecond.log.production.target_times import target_times
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Past
 from splitsecond.routing.configuration.checkup import check_policies

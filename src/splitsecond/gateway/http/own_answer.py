@@ -24,6 +24,9 @@ class OwnAnswer(ReplyBase):
         data, self._bytes = self._bytes, b""
         return data
 
+    def arrived(self) -> list[Event]:
+        return []
+
     async def finished(self) -> None:
         return
 
