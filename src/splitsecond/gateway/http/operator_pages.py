@@ -97,7 +97,7 @@ class OperatorPages:
         await cycle.answer(200, found, GUARDED)
 
     async def _session(self, cycle: RequestCycle) -> None:
-        self._check(cycle)
+        self.check(cycle)
         identity = dict(parse_qsl(cycle.query.decode("latin-1"))).get("id", "")
         valid = not identity or _SESSION_ID.fullmatch(identity)
         found = await self._sessions(identity) if self._sessions is not None and valid else None

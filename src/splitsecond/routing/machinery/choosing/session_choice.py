@@ -58,7 +58,7 @@ class SessionChoice:
         self._policy = policy
         self._by = by
         self._at = at
-        self._deviations = 0.0 if at == 0.5 else NormalDist().inv_cdf(at)
+        self._deviations = 0.0 if at is None or at == 0.5 else NormalDist().inv_cdf(at)
         self._output_tokens: list[float] = []
         self._output_refreshed_ns = -OUTPUT_REFRESH_NS
         self._tpot_ns = 0.0  # of another branch, for one whose time per token is not known
