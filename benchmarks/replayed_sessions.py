@@ -206,34 +206,34 @@ def figures_of(sent: Sequence[Sent]) -> dict[str, float]:
     by_session: dict[str, list[Sent]] = defaultdict(list)
     for each in sent:
         by_session[each.session].append(each)
-    whole = waiting = generating = finished = 0
+    whole = waiting = generating = finished = cost = 0.0
     for own in by_session.values():
-        if not any(each.measured for each in own):
+        if own[0].round not in spans:
             continue
         low, high = spans[own[0].round]
         primed = [each.end for each in own if not each.number]
         requests = [each for each in own if each.number]
         over = any(each.last and not each.record.closed_by_client for each in requests)
-        last = max(each.end for each in requests)
-        finished += over and last <= high
+        last = max((each.end for each in requests), default=high)
+        finished += over and last < high  # a session with whose end the round ends was chosen by its length
         begin = max(primed) if primed else min(each.begin for each in requests)
         whole += max(min(last if over else high, high) - max(begin, low), 0)
         for each in _path(requests):
             waiting += max(min(each.first, high) - max(each.begin, low), 0)
             generating += max(min(each.end, high) - max(each.first, low), 0)
-    cost = sum(
-        (each.record.prompt_tokens - each.record.cached_tokens) * PRICE.input_usd
-        + each.record.cached_tokens * (PRICE.cached_usd or 0)
-        + each.record.output_tokens * PRICE.output_usd
-        for each in turns
-    )
+        cost += sum(_usd(each.record) for each in requests if not each.record.closed_by_client)
     return found | {
         "session time, s": whole / finished / NS_PER_S,
         "of it waiting": waiting / whole,
         "of it generating": generating / whole,
         "of it tools": 1 - (waiting + generating) / whole,
-        "$ a session": cost / 1e6 / finished,
+        "$ a session": cost / finished,
     }
+
+
+def _usd(record: TruthRecord) -> float:
+    micro_usd = (record.prompt_tokens - record.cached_tokens) * PRICE.input_usd
+    return (micro_usd + record.cached_tokens * (PRICE.cached_usd or 0) + record.output_tokens * PRICE.output_usd) / 1e6
 
 
 def _ttft_ms(turns: Sequence[Sent], *, first: bool) -> list[float]:

@@ -69,7 +69,7 @@ def test_refusal_names_what_the_target_lacks(required: Requirements, target: str
     ("required", "target", "context", "unknown"),
     [
         (Requirements(needs=["images"]), "openai/gpt-4o", None, ""),
-        (Requirements(needs=["images"]), "myserver/gpt-4o", None, ""),  # a model takes them, whoever runs it
+        (Requirements(needs=["images"]), "myserver/gpt-4o", None, ""),  # a model takes them at every provider
         (Requirements(needs=["images"]), "groq/openai/gpt-oss-20b", None, ""),  # refused, not unknown
         (Requirements(needs=["images"]), "groq/of-tomorrow", None, "takes images"),
         (Requirements(needs=["images", "tools"]), "x/mistral-7b", None, "takes tools"),

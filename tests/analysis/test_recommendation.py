@@ -217,7 +217,7 @@ def test_target_without_a_valid_row_at_the_load_is_unsure() -> None:
     ]
 
 
-def test_target_of_unknown_ability_is_ranked_last_and_not_recommended() -> None:
+def test_target_of_unknown_ability_is_not_recommended() -> None:
     """The fastest target is not known to take images."""
     evidence = [
         [replace(each, unknown="it is unknown") if each.target == "quick/m" else each for each in loads]

@@ -29,7 +29,7 @@ def test_the_order_of_rows_in_a_round_changes_no_distance() -> None:
     assert found.apart_s == 150
 
 
-def test_a_run_that_was_ended_early_makes_claims_from_five_rounds_on() -> None:
+def test_run_that_ended_early_makes_claims_from_five_rounds_on() -> None:
     assert [spread(150, count).claims for count in (3, 4, 5, 6)] == [False, False, True, True]
 
 

@@ -310,6 +310,8 @@ def test_path_and_headers_determine_the_api_format() -> None:
         "/v1/responses/input_tokens": "responses",
         "/v1/messages": "anthropic",
         "/v1/messages/count_tokens": "anthropic",
+        "/messages": "anthropic",  # opencode leaves out the version
+        "/messages/count_tokens": "anthropic",
     }
     assert format_at("/nowhere", {}).name == "openai"
     assert format_at("/v1/messages/batches", {}).name == "anthropic"

@@ -43,7 +43,9 @@ def note(run: Run, *, beside: bool = False) -> str:
     matrix = use_matrix(run)
     if not matrix:
         most = _most_requests(run)
-        return TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, needed(0.95)) if most else ""
+        return (
+            TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, needed(0.95)) if 0 < most < MIN_REQUESTS else ""
+        )
     several_loads = any(cell.load for cells in matrix.values() for cell in cells)
     loads = LOADS_AFTER if beside else LOADS
     first = FIRST if run.spread is None or run.spread.claims else AHEAD
