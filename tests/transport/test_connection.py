@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import cast
 
@@ -35,6 +35,7 @@ class HandLoop:
 
     def __init__(self) -> None:
         self.readable: Callable[[], None] | None = None
+        self.writable: Callable[[], None] | None = None
 
     def add_reader(self, _fd: int, callback: Callable[[], None]) -> None:
         self.readable = callback
@@ -42,8 +43,11 @@ class HandLoop:
     def remove_reader(self, _fd: int) -> None:
         self.readable = None
 
+    def add_writer(self, _fd: int, callback: Callable[[], None]) -> None:
+        self.writable = callback
+
     def remove_writer(self, _fd: int) -> None:
-        pass
+        self.writable = None
 
 
 class RecordingOwner:
@@ -95,6 +99,31 @@ def line() -> Iterator[WiredConnection]:
         made = WiredConnection(near, far)
         yield made
         made.connection.close()
+
+
+@pytest.mark.parametrize("room", [1, 1 << 20])
+@pytest.mark.parametrize("waiting", [b"", b"x" * 1_000_000])
+def test_long_body_follows_its_head_once(room: int, waiting: bytes) -> None:
+    """`waiting`: bytes that the socket has not passed on yet, so that it may take no head, or a part of it."""
+    head, body = b"POST / HTTP/1.1\r\n" + b"a" * 5_000, bytes(range(256)) * 2_000
+    near, far = socket.socketpair()
+    with near, far:
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+        it = WiredConnection(near, far)
+        before = 0
+        with suppress(BlockingIOError):
+            while waiting:
+                before += near.send(waiting)
+        exchange = Exchange(it.receiver, it.connection.info, lambda _: pytest.fail("nothing to send again"))
+        it.connection.start(exchange, head, "POST", reused=True, body=body)
+        far.setblocking(False)
+        received = b""
+        while it.loop.writable or len(received) < before + len(head) + len(body):
+            received += far.recv(1 << 20)
+            if it.loop.writable:
+                it.loop.writable()
+        assert received[before:] == head + body
+        it.connection.close()
 
 
 def split(wire: bytes, cuts: list[int]) -> list[bytes]:

@@ -1,5 +1,7 @@
 """Requests as bytes."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,9 +9,24 @@ from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.exchange import Origin, Request
-from splitsecond.core.transport.request_bytes import render
+from splitsecond.core.transport.request_bytes import LONG_BODY, render
 
 ORIGIN = Origin("http", "api.example.com", 8000)
+
+
+def rendered(request: Request, origin: Origin, **how: Any) -> bytes:
+    """The bytes of a request with a short body, which are one piece."""
+    whole, rest = render(request, origin, **how)
+    assert not rest
+    return whole
+
+
+def test_long_body_is_not_copied() -> None:
+    short, long = b"x" * (LONG_BODY - 1), b"x" * LONG_BODY
+    assert rendered(Request("POST", "/", (), short), ORIGIN).endswith(short)
+    head, body = render(Request("POST", "/", (), long), ORIGIN)
+    assert body is long
+    assert head.endswith(b"Content-Length: 65536\r\n\r\n")
 
 
 def test_a_post() -> None:
@@ -22,15 +39,15 @@ def test_a_post() -> None:
         ),
         b"{}",
     )
-    assert render(request, ORIGIN) == (
+    assert rendered(request, ORIGIN) == (
         b"POST /v1/chat?x=1 HTTP/1.1\r\nHost: api.example.com:8000\r\nAuthorization: Bearer k\r\nX-A: \xe9\r\n"
         b"Accept-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
     )
 
 
 def test_get_has_no_content_length_and_empty_post_has_zero() -> None:
-    assert b"Content-Length" not in render(Request("GET", "/"), ORIGIN)
-    assert b"Content-Length: 0\r\n\r\n" in render(Request("POST", "/"), ORIGIN)
+    assert b"Content-Length" not in rendered(Request("GET", "/"), ORIGIN)
+    assert b"Content-Length: 0\r\n\r\n" in rendered(Request("POST", "/"), ORIGIN)
 
 
 def test_host_and_accept_encoding_may_be_given() -> None:
@@ -42,11 +59,11 @@ def test_host_and_accept_encoding_may_be_given() -> None:
             ("Accept-encoding", "gzip"),
         ),
     )
-    assert render(request, ORIGIN) == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
+    assert rendered(request, ORIGIN) == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
 
 
 def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
-    wire = render(Request("GET", "/a"), ORIGIN, via_proxy=True, extra="Proxy-Authorization: Basic eA==\r\n")
+    wire = rendered(Request("GET", "/a"), ORIGIN, via_proxy=True, extra="Proxy-Authorization: Basic eA==\r\n")
     assert wire.startswith(b"GET http://api.example.com:8000/a HTTP/1.1\r\nHost: api.example.com:8000\r\n")
     assert wire.endswith(b"\r\nProxy-Authorization: Basic eA==\r\n\r\n")
 
@@ -69,22 +86,22 @@ def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
 )
 def test_invalid_requests_are_refused(request_: Request, kind: str) -> None:
     with pytest.raises(CallerFault) as caught:
-        render(request_, ORIGIN)
+        rendered(request_, ORIGIN)
     assert caught.value.kind == kind
     assert "secret" not in str(caught.value)
 
 
 def test_own_headers_are_added_to_shared_headers() -> None:
     request = Request("POST", "/", (("A", "1"),), b"{}", fresh=(("B", " 2 "),))
-    assert render(request, ORIGIN).endswith(b"\r\nB: 2\r\nContent-Length: 2\r\n\r\n{}")
+    assert rendered(request, ORIGIN).endswith(b"\r\nB: 2\r\nContent-Length: 2\r\n\r\n{}")
     with pytest.raises(CallerFault, match="twice"):
-        render(Request("POST", "/", (("A", "1"),), fresh=(("a", "2"),)), ORIGIN)
+        rendered(Request("POST", "/", (("A", "1"),), fresh=(("a", "2"),)), ORIGIN)
 
 
 @given(method=st.text(max_size=8), path=st.text(max_size=20), name=st.text(max_size=8), value=st.text(max_size=20))
 def test_no_method_path_or_header_adds_a_line(method: str, path: str, name: str, value: str) -> None:
     try:
-        wire = render(Request(method, path, ((name, value),), fresh=((f"{name}-2", value),)), ORIGIN)
+        wire = rendered(Request(method, path, ((name, value),), fresh=((f"{name}-2", value),)), ORIGIN)
     except CallerFault:
         return
     head, _, body = wire.partition(b"\r\n\r\n")

@@ -97,7 +97,7 @@ class Client:
             self._pool.add(connection)
         again = partial(self._reconnect, origin, method, payload, connect_deadline_ns)
         exchange = Exchange(receiver, connection.info, again)
-        connection.start(exchange, payload, method, reused=reused)
+        connection.start(exchange, payload[0], method, reused=reused, body=payload[1])
         return exchange
 
     async def warm(self, origin: Origin, count: int, *, connect_deadline_ns: int | None = None) -> int:
@@ -134,7 +134,7 @@ class Client:
         if self._ring is not None:
             self._ring.close()
 
-    def _render(self, origin: Origin, request: Request) -> bytes:
+    def _render(self, origin: Origin, request: Request) -> tuple[bytes, bytes]:
         if self._closed:
             raise CallerFault("the client is closed", kind="client_closed")
         proxy = self._proxies.proxy_for(origin) if origin.scheme == "http" else None
@@ -180,7 +180,12 @@ class Client:
         return self._context
 
     def _reconnect(
-        self, origin: Origin, method: str, payload: bytes, connect_deadline_ns: int | None, exchange: Exchange
+        self,
+        origin: Origin,
+        method: str,
+        payload: tuple[bytes, bytes],
+        connect_deadline_ns: int | None,
+        exchange: Exchange,
     ) -> asyncio.Task[None]:
         """Send the request of `exchange` on a new connection, with the same time for connecting as the first.
 
@@ -198,7 +203,7 @@ class Client:
                 exchange.finish(clock.now_ns(), fault, answered=False)
             else:
                 self._pool.add(connection)
-                connection.start(exchange, payload, method, reused=False)
+                connection.start(exchange, payload[0], method, reused=False, body=payload[1])
 
         task = asyncio.get_running_loop().create_task(reconnect())
         self._reconnects[task] = exchange

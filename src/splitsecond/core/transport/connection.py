@@ -32,6 +32,7 @@ from splitsecond.core.transport.stream_times import StreamTimes, monotonic
 from splitsecond.core.transport.tls import TlsSession
 
 READ_BYTES = 64 * 1024
+MSG_MORE = getattr(socket, "MSG_MORE", 0)
 """Most bytes of one read. A merged read has the time of its last packet, so a larger one would blur the times."""
 
 RTT_LASTS_NS = NS_PER_S // 2
@@ -156,10 +157,11 @@ class HttpConnection:
 
     # For the client.
 
-    def start(self, exchange: Exchange, request: bytes, method: str, *, reused: bool) -> None:
+    def start(self, exchange: Exchange, request: bytes, method: str, *, reused: bool, body: bytes = b"") -> None:
+        """Write `request`, and a long `body` that follows it."""
         self._parser = ResponseParser(method) if self._parser is None else self._parser.followed_by(method)
         self.exchange, self._head_reported = exchange, False
-        self._unsent = request if self._tls is None else self._tls.encrypt(request)
+        self._unsent = request if self._tls is None else self._tls.encrypt(request + body)
         if reused and not self.info.reused:
             self.info = Connected(self.info.id, True, 0, 0, 0, self.info.peer)
         if self._poller.gathers:
@@ -169,7 +171,16 @@ class HttpConnection:
                 self._poller.watch(self._sock.fileno(), self._readable)
         self._last_at = clock.now_ns()
         exchange.attach(self, self.info, self._last_at)
+        if body and self._tls is None:
+            self._send_ahead(request, body)
         self._write()
+
+    def _send_ahead(self, head: bytes, body: bytes) -> None:
+        """Give the kernel the head, which waits there for the body. So the body need not be copied behind it."""
+        sent = 0
+        with contextlib.suppress(OSError):  # the write that follows meets the same one
+            sent = self._send(head, MSG_MORE)
+        self._unsent = body if sent == len(head) else head[sent:] + body
 
     def is_alive(self) -> bool:
         """Return whether it can carry a request. Reads what came since the last poll, which may be the peer's close.

@@ -1,7 +1,8 @@
 """Render a request to bytes, and refuse what must not be sent, such as a line break in a header.
 
 Accept-Encoding is "identity": a compressor holds tokens back until it has a block, which would be measured as the
-model's latency. Headers and body are one piece, so that they leave in one packet if they fit.
+model's latency. Headers and body are one piece, so that they leave in one packet if they fit. Only a long body is not
+copied behind the headers.
 """
 
 import re
@@ -10,14 +11,17 @@ from functools import lru_cache
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.exchange import Origin, Request, check_target
 
+LONG_BODY = 65_536
+"""From so many bytes on, a body is a piece of its own."""
 _OURS = frozenset({"content-length", "transfer-encoding"})
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _NOT_IN_VALUE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 
 
-def render(request: Request, origin: Origin, *, via_proxy: bool = False, extra: str = "") -> bytes:
-    """Return the bytes of `request`. `via_proxy`: the request line has the whole URL; `extra`: additional header lines.
+def render(request: Request, origin: Origin, *, via_proxy: bool = False, extra: str = "") -> tuple[bytes, bytes]:
+    """Return the bytes of `request`, and a long body that follows them, else b"". `via_proxy`: the request line has
+    the whole URL; `extra`: additional header lines.
 
     Raises `CallerFault` for a method, path or header that cannot be sent. No message contains a header's value.
     """
@@ -31,7 +35,10 @@ def render(request: Request, origin: Origin, *, via_proxy: bool = False, extra: 
         fresh += f"{name}: {value.strip()}\r\n"
     if body or request.method in _METHODS_WITH_BODY:
         fresh += f"Content-Length: {len(body)}\r\n"
-    return b"".join((head, fresh.encode("latin-1"), b"\r\n", body))
+    lines = fresh.encode("latin-1")
+    if len(body) >= LONG_BODY:
+        return b"".join((head, lines, b"\r\n")), body
+    return b"".join((head, lines, b"\r\n", body)), b""
 
 
 @lru_cache(maxsize=512)
