@@ -128,8 +128,9 @@ def test_a_drift_that_stays_fails_until_it_is_accepted(split: Split, endpoint: l
     past(tmp_path / "watch", run, count=60, ttft=1)
     for number, path in enumerate(sorted((tmp_path / "watch").glob("*/run.json"))):
         made = read_run(path, Run)
+        scatter = 1 + 0.1 * (number * 7 % 11 - 5)  # a busy machine is within the usual
         for row in made.conditions:
-            row.ttft_ms.p50 = (row.ttft_ms.p50 or 0.0) * (0.2 if number < 20 else 1)
+            row.ttft_ms.p50 = (row.ttft_ms.p50 or 0.0) * (0.1 if number < 20 else 1) * scatter
         path.write_bytes(msgspec.json.encode(made))
     again = split("watch", *endpoint, "--times", 1, *FEW, "-n", 60)
     assert again.code == 1

@@ -40,7 +40,9 @@ def test_a_run_over_real_sockets(simulated: RunningProvider) -> None:
     assert abs((outcome.calibrated[simulated.name].input_tokens or 0) - 512) <= 0.02 * 512
     for label in ("c1", "c4", "r20"):
         mine = [o for o in observations if o.condition == f"{simulated.name}@{label}" and o.role == "measured"]
-        assert len(mine) == (20 if label == "r20" else 10)  # an open loop measures at least 20 response times
+        assert len(mine) == 10 or (
+            label == "r20" and len(mine) >= 20
+        )  # an open loop measures 20 response times or more
         assert {o.round for o in mine} == {1, 2}
         assert all(o.ok and o.output_tokens == 20 for o in mine)
         assert all(abs((o.input_tokens or 0) - 512) <= 0.02 * 512 for o in mine)

@@ -276,7 +276,8 @@ def test_three_nodes_send_the_load_of_one(cluster: str, simulated: RunningProvid
         out, err = process.communicate(timeout=LONGEST_S)
         assert process.returncode == 0, out + err
     run = read_run(tmp_path, Run)
-    assert [row.requests for row in run.conditions] == [60, 60]
+    closed, open_loop = (row.requests for row in run.conditions)
+    assert (closed, open_loop >= 60) == (60, True)  # a round of an open loop measures at least 20 response times
     assert "3 nodes sent the requests" in " ".join(out.split())
     observations = read_observations(tmp_path)
     for row in run.conditions:
@@ -284,7 +285,7 @@ def test_three_nodes_send_the_load_of_one(cluster: str, simulated: RunningProvid
             sum(o.node == part.node for o in observations if (o.condition, o.role) == (row.condition, "measured"))
             for part in row.nodes
         ]
-        assert sum(part.requests for part in row.nodes) == 60
+        assert sum(part.requests for part in row.nodes) == row.requests
         assert len(row.nodes) == 3
         for part in row.nodes:
             assert part.instrument.lag_p99_ms is not None

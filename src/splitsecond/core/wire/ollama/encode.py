@@ -74,7 +74,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def _only_tool(choice: Any, tools: Any) -> dict[str, Any]:
     """Return the function that `choice` requires. Raises `CallerFault` if it does not require a single one."""
     functions: list[dict[str, Any]] = [
-        tool["function"] for tool in tools or () if isinstance(tool, dict) and _is_function(tool)
+        tool["function"]
+        for tool in (tools if isinstance(tools, list) else ())
+        if isinstance(tool, dict) and _is_function(tool)
     ]
     match choice:
         case "required":
