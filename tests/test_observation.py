@@ -39,6 +39,11 @@ def but(**changes: object) -> Observation:
 def test_times_are_differences_of_the_timestamps() -> None:
     assert BASE.ttft_ns == 100 * MS
     assert BASE.ttft_cold_ns == 107 * MS
+    assert BASE.ttft_sent_ns == BASE.ttft_ns
+    assert BASE.ttft_ns is not None
+    assert BASE.sent_ns is not None
+    written = msgspec.structs.replace(BASE, written_ns=BASE.sent_ns + 30 * MS)
+    assert (written.ttft_ns, written.ttft_sent_ns) == (BASE.ttft_ns, BASE.ttft_ns - 30 * MS)
     assert BASE.ttft_due_ns == 110 * MS
     assert BASE.first_answer_after_ns == 100 * MS
     assert BASE.e2e_ns == 1000 * MS

@@ -288,6 +288,13 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return _ms(self.ttft_ns)
 
     @property
+    def ttft_sent_ns(self) -> int | None:
+        """Time to first token from when the kernel had taken the last byte of the request."""
+        if self.first_token_ns is None or self.sent_ns is None:
+            return None
+        return max(self.first_token_ns - max(self.sent_ns, self.written_ns or 0), 0)
+
+    @property
     def ttft_cold_ns(self) -> int | None:
         """Time to first token including the set-up of the connection: TTFT plus DNS, TCP and TLS."""
         if self.first_token_ns is None or self.sent_ns is None:

@@ -84,6 +84,19 @@ FIGURES: dict[str, Figure] = {
             stated=True,
         ),
         Figure(
+            name="ttft_sent_ms",
+            label="TTFT after sending",
+            unit="ms",
+            group="Latency",
+            definition=(
+                "Time to first token, from when the kernel had taken the last byte of the request. It is shorter than "
+                "TTFT where the kernel did not take all bytes at once, as of a long prompt."
+            ),
+            of=lambda o: o.ttft_sent_ns,
+            scale=NS_PER_MS,
+            listed=(),
+        ),
+        Figure(
             name="ttft_cold_ms",
             label="TTFT cold",
             unit="ms",
