@@ -9,7 +9,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -85,10 +85,14 @@ def test_codex_gets_the_address_as_an_argument() -> None:
 
 
 def test_overlapping_calls_are_waited_for_once() -> None:
-    def call(start_s: int, end_s: int) -> CallRecord:
-        return CallRecord(call="c", start_ns=start_s * NS_PER_S, end_ns=end_s * NS_PER_S, route="a/m", status=200)
+    """Times of a call in the log count from its beginning."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
 
-    calls = [(datetime.now(UTC), each) for each in (call(0, 10), call(5, 20), call(40, 50))]
+    def call(start_s: int, end_s: int) -> tuple[datetime, CallRecord]:
+        record = CallRecord(call="c", start_ns=0, end_ns=(end_s - start_s) * NS_PER_S, route="a/m", status=200)
+        return begin + timedelta(seconds=start_s), record
+
+    calls = [call(0, 10), call(5, 20), call(40, 50)]
     first, *_ = summary("agent", calls, 60.0, "log")
     assert "ran for 60 s and waited 30 s (50%) for 3 calls." in first
 

@@ -208,7 +208,7 @@ def summary(
     where = f"The log is {log}."
     if not calls:
         return [f"splitsecond: {name} made no calls through the gateway. {where}"]
-    waited_s = _waited_ns(calls) / clock.NS_PER_S
+    waited_s = _waited_ns(found) / clock.NS_PER_S
     failed = sum(call.outcome == "failed" for call in calls)
     share = percent(min(waited_s / took_s, 1.0)) if took_s else ""
     lines = [
@@ -245,12 +245,12 @@ def _line(target: str, calls: list[CallRecord], price: Any) -> str:
     return f"  {target}: {counted_as(len(calls), 'call')}{ttft}, {tokens}, {made:,} output tokens{cost}"
 
 
-def _waited_ns(calls: list[CallRecord]) -> int:
+def _waited_ns(found: list[tuple[datetime, CallRecord]]) -> int:
     """Return the time in which at least one call was in flight."""
     waited_ns = until_ns = 0
-    for start_ns, end_ns in sorted(
-        (call.came_us * 1000, call.came_us * 1000 + call.end_ns - call.start_ns) for call in calls
-    ):
+    for at, call in sorted(found, key=lambda each: each[0]):
+        start_ns = round(at.timestamp() * 1e6) * 1000
+        end_ns = start_ns + call.end_ns - call.start_ns
         waited_ns += max(end_ns - max(start_ns, until_ns), 0)
         until_ns = max(until_ns, end_ns)
     return waited_ns
