@@ -221,7 +221,7 @@ def test_the_program_has_the_terminal_and_gets_its_ctrl_c_once(vendor: RunningPr
     command = [sys.executable, "-m", "splitsecond.cli", "run", "--log", "off", sys.executable, "-c", PRESSED]
     with Process[bytes](
         command, env=environment(vendor, tmp_path), stdin=theirs, stdout=subprocess.PIPE, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509: no thread of the test holds a lock
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # no other thread of the test holds a lock
     ) as process:  # fmt: skip
         assert process.read_line() == b"ready\n"
         os.write(ours, b"\x03")

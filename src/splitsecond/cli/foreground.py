@@ -63,7 +63,7 @@ def _in_foreground() -> bool:
     """Whether the terminal sends its signals to our process group."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:  # there is none
+    except OSError:  # the process has no terminal
         return False
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()

@@ -24,7 +24,7 @@ ANSWERS: tuple[Answers, ...] = ("server", "recorded")
 MAX_TURNS = 200_000
 """Most turns of all sessions together; the 739 sessions of WEKA have 50,000."""
 DRAWS = 32
-"""Draws of what the slots of a round are at, of which one is taken."""
+"""How many times the first turns of a round's slots are drawn. One of these draws is used."""
 LONGEST_TOOL_TIME_S = 10.0
 """Default of the longest tool time, that of AgentX."""
 

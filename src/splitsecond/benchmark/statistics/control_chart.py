@@ -71,8 +71,8 @@ MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
 """Smallest changes: of an unusual round or of a drift that the slow CUSUM finds, of another drift, and of a drift
 before the pattern of the day is known."""
 NIGHT_HOURS, STEP_HOURS = 18, 1
-"""Hours after which a run of unusual rounds is no night, and in which a step is none: day and night differ by little
-in an hour."""
+"""A run of unusual rounds that is longer than the first is not a night. A step within the second is not one either: day
+and night differ little within an hour."""
 EARLY_FAR, FAR = 4.5, 3.0
 """Half width of the band in standard deviations, before and after the pattern of the day is known."""
 MAX_ALIKE = 0.9

@@ -60,7 +60,7 @@ class SurvivalCurve:
         return 1 - self.ended[place - 1] if place else 1.0
 
     def mean(self, limit: float) -> float:
-        """Return the mean of the times of which none counts for more than `limit`: the area below the curve."""
+        """Return the mean of the times, each cut off at `limit`: the area below the curve."""
         values, limit = self.values, min(limit, self.longest)
         if not self._areas:
             steps = zip(self.ended, values, values[1:], strict=False)

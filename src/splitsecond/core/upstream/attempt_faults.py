@@ -1,4 +1,4 @@
-"""Faults with which an attempt ends an answer itself: it is too late, too slow, or too long to be kept."""
+"""Faults of an attempt: its answer is too late, too slow or too long, or the client's own credentials were refused."""
 
 from collections.abc import Mapping
 

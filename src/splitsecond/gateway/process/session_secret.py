@@ -34,7 +34,7 @@ def session_secret(log: LogSettings | None, say: Callable[[str], None]) -> bytes
 
 
 def _kept(path: Path) -> bytes:
-    """Return the secret in the file, which is created if there is none. Raises `OSError`."""
+    """Return the secret in the file. Create the file if it does not exist. Raises `OSError`."""
     with contextlib.suppress(FileNotFoundError):
         return _read(path)
     new = path.with_name(f"{path.name}-{secrets.token_hex(4)}")

@@ -82,8 +82,8 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
 
     `folder`: a temporary folder that all of them may write to, and `shared`: tables of all of them; None: there is only
     one worker. `sessions`: the descriptor of their table of sessions; None: this worker has its own, with a secret of
-    its own. `journal`: the descriptor of the slot's journal; None: there is none. `hub`: the socket of the hub;
-    None: there is none. `began`: when the gateway started.
+    its own. `journal`: the descriptor of the slot's journal, or None without one. `hub`: the socket of the hub,
+    or None without one. `began`: when the gateway started.
     """
 
     number: int = 0
