@@ -56,14 +56,16 @@ LOAD_S, CONNECTIONS = 20.0, 16
 EXCHANGES_S = 20.0
 BODY = json.dumps({"model": "fast", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}).encode()
 STREAMED = BODY.replace(b"{", b'{"stream": true, ', 1)
-CHUNK = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":\
+CHUNK = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m",\
+"choices":[{"index":0,"delta":\
 {"content":"word "},"finish_reason":null}]}\n\n'
-LAST = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},\
-"finish_reason":"stop"}]}\n\ndata: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[],\
+LAST = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m",\
+"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n\
+data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[],\
 "usage":{"prompt_tokens":1,"completion_tokens":4,"total_tokens":5}}\n\ndata: [DONE]\n\n'
-WHOLE = b'{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":\
-"assistant","content":"word word"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2,\
-"total_tokens":3}}'
+WHOLE = b'{"id":"x","object":"chat.completion","created":1,"model":"m",\
+"choices":[{"index":0,"message":{"role":"assistant","content":"word word"},\
+"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}'
 
 
 class ProviderRequest(Struct):

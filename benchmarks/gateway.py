@@ -76,7 +76,8 @@ PROXY = """
 worker_processes 1; pid {folder}/proxy.pid; error_log {folder}/proxy.log;
 events {{ worker_connections 1024; }}
 http {{
-  access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxied; client_body_buffer_size 64k;
+  access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxied;
+    client_body_buffer_size 64k;
   keepalive_requests 100000000; keepalive_timeout 1h;
   upstream files {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 100000000; }}
   upstream events {{ server 127.0.0.1:{events}; keepalive 256; keepalive_requests 100000000; }}

@@ -48,7 +48,8 @@ FORTNIGHT_US = 14 * US_PER_DAY
 MAX_WAITING = 2000
 """Calls that wait for the thread, as in a busy gateway."""
 PARTITIONS = """
-SELECT relname, pg_total_relation_size(oid), pg_indexes_size(oid) FROM pg_class WHERE relispartition AND relkind = 'r'
+SELECT relname, pg_total_relation_size(oid), pg_indexes_size(oid)
+  FROM pg_class WHERE relispartition AND relkind = 'r'
 ORDER BY relname
 """
 

@@ -22,9 +22,11 @@ from splitsecond.log.store.parquet_export import FORMAT, ROWS
 
 BASE = 400_000
 CALLS = """
-INSERT INTO calls (came_us, call, route, client, operation, stream, status, cache, target, outcome, fault,
+INSERT INTO calls (came_us, call, route, client, operation, stream, status, cache, target,
+  outcome, fault,
                    first_token_ns, end_ns, attempts, input_tokens, output_tokens, token_source)
-SELECT came_us, call, 'fast', client, 'chat', 1, 200, '', target, outcome, '', first_token_ns, end_ns, 1,
+SELECT came_us, call, 'fast', client, 'chat', 1, 200, '', target, outcome, '', first_token_ns,
+  end_ns, 1,
        input_tokens, output_tokens, token_source FROM attempts
 """
 ADDED = {

@@ -266,10 +266,11 @@ class Load:
                 await asyncio.sleep(SAMPLE_S)
                 mb = sum(map(resident_mb, family(self._pid)))
                 self.memory_mb.append((mb, is_hostile(loop.time(), began_s)))
+        spent = ", ".join(f"{count} times {status}" for status, count in money.spender.most_common())
         print(
             f"The configuration: {edited.edits} invalid edits, {edited.applied} valid ones. The wall clock: "
             f"{wall.steps} steps. The disk was full {full.result() if full else 0} times. The spender: "
-            f"{', '.join(f'{count} times {status}' for status, count in money.spender.most_common())}."
+            f"{spent}."
         )
 
 

@@ -166,7 +166,8 @@ listen: {{port: 0}}
 log: sqlite:///log.db
 providers:
   priced: {{base_url: {url}, price: {{input_usd: 1, output_usd: 2}}}}
-  slow: {{base_url: {url}, price: {{input_usd: 1, output_usd: 2}}, headers: {{x-splitsecond-fault: slow_first_token}}}}
+  slow: {{base_url: {url}, price: {{input_usd: 1, output_usd: 2}},
+    headers: {{x-splitsecond-fault: slow_first_token}}}}
   down: {{base_url: "http://127.0.0.1:9/v1"}}
 routes:
   well: {{policy: 'cache(race("priced/quick", "slow/quick"))'}}

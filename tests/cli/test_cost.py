@@ -150,7 +150,8 @@ def test_wrong_use(split: Split) -> None:
 
 BY_HAND = """
 SELECT target, count(DISTINCT call), count(*), sum(input_tokens), sum(output_tokens),
-  sum(60e-6 + 40 * 0.5e-6 + output_tokens * 5e-6), sum(CASE WHEN role = 'loser' THEN 120e-6 + output_tokens * 5e-6
+  sum(60e-6 + 40 * 0.5e-6 + output_tokens * 5e-6),
+    sum(CASE WHEN role = 'loser' THEN 120e-6 + output_tokens * 5e-6
   - 40e-6 END) FROM attempts WHERE target LIKE 'quick/%' GROUP BY target"""
 """Each attempt has 60 fresh and 40 cached input tokens."""
 

@@ -33,7 +33,8 @@ model_list:
     litellm_params: {model: openai/gpt-4o, api_key: os.environ/OPENAI_API_KEY, rpm: 6}
     model_info: {mode: chat}
   - model_name: gpt-4o
-    litellm_params: {model: azure/mine, api_base: https://x.openai.azure.com/, api_key: os.environ/AZURE_KEY}
+    litellm_params: {model: azure/mine, api_base: https://x.openai.azure.com/,
+      api_key: os.environ/AZURE_KEY}
   - model_name: gpt-4o
     litellm_params: {model: azure/another, api_base: os.environ/AZURE_EU, api_version: v}
   - model_name: embedding
@@ -43,7 +44,8 @@ model_list:
   - model_name: llama
     litellm_params: {model: groq/llama-3.3-70b-versatile, weight: 3}
   - model_name: llama
-    litellm_params: {model: together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo, api_key: sk-literal-secret-0123}
+    litellm_params: {model: together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo,
+      api_key: sk-literal-secret-0123}
   - model_name: claude
     litellm_params: {model: claude-sonnet-4-5, api_key: os.environ/MY_CLAUDE_KEY}
   - model_name: own/vllm

@@ -37,7 +37,8 @@ asks = [
 ]
 for variable, path, body, header in asks:
     headers = {{header: "Bearer {SECRET}", "content-type": "application/json"}}
-    request = urllib.request.Request(os.environ[variable] + path, json.dumps(body).encode(), headers)
+    content = json.dumps(body).encode()
+    request = urllib.request.Request(os.environ[variable] + path, content, headers)
     with urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request) as response:
         print(response.status, response.headers["x-splitsecond-target"])
 sys.exit(7)

@@ -42,9 +42,11 @@ PROVIDERS = """
 keys: [{name: web, key: env:CLIENT_KEY}]
 providers:
   a:
-    {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu, price: {input_usd: 1, output_usd: 1},
+    {base_url: "http://127.0.0.1:1/v1", api_key: env:KEY_A, region: eu,
+      price: {input_usd: 1, output_usd: 1},
      timeouts: {stall: STALL}}
-  b: {base_url: "http://127.0.0.1:2/v1", api_key: env:KEY_B, region: eu, price: {input_usd: 2, output_usd: 2}}
+  b: {base_url: "http://127.0.0.1:2/v1", api_key: env:KEY_B, region: eu,
+    price: {input_usd: 2, output_usd: 2}}
 """
 
 

@@ -40,7 +40,8 @@ REFUSING = "  says-{status}: {{base_url: {simulated}, headers: {{x-splitsecond-f
 STATUSES = (400, 401, 403, 404, 413, 422, 429, 500, 502, 503, 529)
 """With which providers named after them refuse whatever they are asked."""
 
-EMBEDDINGS = b'{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.25, 1.50]}],"model":"m","usage":\
+EMBEDDINGS = b'{"object":"list","data":[{"object":"embedding","index":0,\
+"embedding":[0.25, 1.50]}],"model":"m","usage":\
 {"prompt_tokens":2,"total_tokens":2}}'
 
 

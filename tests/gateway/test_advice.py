@@ -109,7 +109,8 @@ DOORS: dict[str, dict[str, Any]] = {
 PATHS = {"gemini": "/v1beta", "cohere": "/v2", "ollama": ""}
 PROVIDER = """
   {name}-well: {{api_format: {name}, base_url: {url}, api_key: env:{name}}}
-  {name}-locked: {{api_format: {name}, base_url: {url}, api_key: env:{name}-2, headers: {{x-splitsecond-fault: "401"}}}}
+  {name}-locked: {{api_format: {name}, base_url: {url}, api_key: env:{name}-2,
+    headers: {{x-splitsecond-fault: "401"}}}}
 """
 
 

@@ -122,7 +122,8 @@ def test_checkup_lists_what_a_fleet_shares_and_where(text: str, line: str) -> No
 
 def test_a_key_in_a_url_is_redacted() -> None:
     given = """
-providers: {mine: {base_url: "http://host.example.com/v1?api-version=1&key=SECRET", api_key: "env:MINE"}}
+providers: {mine: {base_url: "http://host.example.com/v1?api-version=1&key=SECRET",
+  api_key: "env:MINE"}}
 routes: {one: {policy: '"mine/m"'}}
 """
     lines = "\n".join(checkup(read(given, {"MINE": "a-key-of-mine"})))
@@ -192,7 +193,8 @@ providers:
   bought: {base_url: 'https://x.test/v1', api_key: env:OURS}
   own: {base_url: 'http://10.0.0.5/v1'}
   half: {base_url: 'http://10.0.0.6/v1', price: {input_usd: 1}}
-routes: {one: {policy: 'race("groq/no-such-model", "groq/llama-3.3-70b-versatile", "own/x", "bought/x", "half/x")'}}
+routes: {one: {policy: 'race("groq/no-such-model", "groq/llama-3.3-70b-versatile", "own/x",
+  "bought/x", "half/x")'}}
 """
 
 

@@ -60,7 +60,8 @@ Configured = Callable[[str], GatewaySettings]
 PROVIDERS = """
 providers:
   sim: {{base_url: {url}, price: {{input_usd: 1000, output_usd: 1000}}}}
-  down: {{base_url: {url}, price: {{input_usd: 0, output_usd: 0}}, headers: {{x-splitsecond-fault: "500"}}}}
+  down: {{base_url: {url}, price: {{input_usd: 0, output_usd: 0}},
+    headers: {{x-splitsecond-fault: "500"}}}}
 """
 FAST = "routes: {fast: {policy: '\"sim/quick\"'}}\n"
 DOWN = FAST.replace("sim", "down")

@@ -88,7 +88,8 @@ providers:
     models: {big: {context: 131072, price: {input_usd: 2, output_usd: 3}}}
 routes:
   fast:
-    policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"), "groq-2/llama-3.3-70b", ttft="2s")
+    policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"),
+      "groq-2/llama-3.3-70b", ttft="2s")
     resume: replay
     stall: 10s
   smart:
@@ -117,14 +118,17 @@ providers:
   ours: {api_format: openai, base_url: http://10.0.0.5:8000/v1, price: {per_hour_usd: 2.69}}
 routes:
   fast:
-    policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"), "together/llama-3.3-70b", ttft="2s")
+    policy: fallback(race("groq/llama-3.3-70b-versatile", "ours/llama-3.3-70b"),
+      "together/llama-3.3-70b", ttft="2s")
     resume: replay            # optional; stall: 10s
   cheap-but-quick:
     policy: >-
-      cheapest("deepinfra/llama-3.3-70b", "together/llama-3.3-70b", "groq/llama-3.3-70b-versatile", within="voice")
+      cheapest("deepinfra/llama-3.3-70b", "together/llama-3.3-70b",
+        "groq/llama-3.3-70b-versatile", within="voice")
   smart:
     policy: >-
-      by_complexity(simple="groq/llama-3.1-8b-instant", medium="openai/gpt-4o", complex="anthropic/claude-opus-4-6")
+      by_complexity(simple="groq/llama-3.1-8b-instant", medium="openai/gpt-4o",
+        complex="anthropic/claude-opus-4-6")
 log: sqlite:///splitsecond.db      # or {url: ..., keep_days: 30}; env:NAME for URLs with passwords
 seeds: [runs/2026-11-*]            # run folders whose figures seed the estimates; optional
 """

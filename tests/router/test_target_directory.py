@@ -16,7 +16,8 @@ providers:
   ours: {base_url: http://10.0.0.5/v1, region: eu, price: {input_usd: 1, output_usd: 2}}
   hourly: {base_url: http://10.0.0.6/v1, price: {per_hour_usd: 2.69}}
   half: {base_url: http://10.0.0.7/v1, price: {input_usd: 1}}
-  second: {like: groq, api_key: env:OURS, price: {output_usd: 5}, models: {big: {context: 1000, price: {input_usd: 3}}}}
+  second: {like: groq, api_key: env:OURS, price: {output_usd: 5},
+    models: {big: {context: 1000, price: {input_usd: 3}}}}
 """
 LISTED = Price(input_usd=0.5, output_usd=0.8, tiers=(Tier(above_tokens=9, input_usd=1, output_usd=1),), source="a list")
 

@@ -23,7 +23,10 @@ STEADY = profile.parse(
     title = "Steady"
     model = "steady"
     output_tokens = 6
-    table = [{ concurrency = 1, ttft_ms = { p50 = 100, p95 = 100.001 }, tps = { p50 = 100, p95 = 99.999 } }]
+    [[table]]
+    concurrency = 1
+    ttft_ms = { p50 = 100, p95 = 100.001 }
+    tps = { p50 = 100, p95 = 99.999 }
     """,
     name="steady",
     where="steady",

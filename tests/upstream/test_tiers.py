@@ -30,7 +30,8 @@ OPENAI_END = (
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"service_tier":"%s"}\n\ndata: [DONE]\n\n'
 )
 OPENAI = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n' + OPENAI_END
-ANTHROPIC = b"""data: {"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1,"speed":"%s"}}}
+ANTHROPIC = b"""data: {"type":"message_start","message":{"usage":{"input_tokens":1,\
+"output_tokens":1,"speed":"%s"}}}
 
 data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}
 
@@ -146,7 +147,8 @@ def test_granted_tier_keeps_only_word_characters(sent: str, word: str) -> None:
 CONFIGURATION = """
 providers:
   main: {like: openai, api_key: env:OURS, price: {input_usd: 1, output_usd: 10}, models: {
-    gpt-5.5: {price: {input_usd: 3, output_usd: 30}}, gpt-5@flex: {price: {input_usd: 0.1, output_usd: 0.2}}}}
+    gpt-5.5: {price: {input_usd: 3, output_usd: 30}},
+      gpt-5@flex: {price: {input_usd: 0.1, output_usd: 0.2}}}}
   own: {base_url: "http://10.0.0.5/v1"}
 routes: {chat: {policy: 'hedge("main/gpt-5", "main/gpt-5@fast")'}}
 """

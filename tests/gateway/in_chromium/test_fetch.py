@@ -26,8 +26,10 @@ const tell = (what, value) => fetch("/" + what, {method: "POST", body: JSON.stri
 async function ask() {
   const reply = await fetch("%(gateway)s/chat/completions", {
     method: "POST",
-    headers: {"content-type": "application/json", "authorization": "Bearer %(key)s", "x-splitsecond-task": "chat"},
-    body: JSON.stringify({model: "%(model)s", stream: true, messages: [{role: "user", content: "hi"}]})});
+    headers: {"content-type": "application/json", "authorization": "Bearer %(key)s",
+      "x-splitsecond-task": "chat"},
+    body: JSON.stringify({model: "%(model)s", stream: true,
+      messages: [{role: "user", content: "hi"}]})});
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (let next = await reader.read(); !next.done; next = await reader.read()) {

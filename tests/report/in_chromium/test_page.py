@@ -46,12 +46,16 @@ async function see(width) {
     width, ground: inside.getComputedStyle(root.querySelector("body")).backgroundColor,
     inside: inside.innerWidth, needed: root.scrollWidth, ready: "ready" in root.dataset,
     charts: root.querySelectorAll("svg.chart").length,
-    drawn: [...root.querySelectorAll("svg.chart")].filter(chart => chart.getBBox().width > 100).length,
+    drawn: [...root.querySelectorAll("svg.chart")]
+      .filter(chart => chart.getBBox().width > 100).length,
     cut: [...root.querySelectorAll("svg.chart text")].filter(cut).map(text => text.textContent),
-    colours: [...new Set([...root.querySelectorAll("svg.chart [data-key='target-0']")].map(colour))],
-    scrolls: [...root.querySelectorAll(".scroll")].filter(each => each.scrollWidth > each.clientWidth + 1).length,
+    colours: [...new Set(
+      [...root.querySelectorAll("svg.chart [data-key='target-0']")].map(colour))],
+    scrolls: [...root.querySelectorAll(".scroll")]
+      .filter(each => each.scrollWidth > each.clientWidth + 1).length,
     bars: [...root.querySelectorAll(".row:not(.gone) [data-name]")].map(bar => bar.dataset.name),
-    rows: [...root.querySelectorAll("#rows tbody tr")].filter(row => !row.hidden).map(row => row.cells[0].textContent),
+    rows: [...root.querySelectorAll("#rows tbody tr")]
+      .filter(row => !row.hidden).map(row => row.cells[0].textContent),
     acted: root.dataset.acted,
   });
   %s
@@ -146,7 +150,8 @@ def test_filters_of_the_speed_page_hide_rows_and_bars(tmp_path: Path) -> None:
 
 USED = """
 let copied = "";
-Object.defineProperty(inside.navigator, "clipboard", { value: { writeText: async text => { copied = text; } } });
+Object.defineProperty(inside.navigator, "clipboard",
+  { value: { writeText: async text => { copied = text; } } });
 const [markdown] = root.querySelectorAll(".exports button");
 markdown.click();
 const lines = copied.trim().split("\\n");
@@ -155,9 +160,11 @@ entry.dispatchEvent(new Event("pointerenter"));
 const marks = key => [...root.querySelectorAll(`svg.chart [data-key="${key}"]`)];
 const dim = key => marks(key).every(each => each.classList.contains("dim"));
 const mark = root.querySelector("#plot-ttft-by-load [data-tip]");
-mark.dispatchEvent(new inside.PointerEvent("pointermove", { bubbles: true, clientX: 50, clientY: 50 }));
+mark.dispatchEvent(new inside.PointerEvent("pointermove",
+  { bubbles: true, clientX: 50, clientY: 50 }));
 const tip = root.querySelector("#tip");
-const found = [lines.length, lines[2], dim("target-0"), dim("target-1"), tip.hidden, tip.textContent];
+const found = [lines.length, lines[2], dim("target-0"), dim("target-1"), tip.hidden,
+  tip.textContent];
 root.dataset.acted = JSON.stringify(found);
 """
 

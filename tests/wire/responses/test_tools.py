@@ -16,7 +16,8 @@ def test_function_names_include_the_namespace_within_64() -> None:
 
 
 def test_only_renamed_or_custom_tools_are_listed() -> None:
-    tools = b"""[{"type": "function", "name": "f"}, {"type": "web_search"}, {"type": "custom", "name": "c"},
+    tools = b"""[{"type": "function", "name": "f"}, {"type": "web_search"},
+      {"type": "custom", "name": "c"},
         {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}, 5]"""
     assert carried_tools({"tools": Raw(tools)}) == {"c": CarriedTool("c", custom=True), "n__f": CarriedTool("f", "n")}
     assert carried_tools({"tools": Raw(b'[{"type":"function","name":"f"}]')}) == {}

@@ -7,19 +7,21 @@ from random import Random
 
 NONCE_WORDS = 7
 _WORD_LIST = """
-about above across act add after again age air all also always among and animal answer any appear apple area arm art
-ask autumn baby back bad bag ball band bank base basket bath bay beach bear beat beauty bed before begin behind bell
-below best big bird black blue board boat body bone book born both bottle bottom box boy branch brave bread break
-bridge bright bring broad brother brown build burn bus busy butter buy cake call calm camp can captain car card care
-carry case castle cat catch cause center certain chair change check child choose church circle city class clean clear
-climb clock close cloth cloud coat coffee cold color come common cook cool copper corn corner cost count country
-course cover cream cross crowd cup cut dance dark daughter day deep desk dinner doctor dog door double down draw dream
-dress drink drive dry early earth east easy eat edge egg eight empty end engine enough enter evening ever every exact
-eye face fact fair fall family far farm fast father feel field fight fill find fine finger fire first fish five flag
-flat floor flower fly follow food foot forest form forward four free fresh friend front fruit full garden gate gather
-gentle girl give glad glass gold good grand grass gray great green ground group grow guess guide hair half hall hand
-happy harbor hard hat head hear heart heat heavy help high hill history hold home honey hope horse hot hour house
-hundred idea iron island journey kitchen
+about above across act add after again age air all also always among and animal answer any appear
+apple area arm art ask autumn baby back bad bag ball band bank base basket bath bay beach bear
+beat beauty bed before begin behind bell below best big bird black blue board boat body bone book
+born both bottle bottom box boy branch brave bread break bridge bright bring broad brother brown
+build burn bus busy butter buy cake call calm camp can captain car card care carry case castle cat
+catch cause center certain chair change check child choose church circle city class clean clear
+climb clock close cloth cloud coat coffee cold color come common cook cool copper corn corner cost
+count country course cover cream cross crowd cup cut dance dark daughter day deep desk dinner
+doctor dog door double down draw dream dress drink drive dry early earth east easy eat edge egg
+eight empty end engine enough enter evening ever every exact eye face fact fair fall family far
+farm fast father feel field fight fill find fine finger fire first fish five flag flat floor
+flower fly follow food foot forest form forward four free fresh friend front fruit full garden
+gate gather gentle girl give glad glass gold good grand grass gray great green ground group grow
+guess guide hair half hall hand happy harbor hard hat head hear heart heat heavy help high hill
+history hold home honey hope horse hot hour house hundred idea iron island journey kitchen
 """
 WORDS: tuple[str, ...] = tuple(_WORD_LIST.split())
 

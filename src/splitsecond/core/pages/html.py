@@ -42,7 +42,8 @@ def figure_cell(found: FigureCell) -> TableCell:
 Row = Sequence[str | TableCell]
 
 FILTERED = """\
-filterRows(document.getElementById("filters"), JSON.parse(document.getElementById("data").textContent).rows,
+filterRows(document.getElementById("filters"),
+  JSON.parse(document.getElementById("data").textContent).rows,
   [...document.querySelectorAll(".chart .row")], [...document.querySelectorAll("#rows tbody tr")]);
 """
 

@@ -73,7 +73,8 @@ _LOCKED = "SELECT name, holdings FROM splitsecond_limits WHERE name = ANY(%s) OR
 _FLEET = "SELECT name, instance, wall_s, fleet_s, about FROM splitsecond_gateways WHERE fleet_s > %s"
 _SHORT = "SELECT name FROM splitsecond_limits WHERE short_s > %s"
 _WRITE = """
-UPDATE splitsecond_limits AS l SET holdings = n.holdings, short_s = CASE WHEN n.short THEN %s ELSE l.short_s END
+UPDATE splitsecond_limits AS l SET holdings = n.holdings,
+  short_s = CASE WHEN n.short THEN %s ELSE l.short_s END
 FROM unnest(%s::text[], %s::text[], %s::boolean[]) AS n(name, holdings, short) WHERE l.name = n.name
 """
 _SEEN = """
@@ -99,12 +100,14 @@ _FORGET = "DELETE FROM splitsecond_learned WHERE gateway = %s"
 _FORGET_OLD = f"DELETE FROM splitsecond_learned WHERE abs({_NOW} - wall_s) > {FORGET_S}"
 _FORGET_TURNS = f"""
 DELETE FROM splitsecond_turns WHERE target IN
-    (SELECT target FROM splitsecond_turns, splitsecond_clock c WHERE until_s NOT BETWEEN c.fleet_s - {FORGET_S} AND
+    (SELECT target FROM splitsecond_turns, splitsecond_clock c
+      WHERE until_s NOT BETWEEN c.fleet_s - {FORGET_S} AND
      c.fleet_s + {LEASE_S} FOR UPDATE OF splitsecond_turns SKIP LOCKED)
 """
 _GIVE_BACK = """
 DELETE FROM splitsecond_turns WHERE target IN
-    (SELECT target FROM splitsecond_turns WHERE holder = %s AND target <> ALL(%s::text[]) ORDER BY target FOR UPDATE)
+    (SELECT target FROM splitsecond_turns WHERE holder = %s
+      AND target <> ALL(%s::text[]) ORDER BY target FOR UPDATE)
 """
 # A turn that ends later than any lease could was not written by a gateway. Rows of others are left out at first: a
 # conflict would lock them, even though they stay as they are.

@@ -84,7 +84,8 @@ def _entry(name: str, value: Any) -> str:
 
 
 def _flow(entry: dict[str, Any]) -> str:
-    return f"{{{', '.join(f'{name}: {_scalar(value, inside=True)}' for name, value in entry.items())}}}"
+    fields = (f"{name}: {_scalar(value, inside=True)}" for name, value in entry.items())
+    return f"{{{', '.join(fields)}}}"
 
 
 def _scalar(value: Any, *, inside: bool = False) -> str:

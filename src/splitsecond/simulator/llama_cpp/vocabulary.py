@@ -15,28 +15,33 @@ from typing import NamedTuple
 BEGIN, END = "<|begin|>", "<|end|>"
 
 _WORDS = """
-the of and to in is that it for was on are as with they be at this have from or one had by word but not what all were
-we when your can said there use an each which she do how their if will up other about out many then them these so some
-her would make like him into time has look two more write go see number no way could people my than first water been
-call who oil its now find long down day did get come made may part over new sound take only little work know place year
-live me back give most very after thing our just name good sentence man think say great where help through much before
-line right too mean old any same tell boy follow came want show also around form three small set put end does another
-well large must big even such because turn here why ask went men read need land different home us move try kind hand
-picture again change off play spell air away animal house point page letter mother answer found study still learn
-should world high every near add food between own below country plant last school father keep tree never start city
-earth eye light thought head under story saw left few while along might close something seem next hard open example
-begin life always those both paper together got group often run important until children side feet car mile night walk
-white sea began grow took river four carry state once book hear stop without second later miss idea enough eat face
-watch far real almost let above girl sometimes mountain cut young talk soon list song being leave family body music
-color stand sun question fish area mark dog horse bird problem complete room knew since ever piece told usually friend
-easy heard order red door sure become top ship across today during short better best however low hour black product
-happen whole measure remember early wave reach listen wind rock space cover fast several hold himself toward five step
-morning pass vowel true hundred against pattern numeral table north slow money map farm pull draw voice power town fine
-certain fly fall lead cry dark machine note wait plan figure star box noun field rest correct able pound done beauty
-drive stood contain front teach week final gave green oh quick develop ocean warm free minute strong special mind
-behind clear tail produce fact street inch multiply nothing course stay wheel full force blue object decide surface
-deep moon island foot system busy test record boat common gold possible plane stead dry wonder laugh thousand ago ran
-check game shape equate hot miss brought heat snow tire bring yes distant fill east paint language among
+the of and to in is that it for was on are as with they be at this have from or one had by word
+but not what all were we when your can said there use an each which she do how their if will up
+other about out many then them these so some her would make like him into time has look two more
+write go see number no way could people my than first water been call who oil its now find long
+down day did get come made may part over new sound take only little work know place year live me
+back give most very after thing our just name good sentence man think say great where help through
+much before line right too mean old any same tell boy follow came want show also around form three
+small set put end does another well large must big even such because turn here why ask went men
+read need land different home us move try kind hand picture again change off play spell air away
+animal house point page letter mother answer found study still learn should world high every near
+add food between own below country plant last school father keep tree never start city earth eye
+light thought head under story saw left few while along might close something seem next hard open
+example begin life always those both paper together got group often run important until children
+side feet car mile night walk white sea began grow took river four carry state once book hear stop
+without second later miss idea enough eat face watch far real almost let above girl sometimes
+mountain cut young talk soon list song being leave family body music color stand sun question fish
+area mark dog horse bird problem complete room knew since ever piece told usually friend easy
+heard order red door sure become top ship across today during short better best however low hour
+black product happen whole measure remember early wave reach listen wind rock space cover fast
+several hold himself toward five step morning pass vowel true hundred against pattern numeral
+table north slow money map farm pull draw voice power town fine certain fly fall lead cry dark
+machine note wait plan figure star box noun field rest correct able pound done beauty drive stood
+contain front teach week final gave green oh quick develop ocean warm free minute strong special
+mind behind clear tail produce fact street inch multiply nothing course stay wheel full force blue
+object decide surface deep moon island foot system busy test record boat common gold possible
+plane stead dry wonder laugh thousand ago ran check game shape equate hot miss brought heat snow
+tire bring yes distant fill east paint language among
 """
 
 
