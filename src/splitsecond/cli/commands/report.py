@@ -1,21 +1,27 @@
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.json import Encoder
 from rich.console import Console
 
 from splitsecond.benchmark.report.exports import run_records
 from splitsecond.benchmark.report.terminal import run_table
-from splitsecond.benchmark.runs.concluding import recompute, run_folder
+from splitsecond.benchmark.runs.concluding import is_foreign, recompute, run_folder
 from splitsecond.benchmark.runs.forecasting import forecast_policies
 from splitsecond.cli.options import Csv, Json, Markdown
 from splitsecond.cli.results import Output
 from splitsecond.cli.run_results import show
-from splitsecond.log.store.folder import RunFolder
+from splitsecond.core.errors import file_faults
+from splitsecond.core.observation import Observation
+from splitsecond.log.store.folder import OBSERVATIONS, RunFolder
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or result files of other tools.")
+    ],
     slo: Annotated[str, typer.Option(metavar="LIMITS", help="Limits for goodput, instead of those of the run.")] = "",
     forecast: Annotated[
         list[str] | None,
@@ -38,6 +44,8 @@ def report(
     splitsecond report runs/monday --forecast 'race("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")'
 
     Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
+    A result file of vLLM, SGLang, AIPerf, GuideLLM or inference-perf becomes a run in a folder
+    beside it: report a.json writes a-report.
     """
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
@@ -46,7 +54,7 @@ def report(
         forecast_policies(run, observations, forecast or ())
     written = True
     for path, (run, observations) in zip(runs, found, strict=True):
-        with RunFolder.open(run_folder(path)) as folder:
+        with _folder(path, observations) as folder:
             written &= show(run, observations, folder, Output(html=html, png=png), screen=output.screen())
     shown = [run for run, _ in found]
 
@@ -60,3 +68,14 @@ def report(
         tables,
     )
     raise typer.Exit(0 if written else 1)
+
+
+def _folder(path: Path, observations: Sequence[Observation]) -> RunFolder:
+    if not is_foreign(path):
+        return RunFolder.open(run_folder(path))
+    own = path.with_name(f"{path.stem}-report")
+    with file_faults(f"cannot write to {own}", kind="unwritable_folder"):
+        own.mkdir(exist_ok=True)
+        folder = RunFolder.open(own)
+        folder.write(OBSERVATIONS, Encoder().encode_lines(observations))
+    return folder

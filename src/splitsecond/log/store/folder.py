@@ -104,7 +104,7 @@ class RunFolder:
         unfinished = self.path / f".{name}.part"
         try:
             unfinished.unlink(missing_ok=True)  # a leftover file would keep its old mode
-            mode = _PRIVATE if name == RUN else 0o666
+            mode = _PRIVATE if name in (RUN, OBSERVATIONS) else 0o666
             with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
                 file.write(data)
             unfinished.replace(target)
