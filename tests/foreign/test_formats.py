@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.benchmark.findings.compare import RunData, compare
 from splitsecond.benchmark.foreign.formats import read_result
+from splitsecond.benchmark.report.llm_d import llm_d_reports
 from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.core.errors import CallerFault
 
@@ -136,6 +138,33 @@ def test_inference_perf_times_are_those_of_its_tokens(tmp_path: Path) -> None:
     assert (row.target, row.concurrency, row.input_tokens) == ("m", 1, 9)
     assert row.ttft_ms.p50 == pytest.approx(250)
     assert observations[0].tps == pytest.approx(4)
+
+
+def test_guidellm_file_has_the_figures_that_it_states(tmp_path: Path) -> None:
+    recorded = Path(__file__).parent / "recorded" / "guidellm.json"
+    run, observations = recompute(recorded)
+    (row,) = run.conditions
+    assert (row.target, row.concurrency, row.requests) == ("mistral-7b-instruct", 4, 12)
+    stated = json.loads(recorded.read_text("utf-8"))["benchmarks"][0]["requests"]["successful"]
+    by_start = sorted(stated, key=lambda each: each["request_start_time"])
+    assert [o.ttft_ms for o in observations] == pytest.approx(
+        [each["time_to_first_token_ms"] for each in by_start], abs=0.01
+    )
+    assert [o.tpot_ns for o in observations] == pytest.approx(
+        [each["inter_token_latency_ms"] * 1e6 for each in by_start], rel=0.001
+    )
+
+
+def test_llm_d_report_has_each_row(tmp_path: Path) -> None:
+    run, _ = recompute(written(tmp_path / "a.json", details()))
+    (text,) = llm_d_reports(run).values()
+    report = yaml.safe_load(text)
+    aggregate = report["results"]["request_performance"]["aggregate"]
+    assert report["version"] == "0.2"
+    assert report["scenario"]["load"]["standardized"]["concurrency"] == 8
+    assert aggregate["requests"]["total"] == 200
+    ttft = aggregate["latency"]["time_to_first_token"]
+    assert (ttft["units"], ttft["p95"]) == ("ms", run.conditions[0].ttft_ms.p95)
 
 
 def test_summary_without_requests_says_what_to_do(tmp_path: Path) -> None:

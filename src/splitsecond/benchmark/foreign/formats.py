@@ -217,12 +217,13 @@ def _beside(path: Path, name: str) -> Object:
 
 def _guidellm(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
     benchmarks = documents[0]["benchmarks"]
-    first = benchmarks[0]["requests"]
-    models = {request.get("model") for request in first["successful"]} - {None}
+    spec = (documents[0].get("config") or {}).get("spec") or documents[0].get("args") or {}
+    backend = spec.get("backend")
+    model = backend.get("model") if isinstance(backend, dict) else spec.get("model")
     began = min((b["start_time"] for b in benchmarks if b.get("start_time")), default=None)
     return ForeignResult(
         tool="GuideLLM",
-        model=str(next(iter(models), "server")),
+        model=str(model or "server"),
         began=saved if began is None else datetime.fromtimestamp(began, UTC),
         loads=[_guidellm_load(each) for each in benchmarks],
     )
@@ -248,10 +249,13 @@ def _guidellm_request(request: Object, failed: bool) -> ForeignRequest:
     ttft_ms = request.get("time_to_first_token_ms")
     length_s = request["request_latency"] or 0.0
     info = request.get("info") or {}
+    timings = info.get("timings") or {}
+    last_s = timings.get("last_token_iteration")
     return ForeignRequest(
         start_s=request["request_start_time"],
         end_s=length_s,
-        due_s=(info.get("timings") or {}).get("targeted_start"),
+        due_s=timings.get("targeted_start"),
+        last_token_s=last_s and last_s - request["request_start_time"],
         first_token_s=None if ttft_ms is None else ttft_ms / 1000,
         input_tokens=request.get("prompt_tokens"),
         output_tokens=request.get("output_tokens"),

@@ -26,8 +26,8 @@ MAX_S = 1e9
 class ForeignRequest(Struct, frozen=True, kw_only=True):
     """One request. Times in seconds; `start_s` counts from any moment that a load's requests share.
 
-    `first_token_s`, `gaps_s` (between later events), and `end_s` count from the start of the
-    request. A request without `first_token_s` was not streamed. `due_s`: when the tool wanted to
+    `first_token_s`, `last_token_s` and `end_s` count from the start of the request; `gaps_s` lie
+    between its events. A request without `first_token_s` was not streamed. `due_s`: when the tool wanted to
     send it, on the clock of `start_s`. `counted`: the server counted its tokens.
     """
 
@@ -35,6 +35,7 @@ class ForeignRequest(Struct, frozen=True, kw_only=True):
     end_s: float
     due_s: float | None = None
     first_token_s: float | None = None
+    last_token_s: float | None = None
     gaps_s: Sequence[float] = ()
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -171,7 +172,8 @@ def _token_times(request: ForeignRequest, start_ns: int, end_ns: int) -> list[in
         return [end_ns]
     found = [start_ns + _ns(request.first_token_s)]
     if not request.gaps_s:
-        return [*found, max(end_ns, found[0])]
+        last_ns = end_ns if request.last_token_s is None else start_ns + _ns(request.last_token_s)
+        return [*found, max(last_ns, found[0])]
     for gap_s in request.gaps_s:
         found.append(found[-1] + _ns(gap_s))
     return found

@@ -54,12 +54,13 @@ def compare(
     """Compare two runs: each change with an interval and a test.
 
     Rows are compared figure by figure. With several runs on a side, on different days, the days are compared.
+    Either side may be a result file of vLLM, SGLang, AIPerf, GuideLLM or inference-perf.
 
     \b
     splitsecond compare runs/monday runs/tuesday --html changes.html
     splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
     splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
-    splitsecond compare before.json after.json   # of vllm bench serve --save-detailed
+    splitsecond compare before.json after.json
     """
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()

@@ -6,7 +6,9 @@ import typer
 from msgspec.json import Encoder
 from rich.console import Console
 
+from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.exports import run_records
+from splitsecond.benchmark.report.llm_d import llm_d_reports
 from splitsecond.benchmark.report.terminal import run_table
 from splitsecond.benchmark.runs.concluding import is_foreign, recompute, run_folder
 from splitsecond.benchmark.runs.forecasting import forecast_policies
@@ -36,6 +38,10 @@ def report(
     markdown: Markdown = "",
     png: Annotated[bool, typer.Option("--png", help="Also write the plots as PNG files.")] = False,
     html: Annotated[bool, typer.Option(help="Write report.html.")] = True,
+    llm_d: Annotated[
+        Path | None,
+        typer.Option("--llm-d", metavar="FOLDER", help="Write each row as a Benchmark Report of llm-d, in YAML."),
+    ] = None,
 ) -> None:
     """Recompute the findings of runs from their observations.
 
@@ -56,6 +62,8 @@ def report(
     for path, (run, observations) in zip(runs, found, strict=True):
         with _folder(path, observations) as folder:
             written &= show(run, observations, folder, Output(html=html, png=png), screen=output.screen())
+            if llm_d:
+                _write_llm_d(run, llm_d)
     shown = [run for run, _ in found]
 
     def tables(console: Console) -> None:
@@ -79,3 +87,10 @@ def _folder(path: Path, observations: Sequence[Observation]) -> RunFolder:
         folder = RunFolder.open(own)
         folder.write(OBSERVATIONS, Encoder().encode_lines(observations))
     return folder
+
+
+def _write_llm_d(run: Run, folder: Path) -> None:
+    with file_faults(f"cannot write to {folder}", kind="unwritable_folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in llm_d_reports(run).items():
+            (folder / name).write_text(text, encoding="utf-8")
