@@ -3,7 +3,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec.json import Encoder
 from rich.console import Console
 
 from splitsecond.benchmark.findings.findings import Run
@@ -17,7 +16,7 @@ from splitsecond.cli.results import Output
 from splitsecond.cli.run_results import show
 from splitsecond.core.errors import file_faults
 from splitsecond.core.observation import Observation
-from splitsecond.log.store.folder import OBSERVATIONS, RunFolder
+from splitsecond.log.store.folder import RunFolder
 
 
 def report(
@@ -85,7 +84,7 @@ def _folder(path: Path, observations: Sequence[Observation]) -> RunFolder:
     with file_faults(f"cannot write to {own}", kind="unwritable_folder"):
         own.mkdir(exist_ok=True)
         folder = RunFolder.open(own)
-        folder.write(OBSERVATIONS, Encoder().encode_lines(observations))
+        folder.write_observations(observations)
     return folder
 
 
