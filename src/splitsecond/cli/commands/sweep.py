@@ -25,14 +25,15 @@ def sweep(
     csv: Csv = "",
     markdown: Markdown = "",
 ) -> None:
-    """Measure a server under different settings: each is started several times, in random order.
+    """Measure a server under different settings.
+
+    Each setting is started several times, in random order.
 
     \b
-    command = "vllm serve m/l --port {port} --max-num-seqs {max_num_seqs}"
-    settings.max_num_seqs = [64, 128, 256]
-    concurrency = [8, 32]
+    splitsecond sweep engines.toml --out runs/engines
 
-    The same command continues a sweep that was interrupted. docs/sweeps.md has all fields.
+    engines.toml has the command that starts the server, and the values of its flags. The same command continues a
+    sweep that was interrupted. docs/sweeps.md has an example and all fields.
     """
     output = Output(json=json, csv=csv, markdown=markdown, html=True)
     output.check()
