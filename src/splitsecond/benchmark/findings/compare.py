@@ -145,7 +145,11 @@ def compare(
     pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
     changes = _corrected([_changed(old, new, figures) for old, new in pairs])
     close = _close_rounds(before, after)
-    stated = [*([spread_statement(close)] if close and changes else []), *_statements(changes, of_period=bool(close))]
+    stated = [
+        *_of_other_tools(before, after),
+        *([spread_statement(close)] if close and changes else []),
+        *_statements(changes, of_period=bool(close)),
+    ]
     return Comparison(
         before=", ".join(data.label for data in before),
         after=", ".join(data.label for data in after),
@@ -156,6 +160,16 @@ def compare(
         short_statements=[each.short or each.long for each in stated],
         close_rounds=close,
     )
+
+
+def _of_other_tools(*sides: Sequence[RunData]) -> list[Statement]:
+    """Return what is not known about runs that other tools measured."""
+    tools = [data.run.asked.get("settings", {}).get("tool") for side in sides for data in side]
+    known = list(dict.fromkeys(tool for tool in tools if tool))
+    if not known:
+        return []
+    unknown = f"Measured by {listed(known)}: errors of the client are not known"
+    return [Statement(f"{unknown}, and the rounds are blocks of one stream of requests.", f"{unknown}.")]
 
 
 def _close_rounds(*sides: Sequence[RunData]) -> RoundSpread | None:
@@ -384,7 +398,7 @@ def _statements(changes: Sequence[ConditionChange], *, of_period: bool) -> list[
 def _unchanged(alike: Sequence[ConditionChange], *, of_period: bool) -> Statement:
     rows = [f"{c.name}{' (not tested: too few requests or rounds)' if _not_tested(c) else ''}" for c in alike]
     short = [f"{c.name}{' (not tested)' if _not_tested(c) else ''}" for c in alike]
-    seen = {} if of_period else _could_see(alike)
+    seen = _could_see(alike)
     unchanged = f"no change beyond chance{' in these minutes' if of_period else ''}"
     return Statement(
         f"{level(alike[0]).capitalize()}, {unchanged}: {listed(rows)}."

@@ -11,6 +11,8 @@ from splitsecond.benchmark.findings.round_spread import round_spread, spread_sta
 from splitsecond.benchmark.findings.session_statements import session_statements
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.benchmark.findings.statements import statements
+from splitsecond.benchmark.foreign.formats import SUFFIXES, read_result
+from splitsecond.benchmark.foreign.result import ORIGIN_NS, ForeignResult
 from splitsecond.benchmark.load.sessions import Answers, SessionSet, distributions
 from splitsecond.benchmark.load.sweep import swept
 from splitsecond.benchmark.money.caching import cache_savings
@@ -112,8 +114,11 @@ def run_folder(path: Path) -> Path:
 def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
     """Compute a run's findings again, under the limits `slo` or those of the run.
 
-    Raises `CallerFault` if the folder holds no run.
+    `path`: the folder of a run, its run.json, or the result file of another tool.
+    Raises `CallerFault` if there is no run.
     """
+    if is_foreign(path):
+        return _of_other_tool(read_result(path), slo)
     run = read_run(path, Run)
     if run.schema != SCHEMA:
         raise CallerFault(f"{path}: got the schema {run.schema!r}, expected {SCHEMA!r}", kind="bad_run")
@@ -126,4 +131,30 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
     limits = slo or asked.slo
     slo_limits = parse_slo(limits) if limits else None
     conclude(run, asked.conditions, observations, read_readings(path), slo_limits, asked.prices, asked.share)
+    return run, observations
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a path is a file that another tool may have written."""
+    return path.suffix in SUFFIXES and path.name != RUN and path.is_file()
+
+
+def _of_other_tool(result: ForeignResult, slo: str) -> tuple[Run, list[Observation]]:
+    conditions, observations = result.conditions(), result.observations()
+    request = RunRequest(
+        command=[],
+        settings={"tool": result.tool},
+        targets=[],
+        conditions=conditions,
+        slo=slo,
+        notes=[f"{result.model}: {note}" for note in result.notes],
+    )
+    run = Run(
+        id=result.id,
+        began=result.began.isoformat(timespec="milliseconds"),
+        began_ns=ORIGIN_NS,
+        asked=msgspec.to_builtins(request),
+        finished=True,
+    )
+    conclude(run, conditions, observations, [], parse_slo(slo) if slo else None, {})
     return run, observations

@@ -17,7 +17,9 @@ from splitsecond.cli.results import Output
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="The folder of a run.")],
+    before: Annotated[
+        Path, typer.Argument(metavar="BEFORE", help="The folder of a run, or a result file of another tool.")
+    ],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The folder of a later run.")],
     more_before: Annotated[
         list[Path] | None, typer.Option("--before", metavar="RUN", help="Another run of the first side. Repeatable.")
@@ -52,11 +54,13 @@ def compare(
     """Compare two runs: each change with an interval and a test.
 
     Rows are compared figure by figure. With several runs on a side, on different days, the days are compared.
+    Either side may be a result file of vLLM, SGLang, AIPerf, GuideLLM or inference-perf.
 
     \b
     splitsecond compare runs/monday runs/tuesday --html changes.html
     splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
     splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
+    splitsecond compare before.json after.json
     """
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()

@@ -10,7 +10,7 @@ The content of `run.json` is defined in `benchmark.findings`; here it is any str
 import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -56,7 +56,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._created = False
-        self._encoder = msgspec.json.Encoder()
+        self._encoder = msgspec.json.Encoder(enc_hook=list)  # for arrays
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._observations = os.open(path / OBSERVATIONS, flags, _PRIVATE)
         self._readings = os.open(path / READINGS, flags, _PRIVATE)
@@ -104,7 +104,7 @@ class RunFolder:
         unfinished = self.path / f".{name}.part"
         try:
             unfinished.unlink(missing_ok=True)  # a leftover file would keep its old mode
-            mode = _PRIVATE if name == RUN else 0o666
+            mode = _PRIVATE if name in (RUN, OBSERVATIONS) else 0o666
             with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
                 file.write(data)
             unfinished.replace(target)
@@ -112,6 +112,10 @@ class RunFolder:
             unfinished.unlink(missing_ok=True)  # an incomplete file is useless, and a full disk needs the space
             raise
         return target
+
+    def write_observations(self, observations: Iterable[Observation]) -> None:
+        """Replace all observations atomically. Raises `OSError`."""
+        self.write(OBSERVATIONS, self._encoder.encode_lines(observations))
 
     def discard(self) -> None:
         """Close and remove the files of the run, and its folder if `create` made it and it is empty."""

@@ -1,0 +1,312 @@
+"""Result files of other benchmark tools, each recognised by its content.
+
+Sources of the formats: vLLM's `vllm/benchmarks/serve.py`, SGLang 0.5's `sglang/benchmark/serving.py`,
+AIPerf 0.13's `common/models/record_models.py`, GuideLLM 0.8's `schemas`, inference-perf 0.7's
+`reportgen/base.py`. Fields that are not needed may have any value.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from splitsecond.benchmark.foreign.result import ForeignLoad, ForeignRequest, ForeignResult
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault, content_faults, file_faults
+
+KINDS = (
+    "Known: `vllm bench serve --save-result --save-detailed`, SGLang's serving benchmark with "
+    "--output-details, AIPerf's profile_export.jsonl, GuideLLM's JSON, and inference-perf's "
+    "per_request_lifecycle_metrics.json."
+)
+SUFFIXES = (".json", ".jsonl")
+MAX_BYTES = 2**30
+UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "sec": 1.0, "s": 1.0}
+"""Units of AIPerf's figures."""
+NO_STARTS = (
+    "the file does not say when requests began. They are placed as the load would have sent them, "
+    "so throughput is not exact."
+)
+
+Object = dict[str, Any]
+
+
+def read_result(path: Path) -> ForeignResult:
+    """Read a result file of another tool. Raises `CallerFault` if it is none, or has no requests."""
+    with file_faults(f"cannot read {path}", kind="no_run"):
+        if path.stat().st_size > MAX_BYTES:
+            raise CallerFault(f"{path} has more than {MAX_BYTES:,} bytes", kind="bad_run")
+        data = path.read_bytes()
+        saved = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    documents = _documents(data, path)
+    for fits, read in _READERS:
+        if documents and fits(documents[0]):
+            with content_faults(f"{path}", kind="bad_run", hint=KINDS):
+                result = _read(read, documents, path, saved)
+            if not any(load.requests for load in result.loads):
+                raise CallerFault(f"{path} contains no request", kind="bad_run")
+            return result
+    raise CallerFault(f"{path} is no result of a tool that is known here", kind="bad_run", hint=KINDS)
+
+
+def _read(read: "Reader", documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+    try:
+        result = read(documents, path, saved)
+        return msgspec.convert(msgspec.to_builtins(result), ForeignResult)  # checks all types
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        words = f"the field {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"it lacks something that its tool writes: {words}") from None
+
+
+def _documents(data: bytes, path: Path) -> list[Any]:
+    """Return the values of a JSON file, or of the lines of a JSONL file.
+
+    Python's own parser reads NaN and Infinity, which these tools write.
+    """
+    with content_faults(f"{path}", kind="bad_run", hint=KINDS):
+        try:
+            found = json.loads(data)
+        except json.JSONDecodeError:
+            return [json.loads(line) for line in data.splitlines() if line.strip()]
+    return found if isinstance(found, list) else [found]
+
+
+def _has(*names: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(name in value for name in names)
+
+
+def _details(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+    """Read lists of TTFT and gaps: vLLM's file, or SGLang's, which has a line for each benchmark."""
+    first = documents[0]
+    is_vllm = "model_id" in first
+    server = first.get("server_info") or {}
+    return ForeignResult(
+        tool="vllm bench serve" if is_vllm else "SGLang's serving benchmark",
+        model=str(first.get("model_id") or server.get("model_path") or first.get("backend") or "server"),
+        began=_vllm_date(first.get("date")) or saved,
+        loads=[_detailed_load(each) for each in documents],
+        missing=[] if "start_times" in first else [NO_STARTS],
+    )
+
+
+def _vllm_date(text: Any) -> datetime | None:
+    try:
+        return datetime.strptime(str(text), "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _detailed_load(document: Object) -> ForeignLoad:
+    ttfts, gaps = document["ttfts"], document["itls"]
+    count = len(ttfts)
+    errors = document.get("errors") or [""] * count
+    lengths = [t + sum(g) for t, g in zip(ttfts, gaps, strict=True)]
+    rate = _number(document.get("request_rate"))
+    concurrency = document.get("max_concurrency") if rate is None else None
+    starts = document.get("start_times") or _placed(lengths, rate, concurrency or count)
+    columns = zip(starts, lengths, ttfts, gaps, document["input_lens"], document["output_lens"], errors, strict=True)
+    return ForeignLoad(
+        rate=rate,
+        concurrency=None if rate is not None else int(concurrency or count),
+        requests=[
+            ForeignRequest(
+                start_s=start,
+                end_s=length,
+                first_token_s=ttft,
+                gaps_s=gap,
+                input_tokens=int(prompt),
+                output_tokens=int(output),
+                error=str(error or ""),
+            )
+            for start, length, ttft, gap, prompt, output, error in columns
+        ],
+    )
+
+
+def _number(value: Any) -> float | None:
+    """Return a rate; None for "inf", infinity and words, such as "trace"."""
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        return None
+    return rate if 0 < rate < float("inf") else None
+
+
+def _placed(lengths: Sequence[float], rate: float | None, concurrency: int) -> list[float]:
+    """Return when requests would have begun: one by one at a rate, or each when one before ended."""
+    if rate is not None:
+        return [number / rate for number in range(len(lengths))]
+    free = [0.0] * min(concurrency, max(len(lengths), 1))
+    starts = []
+    for length in lengths:
+        slot = min(range(len(free)), key=free.__getitem__)
+        starts.append(free[slot])
+        free[slot] += length
+    return starts
+
+
+def _aiperf(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+    """Read the lines of profile_export.jsonl, and the settings in profile_export_aiperf.json beside it."""
+    measured = [each for each in documents if each["metadata"].get("benchmark_phase") == "profiling"]
+    settings = _beside(path, "profile_export_aiperf.json").get("input_config") or {}
+    load = settings.get("loadgen") or {}
+    models = (settings.get("endpoint") or {}).get("model_names") or ["server"]
+    rate = _number(load.get("request_rate"))
+    first_ns = min((each["metadata"]["request_start_ns"] for each in measured), default=0)
+    return ForeignResult(
+        tool="AIPerf",
+        model=str(models[0]),
+        began=datetime.fromtimestamp(first_ns / NS_PER_S, UTC),
+        loads=[
+            ForeignLoad(
+                rate=rate,
+                concurrency=None if rate is not None else load.get("concurrency"),
+                requests=[_aiperf_request(each) for each in measured],
+            )
+        ],
+    )
+
+
+def _aiperf_request(record: Object) -> ForeignRequest:
+    metadata, metrics = record["metadata"], record["metrics"]
+    start_ns = metadata["request_start_ns"]
+    error = record.get("error")
+    issued_ns = metadata.get("credit_issued_ns")
+    gaps_s = _aiperf_metric(metrics, "inter_chunk_latency")
+    first_token_s = _aiperf_metric(metrics, "time_to_first_token")
+    return ForeignRequest(
+        start_s=start_ns / NS_PER_S,
+        end_s=(metadata["request_end_ns"] - start_ns) / NS_PER_S,
+        due_s=None if issued_ns is None else min(issued_ns, start_ns) / NS_PER_S,
+        first_token_s=first_token_s,
+        gaps_s=gaps_s if isinstance(gaps_s, list) else (),
+        input_tokens=_aiperf_count(metrics, "input_sequence_length"),
+        output_tokens=_aiperf_count(metrics, "output_sequence_length"),
+        error=str(error.get("message") or error.get("type")) if error else "",
+    )
+
+
+def _aiperf_metric(metrics: Object, name: str) -> Any:
+    metric = metrics.get(name)
+    if metric is None:
+        return None
+    value, unit_s = metric["value"], UNITS_S[metric["unit"]]
+    return [each * unit_s for each in value] if isinstance(value, list) else value * unit_s
+
+
+def _aiperf_count(metrics: Object, name: str) -> int | None:
+    return int(metrics[name]["value"]) if name in metrics else None
+
+
+def _beside(path: Path, name: str) -> Object:
+    """Return the object in another file of the same folder, {} without one."""
+    file = path.with_name(name)
+    if not file.is_file():
+        return {}
+    with file_faults(f"cannot read {file}", kind="bad_run"):
+        data = file.read_bytes()
+    with content_faults(f"{file}", kind="bad_run"):
+        found = yaml.safe_load(data) if file.suffix == ".yaml" else json.loads(data)
+    return found if isinstance(found, dict) else {}
+
+
+def _guidellm(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+    benchmarks = documents[0]["benchmarks"]
+    spec = (documents[0].get("config") or {}).get("spec") or documents[0].get("args") or {}
+    backend = spec.get("backend")
+    model = backend.get("model") if isinstance(backend, dict) else spec.get("model")
+    began = min((b["start_time"] for b in benchmarks if b.get("start_time")), default=None)
+    return ForeignResult(
+        tool="GuideLLM",
+        model=str(model or "server"),
+        began=saved if began is None else datetime.fromtimestamp(began, UTC),
+        loads=[_guidellm_load(each) for each in benchmarks],
+    )
+
+
+def _guidellm_load(benchmark: Object) -> ForeignLoad:
+    strategy = (benchmark.get("config") or {}).get("strategy") or {}
+    requests = benchmark["requests"]
+    kind = strategy.get("type_") or strategy.get("kind")
+    return ForeignLoad(
+        rate=_number(strategy.get("rate")) if kind in ("constant", "poisson") else None,
+        concurrency=1 if kind == "synchronous" else strategy.get("streams"),
+        requests=[
+            _guidellm_request(each, failed)
+            for failed, several in ((False, requests["successful"]), (True, requests["errored"]))
+            for each in several
+            if each.get("request_start_time") is not None
+        ],
+    )
+
+
+def _guidellm_request(request: Object, failed: bool) -> ForeignRequest:
+    ttft_ms = request.get("time_to_first_token_ms")
+    length_s = request["request_latency"] or 0.0
+    info = request.get("info") or {}
+    timings = info.get("timings") or {}
+    last_s = timings.get("last_token_iteration")
+    return ForeignRequest(
+        start_s=request["request_start_time"],
+        end_s=length_s,
+        due_s=timings.get("targeted_start"),
+        last_token_s=last_s and last_s - request["request_start_time"],
+        first_token_s=None if ttft_ms is None else ttft_ms / 1000,
+        input_tokens=request.get("prompt_tokens"),
+        output_tokens=request.get("output_tokens"),
+        error=str(info.get("error") or "it failed") if failed else "",
+    )
+
+
+def _inference_perf(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+    """Read per_request_lifecycle_metrics.json, and the model in config.yaml beside it."""
+    server = _beside(path, "config.yaml").get("server") or {}
+    return ForeignResult(
+        tool="inference-perf",
+        model=str(server.get("model_name") or "server"),
+        began=saved,
+        loads=[ForeignLoad(requests=[_inference_perf_request(each) for each in documents])],
+        missing=["the file does not name its load, so the most requests in flight count as its concurrency."],
+    )
+
+
+def _inference_perf_request(entry: Object) -> ForeignRequest:
+    info = entry.get("info") or {}
+    response = info.get("response_metrics") or info
+    usage = response.get("server_usage") or {}
+    token_times = response.get("output_token_times") or response.get("chunk_times") or []
+    start_s, error = entry["start_time"], entry.get("error")
+    tokens = usage.get("completion_tokens")
+    return ForeignRequest(
+        start_s=start_s,
+        end_s=entry["end_time"] - start_s,
+        first_token_s=token_times[0] - start_s if token_times else None,
+        gaps_s=[b - a for a, b in pairwise(token_times)],
+        input_tokens=usage.get("prompt_tokens", info.get("input_tokens")),
+        output_tokens=response.get("output_tokens") if tokens is None else tokens,
+        counted=tokens is not None,
+        error=str(error.get("error_msg") or error.get("error_type")) if error else "",
+    )
+
+
+def _summary_only(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+    raise CallerFault(
+        f"{path} has a summary, not the requests, so nothing can be said about chance",
+        kind="bad_run",
+        hint="Run the benchmark again with --save-detailed (vLLM) or --output-details (SGLang).",
+    )
+
+
+Reader = Callable[[Sequence[Object], Path, datetime], ForeignResult]
+_READERS: tuple[tuple[Callable[[Any], bool], Reader], ...] = (
+    (_has("ttfts", "itls", "input_lens"), _details),
+    (_has("metadata", "metrics"), _aiperf),
+    (_has("benchmarks"), _guidellm),
+    (_has("start_time", "end_time", "info"), _inference_perf),
+    (_has("mean_ttft_ms", "completed"), _summary_only),
+)

@@ -1,0 +1,370 @@
+"""A sweep of a server's settings: each setting is started and measured several times, in random order.
+
+One start of a server is a visit. Its measurement is a run of its own, in a folder below that of the
+sweep, so an interrupted sweep continues where it ended. All visits together are one run whose rounds
+are the visits: what differs from start to start is in its intervals. A setting whose server does not
+start, or dies, is a result too.
+"""
+
+import asyncio
+import itertools
+import os
+import re
+import shlex
+import signal
+import socket
+import string
+import tomllib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+import msgspec
+
+from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings, Run
+from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.runs.concluding import RunRequest, conclude
+from splitsecond.benchmark.runs.measuring import Measurement, Progress
+from splitsecond.benchmark.runs.planning import Recorded, bench_job
+from splitsecond.benchmark.runs.settings import CONCURRENCY, BenchSettings, Server
+from splitsecond.core import clock
+from splitsecond.core.child_process import how_it_ended
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault, Fault, content_faults, excerpt, file_faults, read_file
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import Statement, listed, number
+from splitsecond.log.store.folder import RUN, RunFolder, read_observations, read_readings, read_run
+from splitsecond.routing.configuration.discovery import LIST_ERRORS, listed_models
+
+PORT = "port"
+FAILURE, LOG = "failure.txt", "server.log"
+POLL_S, STOP_S = 0.5, 30.0
+LOG_BYTES = 65_536
+"""The end of a server's output that is searched for the reason of its end."""
+_REASON = re.compile(r"out of memory|OutOfMemory|No available memory|not enough|\b\w*Error\b|\berror\b", re.IGNORECASE)
+
+Value = str | int | float | bool
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a sweep's TOML file.
+
+    `command` starts a server; it contains ``{port}`` and the name of each of `settings` in braces.
+    Every combination of their values is measured. Instead, `servers` are the addresses of servers
+    that run already, by name. Each is measured in `visits` visits at every `concurrency`, with
+    `requests` each time. `model` may be "" if a server lists exactly one. `ready_s`: the longest time
+    from a server's start until it lists its models, in seconds.
+    """
+
+    command: str = ""
+    settings: dict[str, list[Value]] = {}
+    servers: dict[str, str] = {}
+    model: str = ""
+    api_format: str = "openai"
+    concurrency: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)] = CONCURRENCY
+    requests: Count = 20
+    visits: Count = 5
+    input_tokens: Count = 512
+    output_tokens: Count = 128
+    slo: str = ""
+    seed: int = 0
+    ready_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 600.0
+
+    def setups(self) -> "list[Setup]":
+        """Return what is measured. Raises `CallerFault` if there is nothing, or the command does not fit."""
+        if bool(self.command) == bool(self.servers):
+            raise _bad_plan("expected either a command with settings or servers")
+        if self.servers:
+            return [Setup(name, base_url=url) for name, url in self.servers.items()]
+        try:
+            used = {name for _, name, *_ in string.Formatter().parse(self.command) if name is not None}
+        except ValueError as error:
+            raise _bad_plan(f"the command cannot be read: {error}") from None
+        if used != {PORT, *self.settings}:
+            names = ", ".join(f"{{{name}}}" for name in (PORT, *self.settings))
+            raise _bad_plan(f"expected a command with {names}, got {self.command!r}")
+        combinations = itertools.product(*self.settings.values())
+        return [Setup.of(self.command, dict(zip(self.settings, each, strict=True))) for each in combinations]
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """One combination of settings. `command` has ``{port}`` in it; "" for a server that runs already."""
+
+    name: str
+    command: str = ""
+    base_url: str = ""
+
+    @classmethod
+    def of(cls, command: str, values: Mapping[str, Value]) -> "Setup":
+        name = " ".join(f"{name}={_word(value)}" for name, value in values.items()) or "server"
+        return cls(name, command.format_map({**values, PORT: f"{{{PORT}}}"}))
+
+    @property
+    def folder(self) -> str:
+        return re.sub(r"[^A-Za-z0-9_.=-]+", "-", self.name)
+
+
+def _word(value: Value) -> str:
+    return str(value).strip() or "none"
+
+
+def _bad_plan(message: str) -> CallerFault:
+    return CallerFault(f"sweep: {message}", kind="bad_sweep")
+
+
+def read_plan(path: Path) -> SweepPlan:
+    """Read a sweep's file. Raises `CallerFault`."""
+    with file_faults(f"cannot read {path}", kind="bad_sweep"):
+        text = read_file(path)
+    with content_faults(f"{path}", kind="bad_sweep"):
+        plan = msgspec.convert(tomllib.loads(text), SweepPlan)
+    if plan.slo:
+        parse_slo(plan.slo)
+    names = [setup.folder for setup in plan.setups()]
+    if len(set(names)) < len(names):
+        raise _bad_plan("two settings have the same name")
+    return plan
+
+
+class ServerFailed(Exception):
+    """A server did not start, or ended. The text is the reason."""
+
+
+class Sweep:
+    """A sweep in a folder. `note` is called with what happens, `progress` makes the display of a visit."""
+
+    def __init__(
+        self, plan: SweepPlan, folder: Path, note: Callable[[str], None], progress: Callable[[], Progress]
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._note = note
+        self._progress = progress
+        self._setups = plan.setups()
+
+    async def measure(self) -> None:
+        """Make all visits that are missing."""
+        for visit in range(1, self._plan.visits + 1):
+            order = list(self._setups)
+            Random(f"{self._plan.seed}/{visit}").shuffle(order)
+            for setup in order:
+                place = self._place(setup, visit)
+                if self._failures(setup) or _finished(place):
+                    continue
+                self._note(f"visit {visit} of {self._plan.visits}: {setup.name}")
+                place.mkdir(parents=True, exist_ok=True)
+                try:
+                    await self._visit(setup, place, visit)
+                except (ServerFailed, Fault) as error:
+                    reason = excerpt(str(error))
+                    (place / FAILURE).write_text(reason, encoding="utf-8")
+                    self._note(f"{setup.name}: {reason}")
+
+    def _place(self, setup: Setup, visit: int) -> Path:
+        return self._folder / setup.folder / f"visit-{visit}"
+
+    def _failures(self, setup: Setup) -> list[str]:
+        places = (self._place(setup, visit) / FAILURE for visit in range(1, self._plan.visits + 1))
+        return [place.read_text("utf-8") for place in places if place.is_file()]
+
+    async def _visit(self, setup: Setup, place: Path, visit: int) -> None:
+        async with _started(setup, place / LOG, self._plan.ready_s) as (base_url, process):
+            settings = BenchSettings(
+                servers=[
+                    Server(
+                        base_url=base_url,
+                        model=self._plan.model,
+                        name=setup.name,
+                        api_format=self._plan.api_format,
+                    )
+                ],
+                loads=[PlannedLoad(concurrency=level) for level in self._plan.concurrency],
+                requests=self._plan.requests,
+                rounds=1,
+                quick=True,
+                input_tokens=self._plan.input_tokens,
+                output_tokens=self._plan.output_tokens,
+                seed=self._plan.seed + visit,
+            )
+            with ExitStack() as processes:
+                job = await asyncio.to_thread(bench_job, settings, processes, Recorded.of(settings))
+                _remove_run(place)  # of a visit that was interrupted
+                with RunFolder.open(place) as folder:
+                    measurement = Measurement(job, folder, job.meter(None), self._progress())
+                    try:
+                        await measurement.measure_or_discard()
+                    except Fault:
+                        await _check_alive(process, place / LOG)
+                        raise
+                    folder.write_run(measurement.run)
+            await _check_alive(process, place / LOG)
+
+    def concluded(self) -> tuple[Run, list[Observation]]:
+        """Return all visits as one run. Raises `CallerFault` if nothing was measured."""
+        places = [
+            (visit, place)
+            for visit in range(1, self._plan.visits + 1)
+            for setup in self._setups
+            if (place := self._place(setup, visit)) and (place / RUN).is_file()
+        ]
+        runs = [(visit, place, read_run(place, Run)) for visit, place in places]
+        failures = {each.name: why for each in self._setups if (why := self._failures(each))}
+        if not any(run.finished for _, _, run in runs):
+            reasons = "; ".join(f"{name}: {why[0]}" for name, why in failures.items())
+            raise _bad_plan(f"no server was measured. {reasons}".rstrip())
+        run = Run(id=self._folder.name, began=runs[0][2].began, began_ns=runs[0][2].began_ns)
+        conditions: dict[str, AskedCondition] = {}
+        observations: list[Observation] = []
+        readings = []
+        for visit, place, each in runs:
+            asked = msgspec.convert(each.asked, RunRequest)
+            conditions |= {condition.condition: condition for condition in asked.conditions}
+            observations += [
+                msgspec.structs.replace(o, round=visit, id=f"{visit}/{o.id}", call=f"{visit}/{o.call}")
+                for o in read_observations(place)
+            ]
+            readings += read_readings(place)
+        run.version, run.environment = runs[0][2].version, runs[0][2].environment
+        request = RunRequest(
+            command=[],
+            settings=msgspec.to_builtins(self._plan),
+            targets=[],
+            conditions=list(conditions.values()),
+            slo=self._plan.slo,
+        )
+        run.asked = msgspec.to_builtins(request)
+        run.finished = all(
+            _finished(self._place(setup, visit))
+            for setup in self._setups
+            if setup.name not in failures
+            for visit in range(1, self._plan.visits + 1)
+        )
+        slo = parse_slo(self._plan.slo) if self._plan.slo else None
+        conclude(run, list(conditions.values()), observations, readings, slo, {})
+        found = [*front_statements(run.conditions), *(_failed(name, why) for name, why in failures.items())]
+        run.statements[:0] = [each.long for each in found]
+        run.short_statements[:0] = [each.short or each.long for each in found]
+        return run, observations
+
+
+def _finished(place: Path) -> bool:
+    return (place / FAILURE).is_file() or ((place / RUN).is_file() and read_run(place, Run).finished)
+
+
+def _remove_run(place: Path) -> None:
+    with RunFolder.open(place) as folder:
+        folder.discard()
+
+
+def _failed(name: str, reasons: Sequence[str]) -> Statement:
+    return Statement(f"{name} did not run: {reasons[0].removesuffix('.')}.")
+
+
+def front(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
+    """Return the rows that no other beats in both throughput and TTFT p95, the fastest first."""
+    known = [row for row in rows if not row.invalid and row.ttft_ms.p95 and row.output_tokens_per_s]
+    known.sort(key=lambda row: (row.ttft_ms.p95, -(row.output_tokens_per_s or 0)))
+    best: list[ConditionFindings] = []
+    for row in known:
+        if not best or (row.output_tokens_per_s or 0) > (best[-1].output_tokens_per_s or 0):
+            best.append(row)
+    return best
+
+
+def front_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
+    """Return the front of throughput against TTFT p95 in words, and what is never on it."""
+    best = front(rows)
+    if len({row.target for row in rows}) < 2 or not best:
+        return []
+    places = [
+        f"{row.target} at c={row.concurrency} ({number(row.output_tokens_per_s or 0)} tokens/s, "
+        f"{number(row.ttft_ms.p95 or 0)} ms)"
+        for row in best
+    ]
+    names = dict.fromkeys(row.target for row in rows)
+    beaten = [name for name in names if name not in {row.target for row in best}]
+    found = [Statement(f"Best throughput for each TTFT p95: {listed(places)}.", "\n".join(["Front:", *places]))]
+    if beaten:
+        found.append(Statement(f"At no load on this front: {listed(beaten)}."))
+    return found
+
+
+@asynccontextmanager
+async def _started(
+    setup: Setup, log: Path, ready_s: float
+) -> AsyncIterator[tuple[str, asyncio.subprocess.Process | None]]:
+    """Run the server of a setup while the context is open.
+
+    Raises `ServerFailed` if it ends before it is ready, or is not ready in time.
+    """
+    if not setup.command:
+        yield setup.base_url, None
+        return
+    port = _free_port()
+    command = shlex.split(setup.command.format_map({PORT: port}))
+    with log.open("wb") as output:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdout=output, stderr=output, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError as error:
+            raise ServerFailed(f"cannot run {command[0]}: {error.strerror}") from None
+    try:
+        base_url = f"http://127.0.0.1:{port}/v1"
+        await _ready(process, base_url, log, ready_s)
+        yield base_url, process
+    finally:
+        await _stop(process)
+
+
+async def _ready(process: asyncio.subprocess.Process, base_url: str, log: Path, ready_s: float) -> None:
+    deadline_ns = clock.now_ns() + round(ready_s * NS_PER_S)
+    while True:
+        if process.returncode is not None:
+            raise ServerFailed(_reason(process.returncode, log))
+        with suppress(*LIST_ERRORS):
+            if await asyncio.to_thread(listed_models, base_url, timeout_s=2.0):
+                return
+        if clock.now_ns() > deadline_ns:
+            raise ServerFailed(f"it was not ready after {ready_s:g} s: {_last_words(log)}")
+        await asyncio.sleep(POLL_S)
+
+
+async def _check_alive(process: asyncio.subprocess.Process | None, log: Path) -> None:
+    """Raise `ServerFailed` if the server that was started has ended."""
+    if process is not None:
+        with suppress(TimeoutError):
+            raise ServerFailed(_reason(await asyncio.wait_for(process.wait(), POLL_S), log))
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    for number_of_signal, patience_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number_of_signal)  # the server's own workers too
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), patience_s)
+            return
+
+
+def _reason(code: int, log: Path) -> str:
+    return f"{_last_words(log)} (the server {how_it_ended(code)})"
+
+
+def _last_words(log: Path) -> str:
+    """Return the line of a server's output that says why it ended, or its last line."""
+    with log.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - LOG_BYTES, 0))
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    telling = [line for line in lines if _REASON.search(line)]
+    return excerpt((telling or lines or ["it printed nothing"])[-1])
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: Any = one.getsockname()[1]
+        return int(port)
