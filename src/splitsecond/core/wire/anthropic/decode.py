@@ -25,7 +25,7 @@ from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import CacheCreation
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
 
 
@@ -92,7 +92,7 @@ class MessageEvent(Struct, gc=False):
 _decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
-class AnthropicDecoder(StreamDecoder):
+class AnthropicDecoder(Decoder):
     event_form = whole_form = msgspec.json.Decoder(MessageEvent)
     done_ends = False
     end_name = "a stop_reason"
@@ -178,10 +178,10 @@ class AnthropicDecoder(StreamDecoder):
             self._break(at, out, "malformed", "the body is JSON without any content", body)
             return
         for number, block in enumerate(parsed.content):
-            self._take_block(block, number, self._json_at, out)
-        self._take_reason(parsed.stop_reason, body, self._json_at, out)
+            self._take_block(block, number, self._fed_at, out)
+        self._take_reason(parsed.stop_reason, body, self._fed_at, out)
         if not self._ended:
-            self._count(parsed.usage, self._json_at, out)
+            self._count(parsed.usage, self._fed_at, out)
             self._complete(at, out, marker=False)
 
     def _is_whole(self, marker: bool) -> bool:

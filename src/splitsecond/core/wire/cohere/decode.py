@@ -18,7 +18,7 @@ from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import ToolCall
 from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
@@ -77,7 +77,7 @@ _CHUNK = msgspec.json.Decoder(Chunk)
 _HTML_HINT = "The response is a web page, not an API: check the base URL (it usually ends in /v2)."
 
 
-class CohereDecoder(StreamDecoder):
+class CohereDecoder(Decoder):
     event_form = whole_form = _CHUNK
     end_name = "message-end"
     html_hint = _HTML_HINT
@@ -132,9 +132,9 @@ class CohereDecoder(StreamDecoder):
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
         if isinstance(chunk.message, Message):
-            self._take_message(chunk.message, None, self._json_at, out)
+            self._take_message(chunk.message, None, self._fed_at, out)
             end = Delta(finish_reason=chunk.finish_reason, usage=chunk.usage, error=chunk.error)
-            self._take_end(end, body, self._json_at, out, marker=False)
+            self._take_end(end, body, self._fed_at, out, marker=False)
         elif chunk.error or chunk.message:
             self._report_error(at, out, parse_error(body), body)
         else:

@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 from splitsecond.core.events import Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
@@ -109,7 +109,7 @@ _JSON_BEGINS = (b"{", b"[")
 _NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
 
 
-class GeminiDecoder(StreamDecoder):
+class GeminiDecoder(Decoder):
     event_form = msgspec.json.Decoder(Chunk)
     whole_form = msgspec.json.Decoder(Chunk | list[Chunk])
     end_name = "a finishReason"
@@ -128,7 +128,7 @@ class GeminiDecoder(StreamDecoder):
 
     def _take_whole(self, decoded: Chunk | list[Chunk], body: bytes, at: int, out: list[Event]) -> None:
         for chunk in decoded if isinstance(decoded, list) else [decoded]:
-            self._take_event(chunk, "", body, self._json_at, out)
+            self._take_event(chunk, "", body, self._fed_at, out)
             if self._ended:
                 return
         if self._candidates or self._blocked:

@@ -25,7 +25,6 @@ from splitsecond.core.events import (
 )
 from splitsecond.core.service import WHOLE_OPERATIONS, Operation
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai.embeddings import ItemsDecoder
 from splitsecond.core.wire.openai.shapes import (
     Choice,
@@ -39,7 +38,7 @@ from splitsecond.core.wire.openai.shapes import (
 )
 from splitsecond.core.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.core.wire.provider_errors import ProviderError, error_of
-from splitsecond.core.wire.streaming import ABSENT, NOTHING, StreamDecoder, contradictory
+from splitsecond.core.wire.streaming import ABSENT, NOTHING, Decoder, contradictory
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
@@ -71,7 +70,7 @@ def decoder(operation: Operation) -> Decoder:
     return ItemsDecoder(operation) if operation in WHOLE_OPERATIONS else OpenAIDecoder(operation)
 
 
-class OpenAIDecoder(StreamDecoder):
+class OpenAIDecoder(Decoder):
     event_form = whole_form = _CHUNK
     end_name = "a finish_reason"
 
@@ -102,7 +101,7 @@ class OpenAIDecoder(StreamDecoder):
             kind = "malformed" if chunk.choices is None else "empty_answer"
             self._break(at, out, kind, "the body is JSON without any choices", body)
             return
-        self._take_event(chunk, "", body, self._json_at, out)
+        self._take_event(chunk, "", body, self._fed_at, out)
         if not self._ended:
             self._complete(at, out, marker=False)
 
@@ -111,7 +110,7 @@ class OpenAIDecoder(StreamDecoder):
             answer = _decode_plain(body)
         except (ValueError, RecursionError):
             return False
-        (choice,), arrived = answer.choices, self._json_at
+        (choice,), arrived = answer.choices, self._fed_at
         reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
         if reason not in _PLAIN_REASONS or usage is None or contradictory(usage):
             return False

@@ -14,7 +14,7 @@ from splitsecond.core.events import Event, Finish, Quiet, Token, Usage
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
 from splitsecond.core.wire.sse import SseEvent
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 
 _RUNNING = ("starting", "processing")
 
@@ -57,11 +57,9 @@ _decode_times = msgspec.json.Decoder(_Times).decode
 _decode_done = msgspec.json.Decoder(_DoneEvent).decode
 
 
-class ReplicateDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`.
-
-    `server_timings` holds the metrics of an answer that was not streamed, in seconds, under Replicate's names.
-    """
+class ReplicateDecoder(Decoder):
+    """Decoder of one answer. `server_timings` holds the metrics of one that was not streamed, in seconds, under
+    Replicate's names."""
 
     whole_form = _PREDICTION
     end_name = "done"
@@ -109,7 +107,7 @@ class ReplicateDecoder(StreamDecoder):
         elif prediction.status is None:
             self._break(at, out, "malformed", "the body is JSON, but not a prediction", body)
         else:
-            self._take_prediction(prediction, body, self._json_at, out)
+            self._take_prediction(prediction, body, self._fed_at, out)
 
     def _take_prediction(self, prediction: Prediction, body: bytes, at: int, out: list[Event]) -> None:
         output = prediction.output

@@ -20,7 +20,7 @@ from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
 from splitsecond.core.wire.provider_errors import error_of, parse_error
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
 
 
@@ -103,7 +103,7 @@ _CALLS = ("function_call", "custom_tool_call")
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
 
-class ResponsesDecoder(StreamDecoder):
+class ResponsesDecoder(Decoder):
     event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
     end_name = "response.completed"
     learns = False  # each event has a number
@@ -200,7 +200,7 @@ class ResponsesDecoder(StreamDecoder):
         elif response.status in ("queued", "in_progress"):
             self._break(at, out, "truncated", f"the answer is not complete: its status is {response.status}", body)
         else:
-            self._take_end(response, body, self._json_at, out, marker=False)
+            self._take_end(response, body, self._fed_at, out, marker=False)
 
 
 def _usage(shape: UsageShape, at: int) -> Usage | None:
