@@ -21,7 +21,7 @@ from splitsecond.core.wire.anthropic.messages import UNSIGNED_REASONING
 from splitsecond.core.wire.api_format import Encode, Encoded
 from splitsecond.core.wire.assembly import Assembly
 from splitsecond.core.wire.chat_form import REASONING_FIELD
-from splitsecond.core.wire.client_embeddings import Vectors, VectorsAssembly
+from splitsecond.core.wire.client_embeddings import Vectors, vectors_answer
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai import client_side as chat_side
 from splitsecond.core.wire.relay import StreamRelay
@@ -29,7 +29,7 @@ from splitsecond.core.wire.responses import client_side as responses_side
 from splitsecond.core.wire.responses.encode import FOREIGN_REASONING
 from splitsecond.core.wire.stored_ids import KeptAnswers
 from splitsecond.core.wire.transcoder import Transcoder, WriterType
-from splitsecond.core.wire.translated import TranslatedAssembly, TranslatedRelay
+from splitsecond.core.wire.translated import TranslatedAssembly, TranslatedRelay, translated_answer
 
 
 class RelayType(Protocol):
@@ -229,12 +229,16 @@ CLIENT_FORMATS: Mapping[Spoken, ClientFormat] = {
 }
 
 
+def _written(write: Callable[[Any, bytes], bytes], how: Any) -> Callable[[], Assembly]:
+    return partial(TranslatedAssembly, partial(write, how))
+
+
 def _translated(
     writer: WriterType, error_event: tuple[bytes, bytes], *, single: bool = False, **fields: Any
 ) -> ClientFormat:
     """Return a format whose requests are translated as they come in; answers are written by `writer`."""
     relay = partial(TranslatedRelay, writer=writer, error_event=error_event, single=single)
-    own = {"counting": None, "models": None, "relay": relay, "assembly": partial(TranslatedAssembly, writer)}
+    own = {"counting": None, "models": None, "relay": relay, "assembly": _written(translated_answer, writer)}
     return structs.replace(OPENAI_CHAT, **(own | fields))
 
 
@@ -278,7 +282,7 @@ OLLAMA_GENERATE = structs.replace(
     models=None,
     incoming=ollama.generate_to_chat,
     relay=partial(TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True),
-    assembly=partial(TranslatedAssembly, ollama.GenerateWriter),
+    assembly=_written(translated_answer, ollama.GenerateWriter),
 )
 
 
@@ -287,7 +291,7 @@ def _embeddings(
 ) -> ClientFormat:
     """Return a path or method for embeddings of the clients of `form`."""
     own: dict[str, Any] = {"paths": {}, "methods": {}, "method_operation": "embeddings", **fields}
-    assembly = partial(VectorsAssembly, write)
+    assembly = _written(vectors_answer, write)
     return structs.replace(form, root="", models=None, counting=None, incoming=incoming, assembly=assembly, **own)
 
 

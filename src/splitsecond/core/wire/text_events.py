@@ -10,7 +10,6 @@ event are known, every event with the same bytes around a string adds that strin
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from io import BytesIO
 from operator import itemgetter
 
 import msgspec
@@ -126,13 +125,7 @@ class TextEvents:
         This runs at C speed: the texts are cut out at the expected places, and the bytes around them are put back and
         compared.
         """
-        before, after = self._before, self._after
-        if not self.current:
-            return None
-        strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
-        if before + (after + before).join(strings) + after != b"".join(parts):
-            return None
-        texts = _decoded(strings)
+        texts = self._cut(parts, self._after) if self.current else None
         if texts is not None:
             self._misses = self._unused = 0
         return texts
@@ -191,20 +184,20 @@ class TextEvents:
 
         None: there are others between them. This runs at C speed, as `each` does.
         """
-        before, after = self._before, self._after[:-1]
-        *heads, head = before.split(b"\n")
-        lines = BytesIO(data[at:]).readlines()[len(heads) :: len(heads) + 2]
-        while lines and not (lines[-1].startswith(head) and lines[-1].endswith(after)):
-            lines.pop()
-        begin, end = len(head), -len(after)
-        parts = list(map(itemgetter(slice(begin, end)), lines))
-        start, between = at + len(before), after + b"\n" + before
-        run = between.join(parts)
-        stop = start + len(run)
-        if not data.startswith(run, start) or not data.startswith(after + b"\n", stop):
-            return None
-        texts = _decoded(parts)
-        return None if texts is None else (texts, stop + len(after) + 1)
+        before, after = self._before, self._after.removesuffix(b"\n\n")
+        *parts, _ = data[at:].split(b"\n\n")
+        while parts and not (parts[-1].startswith(before) and parts[-1].endswith(after)):
+            parts.pop()
+        end = at + sum(map(len, parts)) + 2 * len(parts)
+        texts = self._cut(parts, after)
+        return None if texts is None else (texts, end)
+
+    def _cut(self, parts: Sequence[bytes], after: bytes) -> list[str] | None:
+        """Return the texts between what was learned and `after` in `parts`; None if one of these is another event."""
+        before = self._before
+        strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
+        same = before + (after + before).join(strings) + after == b"".join(parts)
+        return _decoded(strings) if same else None
 
 
 def _decoded(strings: list[bytes]) -> list[str] | None:

@@ -20,7 +20,8 @@ from splitsecond.core.wire.chat_form import (
     schema_format,
     tool_message,
 )
-from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest
+from splitsecond.core.wire.gemini.encode import CONFIG
+from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest, from_budget
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
@@ -34,20 +35,8 @@ from splitsecond.core.wire.translation import (
 
 Fields = dict[str, Any]
 
-_CONFIG = {
-    "temperature": "temperature",
-    "topP": "top_p",
-    "topK": "top_k",
-    "maxOutputTokens": "max_completion_tokens",
-    "candidateCount": "n",
-    "seed": "seed",
-    "presencePenalty": "presence_penalty",
-    "frequencyPenalty": "frequency_penalty",
-    "stopSequences": "stop",
-}
-"""Names in ``generationConfig`` and in a chat."""
 _MODES = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
-_LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
+_LEVELS = ("minimal", "low", "medium", "high")
 _TEXT_TYPES = (None, "", "text/plain")
 _ROLES = (None, "user", "model", "function")
 
@@ -266,7 +255,7 @@ def json_schema(schema: Any) -> Any:
 
 
 def _config(call: Call, config: Fields) -> Fields:
-    body = {chat: value for name, chat in _CONFIG.items() if (value := config.pop(name, None)) is not None}
+    body = {chat: value for chat, name in CONFIG.items() if (value := config.pop(name, None)) is not None}
     kind = config.pop("responseMimeType", None)
     given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
     if given is not None:
@@ -285,13 +274,11 @@ def _config(call: Call, config: Fields) -> Fields:
 
 
 def _reasoning(config: Mapping[str, Any]) -> ReasoningRequest:
-    shown = config.get("includeThoughts")
-    wanted = ReasoningRequest(name="thinkingConfig", shown=shown if isinstance(shown, bool) else None)
+    name, shown = "thinkingConfig", config.get("includeThoughts")
+    shown = shown if isinstance(shown, bool) else None
     match config:
-        case {"thinkingLevel": str(level)} if level.upper() in _LEVELS:
-            return structs.replace(wanted, effort=_LEVELS[level.upper()])
+        case {"thinkingLevel": str(level)} if level.lower() in _LEVELS:
+            return ReasoningRequest(name=name, effort=level.lower(), shown=shown)
         case {"thinkingBudget": int(budget)}:
-            if budget <= 0:  # -1: the model decides
-                return structs.replace(wanted, on=budget < 0)
-            return structs.replace(wanted, budget=budget)
-    return wanted
+            return from_budget(name, budget, shown)
+    return ReasoningRequest(name=name, shown=shown)

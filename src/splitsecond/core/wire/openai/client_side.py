@@ -31,7 +31,6 @@ from splitsecond.core.wire.transcoder import new_transcoder
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _USAGE = b'"usage"'
-_NULL_USAGE = b'"usage":null'
 _NO_USAGE = re.compile(rb'"usage"\s*:\s*null')
 _MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\r\n\r\n|\n\n|\r\r|$)")
@@ -77,24 +76,11 @@ class ChunkRelay(StreamRelay):
 
 
 def _without_usage(events: bytes) -> bytes:
-    """Return `events`, which contain the word, without those that hold usage only.
-
-    Only events that contain it are decoded. The search runs from the end, where the usage chunk is, and is faster on
-    the bytes than on the events: many providers write in each chunk that it has no usage.
-    """
-    if b"\r" in events:
-        return b"".join(event for event in events_in(events) if _USAGE not in event or not _is_usage(event))
-    kept: list[bytes] = []
-    place, end = events.rfind(_USAGE), len(events)
-    while place >= 0:
-        if not events.startswith(_NULL_USAGE, place):
-            before, after = events.rfind(b"\n\n", 0, place), events.find(b"\n\n", place)
-            place, stop = (0 if before < 0 else before + 2), end if after < 0 else after + 2
-            if _is_usage(events[place:stop]):
-                kept.append(events[stop:end])
-                end = place
-        place = events.rfind(_USAGE, 0, place)  # each event is decoded once, however often it contains the word
-    return b"".join((events[:end], *reversed(kept))) if kept else events
+    """Return `events` without those that hold usage only. They are cut apart only if there may be one: many providers
+    write in each chunk that it has no usage."""
+    if not _NO_CHOICES.search(events):
+        return events
+    return b"".join(event for event in events_in(events) if not _is_usage(event))
 
 
 def _is_usage(event: bytes) -> bool:
@@ -135,6 +121,9 @@ class ChunkAssembly(Assembly):
     def __init__(self) -> None:
         super().__init__()
         self._calls = ToolCalls()
+
+    def fresh(self) -> Assembly:
+        return ChunkAssembly()
 
     def plain_answer(self, stream: bytes) -> bytes | None:
         return plain_answer(stream)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from splitsecond.core import clock
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer
+from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools, custom_input
 from splitsecond.core.wire.server_answer import to_json, typed_event
 
@@ -169,25 +169,17 @@ class StreamWriter(AnswerWriter):
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         (answer,) = answers
-        identity = self._head["id"]
-        items: list[dict[str, Any]] = []
-        if answer.reasoning:
-            summary = [_part_of(_KINDS["reasoning"], answer.reasoning)]
-            items.append({"id": f"rs_{identity}", "type": "reasoning", "summary": summary, "status": "completed"})
-        texts: list[tuple[TokenKind, str]] = [("text", answer.text), ("refusal", answer.refusal)]
-        if content := [_part_of(_KINDS[kind], text) for kind, text in texts if text]:
-            message = {"id": f"msg_{identity}", "type": "message", "role": "assistant", "content": content}
-            items.append({**message, "status": "completed"})
-        items += [self._call(call, number) for number, call in enumerate(answer.calls)]
-        return to_json({**self._head, **_end(answer.finish, usage), "output": items})
-
-    def _call(self, call: CalledTool, number: int) -> dict[str, Any]:
-        tool, identity = self.tools.get(call.name) or CarriedTool(call.name), f"{self._head['id']}_{number}"
-        own = {"namespace": tool.namespace} if tool.namespace else {}
-        if tool.custom:
-            item = {"id": f"ctc_{identity}", "type": "custom_tool_call", "call_id": call.id, "name": tool.name}
-            return {**item, "input": custom_input(call.arguments), "status": "completed", **own}
-        return _call_item(f"fc_{identity}", call.id, tool.name, call.arguments, "completed") | own
+        texts: list[tuple[TokenKind, str]] = [
+            ("reasoning", answer.reasoning), ("text", answer.text), ("refusal", answer.refusal),
+        ]  # fmt: skip
+        for kind, text in texts:
+            if text:
+                self.token(text, kind)
+        for call in answer.calls:
+            self.tool_call(call.name, call.id)
+            self.token(call.arguments, "tool")
+        self.finish(answer.finish)
+        return to_json({**self._head, **_end(answer.finish, usage), "output": self._position.items})
 
     def _id(self, prefix: str) -> str:
         return f"{prefix}_{self._head['id']}_{len(self._position.items)}"
