@@ -52,14 +52,14 @@ class RequestReader(Struct, frozen=True):
 class ModelListing(Struct, frozen=True):
     """Model listing for clients of a format: `paths`, below each the path of each model, and what they return.
 
-    `entry`: None if there is no path for one model. `header`: a header that all clients of this format send, where
+    `model`: None if there is no path for one model. `header`: a header that all clients of this format send, where
     several formats have the same path; without one, the first of these formats is meant. `details_path`: where a
     request names one model, "" for nowhere; `details` describes it, with its context length in tokens, None if unknown.
     """
 
     paths: tuple[str, ...]
     whole: Callable[[Sequence[str]], bytes]
-    entry: Callable[[str], bytes] | None = None
+    model: Callable[[str], dict[str, Any]] | None = None
     header: bytes = b""
     details_path: str = ""
     details: Callable[[str, int | None], bytes] | None = None
@@ -150,7 +150,7 @@ OPENAI_CHAT = ClientFormat(
         "/v1/rerank": "rerank",
         "/v1/moderations": "moderations",
     },
-    models=ModelListing(("/v1/models",), openai.model_list, openai.model_entry),
+    models=ModelListing(("/v1/models",), openai.model_list, openai.model),
     limit_fields=("max_completion_tokens", "max_tokens"),
     output_format=(("response_format",),),
     effort=("reasoning_effort",),
@@ -165,7 +165,7 @@ OPENROUTER_CHAT = structs.replace(
     OPENAI_CHAT,
     paths={f"/api{path}": operation for path, operation in OPENAI_CHAT.paths.items()},
     root="/api/v1/",
-    models=ModelListing(("/api/v1/models",), openai.model_list, openai.model_entry),
+    models=ModelListing(("/api/v1/models",), openai.model_list, openai.model),
     error_body=openai.numbered_error_body,
 )
 ANTHROPIC_MESSAGES = ClientFormat(
@@ -174,7 +174,7 @@ ANTHROPIC_MESSAGES = ClientFormat(
     paths={"/v1/messages": "chat"},
     root="/v1/messages/",
     counting=TokenCounting("/v1/messages/count_tokens", anthropic.count, anthropic.token_count),
-    models=ModelListing(("/v1/models",), anthropic.model_list, anthropic.model_entry, header=b"anthropic-version"),
+    models=ModelListing(("/v1/models",), anthropic.model_list, anthropic.model, header=b"anthropic-version"),
     system_field="system",
     limit_fields=("max_tokens",),
     output_format=(("output_config", "format"), ("output_format",)),
@@ -252,9 +252,7 @@ GEMINI = _translated(
     # Vercel's and LangChain's clients leave out "models/" if a name has a slash.
     method_roots=("/v1beta/models/", "/v1/models/", "/v1beta/"),
     methods={"generateContent": False, "streamGenerateContent": True},
-    models=ModelListing(
-        ("/v1beta/models", "/v1/models"), gemini.model_list, gemini.model_entry, header=b"x-goog-api-client"
-    ),
+    models=ModelListing(("/v1beta/models", "/v1/models"), gemini.model_list, gemini.model, header=b"x-goog-api-client"),
     counting=TokenCounting("", None, gemini.token_count, method="countTokens"),
     incoming=gemini.to_chat,
     counts=gemini.counts,
@@ -326,7 +324,7 @@ def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFor
     for form in FORMATS:
         models = form.models
         for root in () if models is None else models.paths:
-            if path == root or (models and models.entry is not None and path.startswith(root + "/")):
+            if path == root or (models and models.model is not None and path.startswith(root + "/")):
                 if models and models.header in headers:
                     return form, path[len(root) + 1 :]
                 found = found or (form, path[len(root) + 1 :])

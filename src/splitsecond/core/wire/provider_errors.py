@@ -10,7 +10,7 @@ other part of a message may quote the request, so a client can put any text ther
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -62,6 +62,7 @@ _HINTS = {
     405: "Check the base URL (it usually ends in /v1).",
     429: "Rate limited: lower the concurrency or rate, or wait.",
 }
+_NO_HINTS: Mapping[int, str] = {}
 HTML_HINT = "The response is a web page, not an API: check the base URL (it usually ends in /v1)."
 _DAY_HINT = "The daily quota is used up; Google resets it at midnight Pacific time."
 _CONTEXT_HINT = "Shorten the prompt, or ask for fewer output tokens."
@@ -220,9 +221,15 @@ class ProviderError(Struct, frozen=True):
 
 
 def fault_from_response(
-    status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head", now: datetime | None = None
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    phase: Phase = "head",
+    now: datetime | None = None,
+    hints: Mapping[int, str] = _NO_HINTS,
 ) -> Fault:
-    """Return the fault of a response with this `status` (not 200).
+    """Return the fault of a response with this `status` (not 200). `hints`: those of the API format, by status.
 
     A ``Retry-After`` with a date is relative to the response's ``Date``, or else to `now` (UTC; None: the wall clock).
     Waits are at most a day.
@@ -242,6 +249,7 @@ def fault_from_response(
             kind = rule.kind or kind
         if kind == USAGE_LIMIT:
             wait_s = _until_access_s(rule, error, now)
+    hint = hints.get(status, hint)
     callers = status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
     if kind == CONTEXT_EXCEEDED or (rule is None and callers):
         too_long = kind == CONTEXT_EXCEEDED
@@ -305,15 +313,9 @@ def _until_access_s(rule: Rule, error: ProviderError, now: datetime | None) -> f
     return (until - (now or clock.wall_time())).total_seconds() if until else None
 
 
-def with_hints(hints: Mapping[int, str]) -> Callable[..., Fault]:
-    """Return `fault_from_response` with other `hints` for some statuses."""
-
-    def fault_with_hint(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
-        fault = fault_from_response(status, headers, body, phase=phase)
-        fault.hint = hints.get(status, fault.hint)
-        return fault
-
-    return fault_with_hint
+def address_hints(address: str, model: str = "Check the model's name") -> Mapping[int, str]:
+    """Return the hints of a format for a wrong model or base URL; `address`: what is usual for the latter."""
+    return {404: f"{model}, and the base URL ({address}).", 405: f"Check the base URL ({address})."}
 
 
 def parse_error(data: bytes) -> ProviderError:

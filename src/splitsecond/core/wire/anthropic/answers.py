@@ -85,8 +85,8 @@ class StreamWriter(AnswerWriter):
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
         usage = usage or Usage(0)
         self._prompt_tokens = usage.input_tokens
-        counts = _usage_fields(replace(usage, output_tokens=0, reasoning_tokens=None))
-        return typed_event("message_start", message={**self._message, "content": [], "usage": counts})
+        counted = counts(replace(usage, output_tokens=0, reasoning_tokens=None))
+        return typed_event("message_start", message={**self._message, "content": [], **counted})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         begun = b"" if kind == self._kind else self._begin(kind, _BLOCKS[kind][0])
@@ -109,7 +109,7 @@ class StreamWriter(AnswerWriter):
         self._reason = None
         if usage.input_tokens is None:
             usage = replace(usage, input_tokens=self._prompt_tokens)
-        return typed_event("message_delta", delta=delta, usage=_usage_fields(usage))
+        return typed_event("message_delta", delta=delta, **counts(usage))
 
     def done(self) -> bytes:
         return (self.usage(Usage(0)) if self._reason is not None else b"") + typed_event("message_stop")
@@ -129,7 +129,7 @@ class StreamWriter(AnswerWriter):
             for call in answer.calls
         ]
         reason = _stop_reason(answer.finish, refused=bool(answer.refusal))
-        end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, "usage": _usage_fields(usage)}
+        end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, **counts(usage)}
         return to_json({**self._message, "content": content, **end})
 
     def _begin(self, kind: TokenKind, block: dict[str, Any]) -> bytes:
@@ -160,14 +160,10 @@ def error_body(status: int, message: str, type: str = "", code: str | None = Non
 
 def model_list(names: Sequence[str]) -> bytes:
     ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-    return to_json({"data": [_model(name) for name in names], "has_more": False, **ends})
+    return to_json({"data": [model(name) for name in names], "has_more": False, **ends})
 
 
-def model_entry(name: str) -> bytes:
-    return to_json(_model(name))
-
-
-def _model(name: str) -> dict[str, Any]:
+def model(name: str) -> dict[str, Any]:
     named = {"type": "model", "id": name, "display_name": name}
     return {**named, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
 
@@ -177,10 +173,6 @@ def token_count(tokens: int) -> bytes:
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    return {"usage": _usage_fields(usage)}
-
-
-def _usage_fields(usage: Usage) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0) - (usage.cache_write_tokens or 0),
         "output_tokens": usage.output_tokens or 0,
@@ -191,4 +183,4 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
         fields["cache_creation"] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
     if usage.reasoning_tokens is not None:
         fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
-    return fields
+    return {"usage": fields}

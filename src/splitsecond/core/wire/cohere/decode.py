@@ -17,7 +17,8 @@ from msgspec import Raw, Struct
 from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import ToolCall
-from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
+from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
+from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
@@ -149,10 +150,5 @@ def _read_usage(at: int, data: Raw) -> Usage | None:
     return Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens)
 
 
-fault_from_response = with_hints(
-    {
-        404: "Check the model's name, and the base URL (it usually ends in /v2).",
-        405: "Check the base URL (it usually ends in /v2).",
-    }
-)
+fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v2"))
 """Return the fault of a response with a status other than 200."""

@@ -69,7 +69,7 @@ class StreamWriter(AnswerWriter):
         return self._pending_call(index)
 
     def usage(self, usage: Usage) -> bytes:
-        return self._last(usageMetadata=_usage_fields(usage))
+        return self._last(**counts(usage))
 
     def done(self) -> bytes:
         return self._last() if self._ended else b""
@@ -85,7 +85,7 @@ class StreamWriter(AnswerWriter):
             {**_content(_answer_parts(each)), "finishReason": _REASONS.get(each.finish, each.finish), "index": index}
             for index, each in enumerate(answers)
         ]
-        return to_json({"candidates": candidates, "usageMetadata": _usage_fields(usage), **self._head})
+        return to_json({"candidates": candidates, **counts(usage), **self._head})
 
     def _last(self, **fields: Any) -> bytes:
         candidates, self._ended = self._ended, []
@@ -126,14 +126,10 @@ def token_count(tokens: int) -> bytes:
 
 
 def model_list(names: Sequence[str]) -> bytes:
-    return to_json({"models": [_model(name) for name in names]})
+    return to_json({"models": [model(name) for name in names]})
 
 
-def model_entry(name: str) -> bytes:
-    return to_json(_model(name))
-
-
-def _model(name: str) -> dict[str, Any]:
+def model(name: str) -> dict[str, Any]:
     methods = ["generateContent", "countTokens"]
     return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
 
@@ -169,15 +165,12 @@ def _image_part(url: str) -> dict[str, Any]:
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    return {"usageMetadata": _usage_fields(usage)}
-
-
-def _usage_fields(usage: Usage) -> dict[str, int]:
     output = usage.output_tokens
-    return known(
+    fields = known(
         promptTokenCount=usage.input_tokens,
         cachedContentTokenCount=usage.cached_tokens,
         candidatesTokenCount=None if output is None else output - (usage.reasoning_tokens or 0),
         thoughtsTokenCount=usage.reasoning_tokens,
         totalTokenCount=(usage.input_tokens or 0) + (output or 0),
     )
+    return {"usageMetadata": fields}

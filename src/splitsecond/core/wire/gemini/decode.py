@@ -12,6 +12,7 @@ arguments value by value: they are tokens too, but not JSON, so such a call cann
 reasoning follows the token of the same part.
 """
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,8 @@ from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
+from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
+from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
@@ -258,5 +260,5 @@ def _usage(shape: UsageMetadata, at: int) -> Usage | None:
     return Usage(at, input_tokens, output, reasoning, shape.cached_content_token_count)
 
 
-fault_from_response = with_hints({404: "Check the model's name, and the base URL (it usually ends in /v1beta)."})
+fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v1beta"))
 """Return the fault of a response with a status other than 200."""

@@ -5,6 +5,7 @@ is complete when a line with ``done`` has come. An error after the first line is
 `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or not; ``eval_count`` includes thinking.
 """
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,7 +14,8 @@ from msgspec import Raw, Struct
 from splitsecond.core.events import Event, Quiet, Token, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.provider_errors import error_of, with_hints
+from splitsecond.core.wire.provider_errors import address_hints, error_of
+from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.sse import SseDecoder, SseEvent
 from splitsecond.core.wire.streaming import Count, Decoder
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
@@ -154,10 +156,5 @@ class OllamaDecoder(Decoder):
             super()._end(at, out, cut=cut)
 
 
-fault_from_response = with_hints(
-    {
-        404: "Pull the model (ollama pull NAME), and check the base URL (it has no path).",
-        405: "Check the base URL (it has no path).",
-    }
-)
+fault_from_response = partial(_fault, hints=address_hints("it has no path", "Pull the model (ollama pull NAME)"))
 """Return the fault of a response with a status other than 200."""

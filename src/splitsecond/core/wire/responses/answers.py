@@ -293,7 +293,7 @@ def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
         "completed_at": None if short else int(clock.wall_time().timestamp()),
         "status": "incomplete" if short else "completed",
         "incomplete_details": {"reason": short} if short else None,
-        "usage": None if usage is None else _usage_fields(usage),
+        **({"usage": None} if usage is None else counts(usage)),
     }
 
 
@@ -323,16 +323,13 @@ def token_count(tokens: int) -> bytes:
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    return {"usage": _usage_fields(usage)}
-
-
-def _usage_fields(usage: Usage) -> dict[str, Any]:
     read, made = usage.input_tokens or 0, usage.output_tokens or 0
     details = {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": usage.cache_write_tokens or 0}
-    return {
+    fields = {
         "input_tokens": read,
         "input_tokens_details": details,
         "output_tokens": made,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": read + made,
     }
+    return {"usage": fields}
