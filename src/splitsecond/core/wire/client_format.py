@@ -320,15 +320,14 @@ def listing_at(path: str, headers: Mapping[bytes, bytes]) -> tuple[ModelListing,
 
 def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFormat, str] | None:
     """Return the format whose clients list models at `path`, and the name of the model there, or None."""
-    found = None
-    for form in FORMATS:
-        models = form.models
-        for root in () if models is None else models.paths:
-            if path == root or (models and models.model is not None and path.startswith(root + "/")):
-                if models and models.header in headers:
-                    return form, path[len(root) + 1 :]
-                found = found or (form, path[len(root) + 1 :])
-    return found
+    found = [
+        (form, path[len(root) + 1 :])
+        for form in FORMATS
+        for root in (form.models.paths if form.models else ())
+        if path == root or (form.models and form.models.model and path.startswith(root + "/"))
+    ]
+    marked = (each for each in found if each[0].models and each[0].models.header in headers)
+    return next(marked, found[0] if found else None)
 
 
 def client_format(call: Call) -> ClientFormat:

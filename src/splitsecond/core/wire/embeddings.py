@@ -18,6 +18,7 @@ from splitsecond.core.service import Call, Operation
 from splitsecond.core.validation import plain_value
 from splitsecond.core.wire.api_format import WHOLE_HEADERS, Encode, Encoded, Quirks
 from splitsecond.core.wire.openai.embeddings import ItemsDecoder
+from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.sse import malformed
 from splitsecond.core.wire.streaming import Count, Decoder
@@ -72,12 +73,8 @@ class _Floats(Struct, gc=False):
     numbers: list[Raw] = field(default_factory=list, name="float")
 
 
-class _Billed(Struct, gc=False):
-    input_tokens: Count | None = None
-
-
 class _Meta(Struct, gc=False):
-    billed_units: _Billed | None = None
+    billed_units: TokenUsage | None = None
 
 
 class _Answer(Struct, gc=False):

@@ -250,34 +250,20 @@ def fault_from_response(
         if kind == USAGE_LIMIT:
             wait_s = _until_access_s(rule, error, now)
     hint = hints.get(status, hint)
+    known: dict[str, Any] = {"kind": kind, "phase": phase, "excerpt": shown}
     callers = status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
     if kind == CONTEXT_EXCEEDED or (rule is None and callers):
-        too_long = kind == CONTEXT_EXCEEDED
-        return CallerFault(
-            message,
-            kind=kind,
-            phase=phase,
-            status=status if status < 500 else 400,
-            excerpt=shown,
-            hint=hint,
-            code="" if too_long else error.code,
-            param=error.param,
-        )
+        code = "" if kind == CONTEXT_EXCEEDED else error.code
+        status = status if status < 500 else 400
+        return CallerFault(message, **known, status=status, hint=hint, code=code, param=error.param)
     if wait_s is None and _is_daily(payload):
         hint, wait_s = _DAY_HINT, _DAY_S
     if wait_s is None:
         wait_s = _retry_after_s({name.lower(): value for name, value in headers.items()}, now)
     if wait_s is None:
         wait_s = _retry_delay_s(payload)
-    return ProviderFault(
-        message,
-        kind=kind,
-        phase=phase,
-        status=status,
-        excerpt=shown,
-        hint=hint,
-        retry_after_ns=None if wait_s is None else round(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * NS_PER_S),
-    )
+    wait_ns = None if wait_s is None else round(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * NS_PER_S)
+    return ProviderFault(message, **known, status=status, hint=hint, retry_after_ns=wait_ns)
 
 
 def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:

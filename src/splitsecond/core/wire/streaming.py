@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct, structs
 
 from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
@@ -27,7 +27,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, in_band_fault, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
-from splitsecond.core.wire.text_events import TextEvents
+from splitsecond.core.wire.text_events import MAX_LESSONS, TextEvents
 
 T = TypeVar("T")
 
@@ -78,22 +78,21 @@ class Decoder:
     end_name: str
     marker_name = "[DONE]"
     html_hint = HTML_HINT
+
     odd_fields: Sequence[str] = ()
+    in_runs = False
+    as_tool = ""
+    counted: Usage | None = None
+    tier = ""
+    _miscounted = False  # a report of token counts cannot be true, so none is trusted
+    _begun = _ended = False
+    _chunks = _tokens = 0
+    _json: list[bytes] | None = None
+    _json_bytes = _fed_at = 0
 
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
-        self.in_runs = False
-        self.as_tool = ""
-        self.counted: Usage | None = None
         self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs: see `repair_json`
-        self._miscounted = False  # a report of token counts cannot be true, so none is trusted
-        self.tier = ""
-        self._ended = False
-        self._chunks = 0
-        self._tokens = 0
-        self._begun = False
-        self._json: list[bytes] | None = None
-        self._json_bytes = self._fed_at = 0
 
     def _decode_whole(self, body: bytes, at: int, out: list[Event]) -> Any:
         """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the answer broken."""
@@ -129,16 +128,15 @@ class Decoder:
         try:
             return decode(data)
         except (ValueError, RecursionError):
-            self._miscounted = True
             self._note_odd("usage")
-            self._add_usage(out, Usage(at))
+            self._add_usage(out, Usage(at, implausible=True))
             return None
 
     def _add_usage(self, out: list[Event], usage: Usage | None) -> None:
-        """Add a report of token counts, if there is one. If it or an earlier one cannot be true, it is implausible."""
-        if usage is None:
+        """Add a report of token counts, if it has any. If it or an earlier one cannot be true, it is implausible."""
+        if usage is None or (usage.input_tokens is None is usage.output_tokens and not usage.implausible):
             return
-        if self._miscounted or contradictory(usage):
+        if self._miscounted or usage.implausible or contradictory(usage):
             self._miscounted = True
             usage = Usage(usage.at, implausible=True)
         self.counted = usage if self.counted is None else _largest(self.counted, usage)
@@ -160,6 +158,11 @@ class Decoder:
         """Note that a field was not as its format says, and did not matter for the answer."""
         if name not in self.odd_fields:
             self.odd_fields = (*self.odd_fields, name)
+
+    def _note_times(self, times: Struct | None) -> None:
+        """Note the times that the server reports, which are the fields of `times`."""
+        found = {} if times is None else structs.asdict(times)
+        self.server_timings.update((name, float(value)) for name, value in found.items() if value is not None)
 
     def _note_tier(self, word: object) -> None:
         if isinstance(word, str) and word:
@@ -241,7 +244,7 @@ class Decoder:
 
     def _begin_events(self) -> None:
         self._sse = self.events_of()
-        self._texts = TextEvents(learns=self.learns)
+        self._texts = TextEvents() if self.learns else TextEvents(MAX_LESSONS)
         self._like = Token(0, "")  # what the known events add
         self._kind: TokenKind = "text"  # of the latest token
 
@@ -305,8 +308,6 @@ class Decoder:
         if token.kind != self._kind:
             self._kind = token.kind
             self._texts.expect_others()
-        if not self._texts.useful:
-            return
         if token.tokens_so_far is not None or token.logprobs is not None:
             return
         if self._texts.learn(data, event.name, token.text, self._text_of):

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
 import msgspec
+from msgspec import Struct
 
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
 
 _LONGEST_LEARNED = 8_192
 """Bytes of an event to learn from. A text that occurs in it many times is searched as often."""
-_LESSONS = 16
+MAX_LESSONS = 16
 """How often the bytes are learned in one stream: answers change between reasoning and text, and some servers change
 more than the text in each event."""
 _NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
@@ -59,21 +60,20 @@ def _only_value(data: bytes, raw: bytes) -> int:
     return found
 
 
-class TextEvents:
+class TextEvents(Struct, eq=False):
     """The events of one stream that only add to one text, learned from one of them.
 
-    `current`: the last event was one of them. `useful`: they are known, or can still be learned.
+    `lessons`: how many were taken. `current`: the last event was one of them. `useful`: they are known, or can still be
+    learned.
     """
 
-    __slots__ = ("_after", "_before", "_lessons", "_misses", "_runs", "_unused", "current")
-
-    def __init__(self, *, learns: bool = True) -> None:
-        self._before = self._after = b""
-        self._runs = True  # many events that follow each other were known so far
-        self._lessons = 0 if learns else _LESSONS
-        self._unused = 0
-        self._misses = 0
-        self.current = False
+    lessons: int = 0
+    current: bool = False
+    _before: bytes = b""
+    _after: bytes = b""
+    _runs: bool = True  # many events that follow each other were known so far
+    _unused: int = 0
+    _misses: int = 0
 
     def events(self, sse: SseDecoder, data: bytes) -> Iterator[SseEvent | list[str]]:
         """Yield the events that `data` completes; of known events that follow each other, the texts."""
@@ -85,7 +85,10 @@ class TextEvents:
                     yield texts
             if at >= len(data):
                 return
-            end = data.find(b"\n\n", at) + 2 if self.useful and len(data) - at > _MANY_BYTES else 1
+            end = 1
+            if self.useful and len(data) - at > _MANY_BYTES:
+                begin = at if self.lessons else data.find(b"\n\n", at) + 2  # most streams begin without a text
+                end = data.find(b"\n\n", begin) + 2
             for event in sse.feed(data[at:end] if end > 1 else data[at:]):
                 self.current = False
                 yield event
@@ -95,18 +98,18 @@ class TextEvents:
 
     @property
     def useful(self) -> bool:
-        return bool(self._before) or (self._lessons < _LESSONS and self._unused < _UNUSED)
+        return bool(self._before) or (self.lessons < MAX_LESSONS and self._unused < _UNUSED)
 
     def learn(self, data: bytes, name: str, text: str, read: Callable[[bytes], str | None]) -> bool:
         """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether it is known now.
 
         `read` returns the text that another event adds.
         """
-        head = (b"event: " + name.encode() + b"\n" if name else b"") + b"data: "
+        head = b"event: %b\ndata: " % name.encode() if name else b"data: "
         if self._before and self.read(head + data + b"\n\n", 0)[0]:
             self.current = True
-        elif self._lessons < _LESSONS and self._unused < _UNUSED and b"\n" not in data:
-            self._lessons += 1
+        elif self.lessons < MAX_LESSONS and self._unused < _UNUSED and b"\n" not in data:
+            self.lessons += 1
             self._unused += 1
             around = bytes_around(data, text, read)
             if around is not None:
@@ -169,15 +172,11 @@ class TextEvents:
             at = end + len(after)
         if texts:
             self._misses = self._unused = 0
-        else:
-            self._miss()
-        return texts, at
-
-    def _miss(self) -> None:
-        """Forget what was learned if it has not fitted for many events: more than the text changes in them."""
+            return texts, at
         self._misses += 1
-        if self._misses >= _MISSES:
-            self._before, self._lessons, self.current = b"", _LESSONS, False
+        if self._misses >= _MISSES:  # more than the text changes in these events
+            self._before, self.lessons, self.current = b"", MAX_LESSONS, False
+        return texts, at
 
     def _run(self, data: bytes, at: int) -> tuple[list[str], int] | None:
         """Return the texts of the known events from `at` to the last one in `data`, and where they end.

@@ -13,7 +13,7 @@ from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.provider_errors import THREADS
-from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json, typed_event
+from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json, typed_event
 from splitsecond.core.wire.sse import encode_event
 
 NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -64,7 +64,7 @@ class StreamWriter(AnswerWriter):
         self._block = -1
         self._open = False
         self._kind: TokenKind | None = None
-        self._around = (b"", b"")
+        self._around: list[bytes] = []
         self._reason: str | None = None
         self._refused = False
         self._prompt_tokens: int | None = None
@@ -90,8 +90,7 @@ class StreamWriter(AnswerWriter):
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         begun = b"" if kind == self._kind else self._begin(kind, _BLOCKS[kind][0])
-        before, after = self._around
-        return begun + before + to_json(text) + after
+        return begun + to_json(text).join(self._around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         """Return the start of a tool call. Dots and colons in ids of other providers are replaced: Anthropic rejects
@@ -140,8 +139,8 @@ class StreamWriter(AnswerWriter):
         self._around = self._frame(kind)
         return ended + typed_event("content_block_start", index=self._block, content_block=block)
 
-    def _frame(self, kind: TokenKind) -> tuple[bytes, bytes]:
-        return around_slot(typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1]))
+    def _frame(self, kind: TokenKind) -> list[bytes]:
+        return around_slots(typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1]))
 
     def _end_block(self) -> bytes:
         if not self._open:

@@ -23,26 +23,10 @@ from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.openai.shapes import CacheCreation
+from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder
 from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
-
-
-class OutputDetails(Struct, gc=False):
-    thinking_tokens: Count | None = None
-
-
-class UsageShape(Struct, gc=False):
-    """``usage``. `input_tokens` excludes tokens read from the cache or written to it."""
-
-    input_tokens: Count | None = None
-    cache_creation_input_tokens: Count | None = None
-    cache_creation: CacheCreation | None = None
-    cache_read_input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    output_tokens_details: OutputDetails | None = None
-    speed: Any = None
 
 
 class Block(Struct, gc=False):
@@ -75,7 +59,7 @@ class Message(Struct, gc=False):
 class MessageEvent(Struct, gc=False):
     """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of the block.
 
-    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
     """
 
     type: str = ""
@@ -89,7 +73,7 @@ class MessageEvent(Struct, gc=False):
     stop_reason: str | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
+_decode_usage = msgspec.json.Decoder(TokenUsage, strict=False).decode
 
 
 class AnthropicDecoder(Decoder):
@@ -101,7 +85,7 @@ class AnthropicDecoder(Decoder):
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
         self._finished = ""
-        self._counts = Counts()
+        self._counts: tuple[int | None, ...] = (None,) * 6
         self._calls = ToolCalls()
         self._blocks = PartNumbers()
 
@@ -165,10 +149,24 @@ class AnthropicDecoder(Decoder):
             self._add_finish(at, out, reason, data)
 
     def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
+        """Add the counts so far, if there are any. `opening`: `data` came with ``message_start``."""
         shape = self._read_counts(data, _decode_usage, at, out)
-        if shape is not None:
-            self._note_tier(shape.speed)
-            self._add_usage(out, self._counts.take(shape, at, opening=opening))
+        if shape is None:
+            return
+        self._note_tier(shape.speed)
+        details = shape.output_tokens_details
+        reported = (
+            shape.input_tokens,
+            shape.cache_creation_input_tokens,
+            shape.cache_creation.ephemeral_1h_input_tokens if shape.cache_creation else None,
+            shape.cache_read_input_tokens,
+            None if opening else shape.output_tokens,
+            details.thinking_tokens if details else None,
+        )
+        self._counts = fresh, written, hour, read, output, thinking = tuple(map(_later, self._counts, reported))
+        input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
+        hour = min(hour or 0, written or 0) or None
+        self._add_usage(out, Usage(at, input_tokens, output, thinking, read, written, hour))
 
     def _take_whole(self, parsed: MessageEvent, body: bytes, at: int, out: list[Event]) -> None:
         if parsed.type == "error" or parsed.error:
@@ -186,30 +184,6 @@ class AnthropicDecoder(Decoder):
 
     def _is_whole(self, marker: bool) -> bool:
         return bool(self._finished)
-
-
-class Counts:
-    def __init__(self) -> None:
-        self._counts: tuple[int | None, ...] = (None,) * 6
-
-    def take(self, shape: UsageShape, at: int, *, opening: bool = False) -> Usage | None:
-        """Add `shape` and return the usage so far, None if nothing is known. `opening`: it came with
-        ``message_start``."""
-        details = shape.output_tokens_details
-        reported = (
-            shape.input_tokens,
-            shape.cache_creation_input_tokens,
-            shape.cache_creation.ephemeral_1h_input_tokens if shape.cache_creation else None,
-            shape.cache_read_input_tokens,
-            None if opening else shape.output_tokens,
-            details.thinking_tokens if details else None,
-        )
-        self._counts = fresh, written, hour, read, output, thinking = tuple(map(_later, self._counts, reported))
-        input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
-        if input_tokens is None and output is None:
-            return None
-        hour = min(hour or 0, written or 0) or None
-        return Usage(at, input_tokens, output, thinking, read, written, hour)
 
 
 def _later(before: int | None, now: int | None) -> int | None:

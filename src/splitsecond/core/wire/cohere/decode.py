@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.openai.shapes import ToolCall
+from splitsecond.core.wire.openai.shapes import TokenUsage, ToolCall
 from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
@@ -36,16 +36,11 @@ class Message(Struct, gc=False):
     tool_calls: ToolCall | list[ToolCall] | None = None
 
 
-class Tokens(Struct, gc=False):
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-
-
 class UsageShape(Struct, gc=False):
     """``usage``: the tokens that the model read and wrote (`tokens`), and those that are billed."""
 
-    tokens: Tokens | None = None
-    billed_units: Tokens | None = None
+    tokens: TokenUsage | None = None
+    billed_units: TokenUsage | None = None
     cached_tokens: Count | None = None
 
 
@@ -128,7 +123,9 @@ class CohereDecoder(Decoder):
             self._add_finish(at, out, end.finish_reason, data)
         if self._ended:
             return
-        self._add_usage(out, self._read_counts(end.usage, partial(_read_usage, at), at, out))
+        shape = self._read_counts(end.usage, _decode_usage, at, out) or UsageShape()
+        counts = shape.tokens or shape.billed_units or TokenUsage()
+        self._add_usage(out, Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens))
         self._complete(at, out, marker=marker)
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
@@ -140,14 +137,6 @@ class CohereDecoder(Decoder):
             self._report_error(at, out, parse_error(body), body)
         else:
             self._break(at, out, "malformed", "the body is JSON without a message", body)
-
-
-def _read_usage(at: int, data: Raw) -> Usage | None:
-    shape = _decode_usage(data)
-    counts = shape.tokens or shape.billed_units
-    if counts is None or (counts.input_tokens is None and counts.output_tokens is None):
-        return None
-    return Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens)
 
 
 fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v2"))

@@ -9,7 +9,7 @@ from typing import Any
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
-from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
+from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json
 
 _PARTS: dict[TokenKind, dict[str, Any]] = {
     "text": {"text": SLOT},
@@ -42,7 +42,7 @@ class StreamWriter(AnswerWriter):
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._head = {"modelVersion": model, "responseId": id}
-        self._around: dict[tuple[TokenKind, int], tuple[bytes, bytes]] = {}
+        self._around: dict[tuple[TokenKind, int], list[bytes]] = {}
         self._calls: dict[int, tuple[str, str, list[str]]] = {}
         self._ended: list[dict[str, Any]] = []
 
@@ -54,8 +54,8 @@ class StreamWriter(AnswerWriter):
             return self._candidate(index, _content([_image_part(text)]))
         around = self._around.get((kind, index))
         if around is None:
-            around = self._around[kind, index] = around_slot(self._candidate(index, _content([_PARTS[kind]])))
-        return around[0] + to_json(text) + around[1]
+            around = self._around[kind, index] = around_slots(self._candidate(index, _content([_PARTS[kind]])))
+        return to_json(text).join(around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         """Begin a function call; return the one before it."""

@@ -241,8 +241,8 @@ def _call_text(call: FunctionCall) -> str:
     return "".join(pieces)
 
 
-def _usage(shape: UsageMetadata, at: int) -> Usage | None:
-    """Return the counts as `Usage`; None if `shape` has none.
+def _usage(shape: UsageMetadata, at: int) -> Usage:
+    """Return the counts as `Usage`.
 
     Input is ``promptTokenCount``, which includes cached tokens, plus ``toolUsePromptTokenCount``, the results of the
     provider's own tools. Output is ``candidatesTokenCount``, the visible answer of all candidates, plus
@@ -255,8 +255,6 @@ def _usage(shape: UsageMetadata, at: int) -> Usage | None:
     output = candidates
     if reasoning and not (candidates and shape.total_token_count == (input_tokens or 0) + candidates):
         output = (candidates or 0) + reasoning
-    if input_tokens is None and output is None:
-        return None
     return Usage(at, input_tokens, output, reasoning, shape.cached_content_token_count)
 
 

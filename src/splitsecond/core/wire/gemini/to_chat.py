@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -67,14 +67,13 @@ def _camel_name(name: str) -> str:
     return first + "".join(other.capitalize() for other in others) if first else name
 
 
-class _Conversation:
+class _Conversation(Struct):
     """The messages so far. `_open`: the calls that have no result yet, as id and name."""
 
-    def __init__(self, call: Call) -> None:
-        self.messages: list[Fields] = []
-        self._call = call
-        self._count = 0
-        self._open: list[tuple[str, str]] = []
+    _call: Call
+    messages: list[Fields] = []
+    _count: int = 0
+    _open: list[tuple[str, str]] = []
 
     def add_system(self, instruction: Any) -> None:
         if instruction is None:
@@ -190,7 +189,8 @@ def _tools(tools: Any, config: Any) -> Fields:
     ]
     if not functions:
         return {}
-    calling = camel(object_field("toolConfig.functionCallingConfig", _calling_config(config)))
+    calling = camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
+    calling = camel(object_field("toolConfig.functionCallingConfig", calling))
     mode, names = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames") or []
     if not isinstance(mode, str) or mode not in _MODES or not isinstance(names, list):
         raise not_translatable(f"toolConfig {short(config)}", "a chat")
@@ -203,10 +203,6 @@ def _tools(tools: Any, config: Any) -> Fields:
     elif _MODES[mode] != "auto":
         made["tool_choice"] = _MODES[mode]
     return made
-
-
-def _calling_config(config: Any) -> Any:
-    return camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
 
 
 def _declarations(tool: Any, place: str) -> list[Fields]:

@@ -136,17 +136,13 @@ class OllamaDecoder(Decoder):
         self._tokens += len(out) - before
 
     def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:
-        durations = read_json(data, _decode_durations) or Durations()
-        for name in Durations.__struct_fields__:
-            if (value := getattr(durations, name)) is not None:
-                self.server_timings[name] = float(value)
+        self._note_times(read_json(data, _decode_durations))
         if line.done_reason:
             self._add_finish(at, out, line.done_reason, data)
             if self._ended:
                 return
         counts = self._read_counts(data, _decode_counts, at, out) or Counts()
-        if counts.prompt_eval_count is not None or counts.eval_count is not None:
-            self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))
+        self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))
         self._complete(at, out, marker=True)
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:

@@ -24,7 +24,7 @@ from splitsecond.core.wire.openai.decode import decoder, texts_of, tool_fragment
 from splitsecond.core.wire.openai.plain_stream import LAST_FIELDS, plain_answer
 from splitsecond.core.wire.openai.shapes import Delta
 from splitsecond.core.wire.relay import StreamRelay
-from splitsecond.core.wire.sse import SseDecoder, encode_event, events_in, malformed
+from splitsecond.core.wire.sse import SseDecoder, encode_event, end_of_events, events_in, malformed
 from splitsecond.core.wire.streaming import fitted
 from splitsecond.core.wire.tool_calls import ToolCalls
 from splitsecond.core.wire.transcoder import new_transcoder
@@ -34,7 +34,6 @@ _USAGE = b'"usage"'
 _NO_USAGE = re.compile(rb'"usage"\s*:\s*null')
 _MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\r\n\r\n|\n\n|\r\r|$)")
-_OBJECTS = {"chat.completion.chunk": "chat.completion"}
 _LOGPROBS_LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
 
 transcoder = partial(new_transcoder, StreamWriter, "chatcmpl-", single=False)
@@ -76,11 +75,13 @@ class ChunkRelay(StreamRelay):
 
 
 def _without_usage(events: bytes) -> bytes:
-    """Return `events` without those that hold usage only. They are cut apart only if there may be one: many providers
-    write in each chunk that it has no usage."""
-    if not _NO_CHOICES.search(events):
+    """Return `events` without those that hold usage only. They are cut apart only from the first on that may be
+    one: many providers write in each chunk that it has no usage."""
+    first = _NO_CHOICES.search(events)
+    if first is None:
         return events
-    return b"".join(event for event in events_in(events) if not _is_usage(event))
+    begin = end_of_events(events[: first.start()], 0)
+    return events[:begin] + b"".join(event for event in events_in(events[begin:]) if not _is_usage(event))
 
 
 def _is_usage(event: bytes) -> bool:
@@ -118,15 +119,14 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
 class ChunkAssembly(Assembly):
     """Assembly of a chat or a completion. What has several forms in a stream is read by the decoder's rules first."""
 
+    plain_answer = staticmethod(plain_answer)
+
     def __init__(self) -> None:
         super().__init__()
         self._calls = ToolCalls()
 
     def fresh(self) -> Assembly:
         return ChunkAssembly()
-
-    def plain_answer(self, stream: bytes) -> bytes | None:
-        return plain_answer(stream)
 
     def merge(self, chunk: dict[str, Any], name: str) -> Added:
         for choice in _objects(chunk, "choices"):
@@ -140,7 +140,7 @@ class ChunkAssembly(Assembly):
     def fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = plain(self.merged)
         kind = fields.get("object")
-        fields["object"] = _OBJECTS.get(kind, kind) if isinstance(kind, str) else kind
+        fields["object"] = kind.removesuffix(".chunk") if isinstance(kind, str) else kind
         fields.pop("obfuscation", None)  # padding that makes the events of a stream equally long
         fields["choices"] = [_whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)]
         if fields.get("usage") is None:

@@ -119,10 +119,6 @@ class ReplicateDecoder(Decoder):
         if self._ended:
             return
         counts = self._read_counts(prediction.metrics, _decode_counts, at, out) or _Counts()
-        if counts.input_token_count is not None or counts.output_token_count is not None:
-            self._add_usage(out, Usage(at, counts.input_token_count, counts.output_token_count))
-        times = read_json(prediction.metrics, _decode_times) or _Times()
-        for name in _Times.__struct_fields__:
-            if (value := getattr(times, name)) is not None:
-                self.server_timings[name] = value
+        self._add_usage(out, Usage(at, counts.input_token_count, counts.output_token_count))
+        self._note_times(read_json(prediction.metrics, _decode_times))
         self._complete(at, out, marker=False)

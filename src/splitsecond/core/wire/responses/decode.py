@@ -18,19 +18,10 @@ from msgspec import Raw, Struct
 from splitsecond.core.events import Event, Quiet, TokenKind, Usage
 from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
+from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of, parse_error
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder
 from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
-
-
-class UsageShape(Struct, gc=False):
-    """``usage``. Input includes cached tokens, output includes reasoning."""
-
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    input_tokens_details: CachedDetails | None = None
-    output_tokens_details: ReasoningDetails | None = None
 
 
 class Part(Struct, gc=False):
@@ -61,7 +52,7 @@ class Incomplete(Struct, gc=False):
 class Response(Struct, gc=False):
     """An answer as far as it has come; the events that end a stream hold it with its usage.
 
-    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
     """
 
     status: str | None = None
@@ -84,7 +75,7 @@ class ResponseEvent(Response, gc=False):
     response: Response | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
+_decode_usage = msgspec.json.Decoder(TokenUsage, strict=False).decode
 _DELTAS: Mapping[str, TokenKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -203,9 +194,7 @@ class ResponsesDecoder(Decoder):
             self._take_end(response, body, self._fed_at, out, marker=False)
 
 
-def _usage(shape: UsageShape, at: int) -> Usage | None:
-    if shape.input_tokens is None and shape.output_tokens is None:
-        return None
+def _usage(shape: TokenUsage, at: int) -> Usage:
     read, made = shape.input_tokens_details, shape.output_tokens_details
     return Usage(
         at,

@@ -112,15 +112,14 @@ class _Assistant(msgspec.Struct):
     calls: list[Fields] = []
 
 
-class _Chat:
+class _Chat(msgspec.Struct):
     """The messages so far. `sources`: the number of the first item of each; `number`: of the next item."""
 
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.sources: list[int] = []
-        self.number = -1
-        self._messages: list[Fields | _Assistant] = []
-        self._open: _Assistant | None = None  # the assistant's message that is still growing
+    call: Call
+    sources: list[int] = []
+    number: int = -1
+    _messages: list[Fields | _Assistant] = []
+    _open: _Assistant | None = None  # the assistant's message that is still growing
 
     @property
     def messages(self) -> list[Fields]:
