@@ -61,7 +61,8 @@ class Decoder:
     set this to None. `odd_fields`: see `Observation`.
 
     Of a format: `whole_form`, `event_form`: the JSON of an answer that is not streamed, and of an event, in messages
-    `event_name`. `done_ends`: ``[DONE]`` ends the stream. `learns`: the events of one text differ only in it.
+    `event_name`. `events_of`: cuts a stream into events; the last is cut off only if it begins with `event_begins` and
+    is no JSON. `done_ends`: ``[DONE]`` ends the stream. `learns`: the events of one text differ only in it.
     `end_name`: what a stream without its end lacks; `marker_name`: the end mark, for messages.
     """
 

@@ -312,8 +312,5 @@ class ChunkEncoder(ContinuationEncoder):
         return self._writer.event(event)
 
     def _read_head(self) -> AnswerHead:
-        for event in SseDecoder().feed(self._first):
-            found = read_json(event.data or b"", decode_head)
-            if found is not None and found.id:
-                return found
-        return AnswerHead()
+        heads = (read_json(event.data or b"", decode_head) for event in SseDecoder().feed(self._first))
+        return next((head for head in heads if head and head.id), AnswerHead())

@@ -81,6 +81,11 @@ class Position(Struct):
     text_ended: bool = False
 
 
+_NULLS = (
+    "completed_at", "error", "frequency_penalty", "incomplete_details", "instructions", "presence_penalty",
+    "temperature", "top_p",
+)  # fmt: skip
+"""Fields that clients require, with no value."""
 _NO_TOOLS: Mapping[str, CarriedTool] = {}
 
 
@@ -267,24 +272,9 @@ class StreamWriter(AnswerWriter):
 
 
 def _head(identity: str, model: str, created: int) -> dict[str, Any]:
-    return {
-        "id": identity,
-        "object": "response",
-        "created_at": created,
-        "completed_at": None,
-        "model": model,
-        "error": None,
-        "frequency_penalty": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-        "parallel_tool_calls": True,
-        "presence_penalty": None,
-        "temperature": None,
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-    }
+    known = {"id": identity, "object": "response", "created_at": created, "model": model}
+    usual = {"metadata": {}, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    return {**known, **dict.fromkeys(_NULLS), **usual}
 
 
 def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
