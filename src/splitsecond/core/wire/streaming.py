@@ -28,6 +28,7 @@ from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, in_band_fault, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
 from splitsecond.core.wire.text_events import MAX_LESSONS, TextEvents
+from splitsecond.core.wire.tool_calls import ToolCalls
 
 T = TypeVar("T")
 
@@ -94,6 +95,9 @@ class Decoder:
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
         self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs: see `repair_json`
+        self._choices: set[int] = set()
+        self._finished: dict[int, str] = {}
+        self._calls = ToolCalls()
 
     def _decode_whole(self, body: bytes, at: int, out: list[Event]) -> Any:
         """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the answer broken."""
@@ -117,7 +121,9 @@ class Decoder:
     @property
     def finished(self) -> bool:
         """Whether each choice that began has its finish reason, so that only the end of the body is missing."""
-        return False
+        if not self._choices or self._ended or self._json is not None or self._choices - self._finished.keys():
+            return False
+        return self._sse.between_events and self._is_whole(marker=False)
 
     def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
         """Return a report of token counts as `decode` reads it; None if there is none.
@@ -143,9 +149,12 @@ class Decoder:
         self.counted = usage if self.counted is None else _largest(self.counted, usage)
         out.append(usage)
 
-    def _add_finish(self, at: int, out: list[Event], reason: str, data: bytes, index: int = 0) -> None:
-        """Add the reason why choice `index` ended. A failure breaks the answer, and so does an unknown reason of an
-        answer without content."""
+    def _add_finish(self, at: int, out: list[Event], reason: str | None, data: bytes, index: int = 0) -> None:
+        """Add the reason why choice `index` ended, once. A failure breaks the answer, and so does an unknown reason of
+        an answer without content."""
+        if not reason or self._finished.get(index) == reason:
+            return
+        self._finished[index] = reason
         word = meaning(reason)
         if word == FAILURE or not (word or self._tokens):
             error = ProviderError(f"finish_reason is {provider_word(reason, LONGEST_REASON)}")
@@ -316,11 +325,11 @@ class Decoder:
 
     def _text_of(self, data: bytes) -> str | None:
         """Return the text of an event like the one before it. It is taken a second time, which changes no more than
-        some counts."""
-        parsed, out, counted = read_json(data, self.event_form.decode), list[Event](), (self._chunks, self._tokens)
+        their number."""
+        parsed, out, counted = read_json(data, self.event_form.decode), list[Event](), self._tokens
         if parsed is not None:  # else the event before it was repaired
             self._take_event(parsed, "", data, 0, out)
-            self._chunks, self._tokens = counted
+            self._tokens = counted
         return out[0].text if len(out) == 1 and isinstance(out[0], Token) else None
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
@@ -342,8 +351,11 @@ class Decoder:
                 if parsed is None:
                     return
             before, tokens = len(out), self._tokens
+            self._chunks += 1
             self._take_event(parsed, event.name, data, at, out)
-            if self._tokens != tokens and len(out) == before + 1:
+            if len(out) == before:
+                out.append(Quiet(at, parsed.type or event.name or "empty"))
+            elif self._tokens != tokens and len(out) == before + 1:
                 self._learn(event, data, out[-1])
 
     def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> tuple[bytes, Any]:

@@ -26,7 +26,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.streaming import ABSENT, Decoder
-from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
+from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
 class Block(Struct, gc=False):
@@ -81,16 +81,13 @@ class AnthropicDecoder(Decoder):
     done_ends = False
     end_name = "a stop_reason"
     marker_name = "message_stop"
+    _counts: tuple[int | None, ...] = (None,) * 6
 
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
-        self._finished = ""
-        self._counts: tuple[int | None, ...] = (None,) * 6
-        self._calls = ToolCalls()
         self._blocks = PartNumbers()
 
     def _take_event(self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        self._chunks += 1
         kind = parsed.type or name
         if kind == "content_block_delta" and parsed.delta is not None:
             delta = parsed.delta
@@ -103,8 +100,6 @@ class AnthropicDecoder(Decoder):
                 self._add_token(at, out, delta.partial_json, "tool", part)
             elif delta.signature:
                 out.append(Quiet(at, "signature", delta.signature))
-            else:
-                out.append(Quiet(at, kind))
         elif kind == "error" or parsed.error:
             self._report_error(at, out, error_of(parsed.error or None), data)
         elif kind == "message_stop":
@@ -119,12 +114,12 @@ class AnthropicDecoder(Decoder):
         if parsed.message is not None:
             self._count(parsed.message.usage, at, out, opening=True)
         if parsed.delta is not None:
-            self._take_reason(parsed.delta.stop_reason, data, at, out)
+            self._add_finish(at, out, parsed.delta.stop_reason, data)
         if self._ended:
             return
         self._count(parsed.usage, at, out)
-        if len(out) == before or kind == "message_start":
-            out.insert(before, Quiet(at, kind or "empty"))
+        if kind == "message_start":
+            out.insert(before, Quiet(at, kind))
 
     def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
         if block.thinking:
@@ -142,11 +137,6 @@ class AnthropicDecoder(Decoder):
                 self._add_token(at, out, block.name, "tool", part)
             if bytes(block.input) != b"{}":  # the empty start of streamed arguments
                 self._add_token(at, out, arguments_text(block.input), "tool", self._calls.begun(number))
-
-    def _take_reason(self, reason: str | None, data: bytes, at: int, out: list[Event]) -> None:
-        if reason and reason != self._finished:
-            self._finished = reason
-            self._add_finish(at, out, reason, data)
 
     def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
         """Add the counts so far, if there are any. `opening`: `data` came with ``message_start``."""
@@ -177,7 +167,7 @@ class AnthropicDecoder(Decoder):
             return
         for number, block in enumerate(parsed.content):
             self._take_block(block, number, self._fed_at, out)
-        self._take_reason(parsed.stop_reason, body, self._fed_at, out)
+        self._add_finish(self._fed_at, out, parsed.stop_reason, body)
         if not self._ended:
             self._count(parsed.usage, self._fed_at, out)
             self._complete(at, out, marker=False)

@@ -14,13 +14,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Event, Quiet, Usage
-from splitsecond.core.service import Operation
+from splitsecond.core.events import Event, Usage
 from splitsecond.core.wire.openai.shapes import TokenUsage, ToolCall
 from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
-from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
+from splitsecond.core.wire.tool_calls import arguments_text
 
 
 class Content(Struct, gc=False):
@@ -78,27 +77,15 @@ class CohereDecoder(Decoder):
     end_name = "message-end"
     html_hint = _HTML_HINT
 
-    def __init__(self, operation: Operation = "chat") -> None:
-        super().__init__(operation)
-        self._calls = ToolCalls()
-
     def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        self._chunks += 1
         if chunk.error or chunk.type == "error" or isinstance(chunk.message, str):
             self._report_error(at, out, parse_error(data), data)
             return
         delta = chunk.delta
-        if delta is None:
-            out.append(Quiet(at, chunk.type or "empty"))
-            return
-        if chunk.type == "message-end" or delta.finish_reason:
+        if delta is not None and (chunk.type == "message-end" or delta.finish_reason):
             self._take_end(delta, data, at, out, marker=True)
-            return
-        before = self._tokens
-        if delta.message is not None:
+        elif delta is not None and delta.message is not None:
             self._take_message(delta.message, chunk.index, at, out)
-        if self._tokens == before:
-            out.append(Quiet(at, chunk.type or "empty"))
 
     def _take_message(self, message: Message, block: Any, at: int, out: list[Event]) -> None:
         """Take the parts of a message with content, in the order in which they were generated."""

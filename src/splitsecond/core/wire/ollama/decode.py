@@ -18,7 +18,7 @@ from splitsecond.core.wire.provider_errors import address_hints, error_of
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.sse import SseDecoder, SseEvent
 from splitsecond.core.wire.streaming import Count, Decoder
-from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
+from splitsecond.core.wire.tool_calls import arguments_text
 
 
 class Function(Struct, gc=False):
@@ -102,11 +102,9 @@ class OllamaDecoder(Decoder):
         super().__init__(operation)
         self._begun = True
         self._begin_events()
-        self._calls = ToolCalls()
         self._foreign_line = b""  # the first line that is JSON without a message
 
     def _take_event(self, line: ResponseLine, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        self._chunks += 1
         if line.error:
             self._report_error(at, out, error_of(line.error), data)
             return
@@ -137,10 +135,9 @@ class OllamaDecoder(Decoder):
 
     def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:
         self._note_times(read_json(data, _decode_durations))
-        if line.done_reason:
-            self._add_finish(at, out, line.done_reason, data)
-            if self._ended:
-                return
+        self._add_finish(at, out, line.done_reason, data)
+        if self._ended:
+            return
         counts = self._read_counts(data, _decode_counts, at, out) or Counts()
         self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))
         self._complete(at, out, marker=True)

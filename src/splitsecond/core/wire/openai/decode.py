@@ -74,14 +74,6 @@ class OpenAIDecoder(Decoder):
     event_form = whole_form = _CHUNK
     end_name = "a finish_reason"
 
-    @property
-    def finished(self) -> bool:
-        if self._ended or not self._begun or self._json is not None:
-            return False
-        if not self._choices or self._choices - self._finished.keys():
-            return False
-        return self._sse.between_events and self._is_whole(marker=False)
-
     def _begin_events(self) -> None:
         super()._begin_events()
         self._begin_choices()
@@ -89,10 +81,7 @@ class OpenAIDecoder(Decoder):
     def _begin_choices(self) -> None:
         """Create what an answer needs that is not plain."""
         self._running_count = False  # usage comes with each token, the first included; otherwise it is a total
-        self._choices: set[int] = set()
-        self._finished: dict[int, str] = {}
         self._usage = UsageTally()
-        self._calls = ToolCalls()
         self._closed_at = -1  # the number of tokens when usage alone closed the stream
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
@@ -129,7 +118,6 @@ class OpenAIDecoder(Decoder):
 
     def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
         before, fresh = len(out), self._tokens == 0
-        self._chunks += 1
         if chunk.service_tier is not None:
             self._note_tier(chunk.service_tier)
         groq = chunk.x_groq
@@ -158,10 +146,8 @@ class OpenAIDecoder(Decoder):
                     out.append(Token(at, text, kind, index, so_far, tool, logprobs))
                     logprobs = None  # only the first token of a chunk has them
                 self._tokens += len(pieces)
-            reason = choice.finish_reason
-            if reason and self._finished.get(index) != reason:
-                self._finished[index] = reason
-                self._add_finish(at, out, reason, data, index)
+            if choice.finish_reason:
+                self._add_finish(at, out, choice.finish_reason, data, index)
                 if self._ended:
                     return
         if counted is not None:

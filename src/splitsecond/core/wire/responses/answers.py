@@ -174,6 +174,7 @@ class StreamWriter(AnswerWriter):
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         (answer,) = answers
+        self._position = Position()
         texts: list[tuple[TokenKind, str]] = [
             ("reasoning", answer.reasoning), ("text", answer.text), ("refusal", answer.refusal),
         ]  # fmt: skip

@@ -21,7 +21,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of, parse_error
 from splitsecond.core.wire.streaming import ABSENT, Decoder
-from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
+from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
 class Part(Struct, gc=False):
@@ -101,14 +101,12 @@ class ResponsesDecoder(Decoder):
 
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
-        self._calls = ToolCalls()
         self._items = PartNumbers()
         self._called: set[str] = set()
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
         self._with_parts: set[int] = set()  # of items without deltas: the text came as a whole part
 
     def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        self._chunks += 1
         kind = parsed.type or name
         content = _DELTAS.get(kind)
         if content is not None and isinstance(parsed.delta, str) and parsed.delta:
@@ -122,25 +120,19 @@ class ResponsesDecoder(Decoder):
             self._take_end(parsed.response, data, at, out, marker=True)
         elif kind in _ENDS_OF_PARTS:
             self._take_part(parsed, kind, at, out)
-        else:
-            before = len(out)
-            if parsed.item is not None:
-                whole = kind == "response.output_item.done"
-                number = self._items.end(parsed.output_index) if whole else self._items.begin(parsed.output_index)
-                self._take_item(parsed.item, number, at, out, whole=whole)
-            if len(out) == before:
-                out.append(Quiet(at, kind or "empty"))
+        elif parsed.item is not None:
+            whole = kind == "response.output_item.done"
+            number = self._items.end(parsed.output_index) if whole else self._items.begin(parsed.output_index)
+            self._take_item(parsed.item, number, at, out, whole=whole)
 
     def _take_part(self, parsed: ResponseEvent, kind: str, at: int, out: list[Event]) -> None:
         """Take the end of a part: all of it, unless there were deltas."""
-        number, content, before = self._items.of(parsed.output_index), _ENDS_OF_PARTS[kind], len(out)
+        number, content = self._items.of(parsed.output_index), _ENDS_OF_PARTS[kind]
         if number not in self._with_deltas:
             self._with_parts.add(number)
             tool = self._calls.begun(number) if content == "tool" else None
             text = parsed.text or parsed.refusal or parsed.arguments or parsed.input
             self._add_token(at, out, arguments_text(text), content, tool)
-        if len(out) == before:
-            out.append(Quiet(at, kind))
 
     def _take_item(self, item: Item, number: int, at: int, out: list[Event], *, whole: bool) -> None:
         """Take item `number` at its start or (`whole`) at its end: the content that no delta held."""
