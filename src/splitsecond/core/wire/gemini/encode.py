@@ -163,10 +163,15 @@ def _tool_choice(choice: Any) -> dict[str, Any]:
         case {"type": "function", "function": {"name": str(name)}}:
             return {"mode": "ANY", "allowedFunctionNames": [name]}
         case {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [*tools]}}:
-            named = [each["function"]["name"] for each in chat_form.functions_named(tools)]
-            if len(named) == len(tools):
-                return {"mode": "ANY", "allowedFunctionNames": named}
+            return {"mode": "ANY", "allowedFunctionNames": [_allowed_name(tool) for tool in tools]}
     raise not_translatable(f"tool_choice {short(choice)}", "Gemini")
+
+
+def _allowed_name(tool: Any) -> str:
+    match tool:
+        case {"type": "function", "function": {"name": str(name)}}:
+            return name
+    raise not_translatable(f"in tool_choice, the tool {short(tool)}", "Gemini")
 
 
 Parts = list[dict[str, Any]]
