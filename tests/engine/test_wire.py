@@ -10,8 +10,9 @@ from tests.waiting import WITHIN_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.core.service import Call, Operation
-from splitsecond.core.wire.api_format import Decoder, Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.openai import decoder, encode, fault_from_response
+from splitsecond.core.wire.streaming import Decoder
 from splitsecond.simulator.llama_cpp import EngineProcess
 
 pytestmark = pytest.mark.system

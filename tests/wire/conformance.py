@@ -15,7 +15,7 @@ from tests.power import repeated
 
 from splitsecond.core.errors import ProviderFault
 from splitsecond.core.events import Broken, Done, Event, Quiet, Token, Usage
-from splitsecond.core.wire.api_format import Decoder
+from splitsecond.core.wire.streaming import Decoder
 
 RANDOM_SPLITS = 40
 repeated_at_places = repeated(few=100, full=1_000)

@@ -8,8 +8,8 @@ from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, rep
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import openai
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.wire.streaming import Decoder
 
 STREAMS = [stream for stream in load() if sum(len(packet.data) for packet in stream.packets) < 10_000]
 WHOLE = [stream for stream in STREAMS if stream.truth.outcome == "ok"]

@@ -12,8 +12,9 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Token, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.core.wire.api_format import Decoder, Quirks
+from splitsecond.core.wire.api_format import Quirks
 from splitsecond.core.wire.openai import embeddings
+from splitsecond.core.wire.streaming import Decoder
 
 
 def make() -> Decoder:
@@ -75,7 +76,7 @@ def test_invalid_embeddings_give_a_fault(body: bytes, kind: str, phase: str) -> 
 
 
 def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "MAX_BYTES", 100)
+    monkeypatch.setattr(embeddings.ItemsDecoder, "max_json_bytes", 100)
     assert "longer than 100" in fault_of(events_of(make, [answer([0.5] * 20)])).message
 
 

@@ -10,8 +10,7 @@ from tests.wire.counted_answers import BODIES, FORMATS, INPUT, ODD, OUTPUT, shor
 
 from splitsecond.core.events import Done, Event, Token, Usage
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.api_format import Decoder
-from splitsecond.core.wire.streaming import repair_json
+from splitsecond.core.wire.streaming import Decoder, repair_json
 
 REPORTS = [b"7", b'"none"', b"[]", b"true", b"1e400"]
 """Anything in the place of the object with the counts."""

@@ -12,8 +12,8 @@ from splitsecond.core.events import Event, Token, TokenRun, Usage
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.timeline import Sending, Timeline
 from splitsecond.core.wire import anthropic, cohere, gemini, openai, responses
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai import decoder
+from splitsecond.core.wire.streaming import Decoder
 from splitsecond.core.wire.text_events import TextEvents
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6) | st.sampled_from(

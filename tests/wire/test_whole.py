@@ -11,7 +11,8 @@ from splitsecond.core.events import Done, Event, Finish, Token, Usage
 from splitsecond.core.finish_reasons import openai_reason
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
-from splitsecond.core.wire.api_format import CalledTool, Decoder, Quirks, ServerAnswer
+from splitsecond.core.wire.api_format import CalledTool, Quirks, ServerAnswer
+from splitsecond.core.wire.streaming import Decoder
 
 API_FORMATS = (anthropic, cohere, gemini, ollama, openai, responses)
 WHOLE = Quirks(stream_whole=False)

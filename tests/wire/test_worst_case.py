@@ -21,12 +21,12 @@ from splitsecond.core.errors import EXCERPT_BYTES, ProviderFault
 from splitsecond.core.events import Broken, Done, Token
 from splitsecond.core.service import Call
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai.client_side import ChunkEncoder, without_logprobs
 from splitsecond.core.wire.openai.decode import MAX_CHOICES
 from splitsecond.core.wire.provider_errors import fault_from_response
 from splitsecond.core.wire.responses.client_side import ResponseEncoder
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES, EventCutter, SseDecoder
+from splitsecond.core.wire.streaming import Decoder
 from splitsecond.routing.machinery.replies.delivered import DeliveredText, ReplayDiff
 
 DECODERS: dict[str, Callable[[], Decoder]] = {

@@ -161,9 +161,9 @@ class SimulatedProvider:
         if found is None:
             raise RejectedRequest(404, f"unknown URL: {cycle.method} {cycle.path}", code="unknown_url")
         listing, name = found
-        if name and listing.entry is not None:
+        if name and listing.model is not None:
             check_model(self.profile, name)
-            return listing.entry(name)
+            return msgspec.json.encode(listing.model(name))
         return listing.whole([self.profile.name if self.profile.model == ANY_MODEL else self.profile.model])
 
     async def _count_tokens(self, endpoint: TokenCountEndpoint, cycle: RequestCycle, entry: JournalEntry) -> None:

@@ -10,8 +10,8 @@ from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, rep
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.wire.streaming import Decoder
 
 
 def event(name: str, **fields: Any) -> bytes:

@@ -9,8 +9,8 @@ from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, pla
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import cohere
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.wire.streaming import Decoder
 
 USAGE = {
     "billed_units": {"input_tokens": 5.0, "output_tokens": 2.0},

@@ -11,8 +11,8 @@ from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, rep
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import gemini
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
+from splitsecond.core.wire.streaming import Decoder
 
 
 def candidate(*parts: dict[str, Any], finish: str | None = None, **fields: Any) -> dict[str, Any]:

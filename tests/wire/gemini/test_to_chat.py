@@ -40,7 +40,7 @@ def chat(**fields: Any) -> dict[str, Any]:
         *(
             ({"generationConfig": {"thinkingConfig": config}}, {FIELD: ReasoningRequest(name="thinkingConfig", **wish)})
             for config, wish in (
-                ({"thinkingBudget": 0}, {"on": False}),
+                ({"thinkingBudget": 0}, {"budget": 0}),
                 ({"thinkingBudget": -1}, {"on": True}),
                 ({"thinkingBudget": 2000, "includeThoughts": True}, {"budget": 2000, "shown": True}),
                 ({"thinking_level": "low"}, {"effort": "low"}),

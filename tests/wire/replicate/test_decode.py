@@ -8,7 +8,7 @@ from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, rep
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, Usage
 from splitsecond.core.wire import replicate
-from splitsecond.core.wire.api_format import Decoder
+from splitsecond.core.wire.streaming import Decoder
 
 
 def event(name: str, data: str) -> bytes:

@@ -35,10 +35,10 @@ from splitsecond.core.upstream.attempt_faults import no_token_yet, of_client, ov
 from splitsecond.core.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
 from splitsecond.core.upstream.spec import redact_fault
 from splitsecond.core.upstream.usage_check import UnseenTokens, possible, unseen_tokens, without_counts
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.output_limit import MAX_TOKENS, output_limit
 from splitsecond.core.wire.rate_limits import rate_limits
 from splitsecond.core.wire.server_times import PROCESSING_HEADER, processing_times
+from splitsecond.core.wire.streaming import Decoder
 from splitsecond.core.wire.transcoder import Transcoder
 
 LINGER_NS = NS_PER_S

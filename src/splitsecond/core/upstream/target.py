@@ -43,8 +43,8 @@ from splitsecond.core.upstream.spec import TargetSpec, api_key, redact_fault, se
 from splitsecond.core.upstream.usage_check import unseen_tokens
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, replicate, responses
-from splitsecond.core.wire.api_format import Decoder, Encoded, Follow, Quirks
-from splitsecond.core.wire.streaming import Count
+from splitsecond.core.wire.api_format import Encoded, Follow, Quirks
+from splitsecond.core.wire.streaming import Count, Decoder
 from splitsecond.core.wire.transcoder import Transcoder
 
 

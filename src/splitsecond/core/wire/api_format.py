@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from splitsecond.core.events import Event, TokenKind, TokenRun, Usage
+from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Call
 from splitsecond.core.wire.reasoning import ReasoningStyle
 from splitsecond.core.wire.translation import shared_fields
@@ -126,51 +126,6 @@ class Encode(Protocol):
     """
 
     def __call__(self, call: Call, model: str, quirks: Quirks) -> Encoded: ...
-
-
-class Decoder(Protocol):
-    """Decoder of one answer: the bytes of the body in, events out. The last event is `Done` or `Broken`, given once.
-
-    `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the reader of the events
-    only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
-    `as_tool`: see `Encoded`; formats without need ignore it. `tier`: the provider's word for the speed tier that served
-    the request, "" until it says so. `counted`: the largest counts that were reported since the reader of the events
-    set this to None. `odd_fields`: see `Observation`.
-    """
-
-    server_timings: dict[str, float]
-    tier: str
-    in_runs: bool
-    as_tool: str
-    counted: Usage | None
-    odd_fields: Sequence[str]
-
-    def feed(self, data: bytes, at: int) -> list[Event]:
-        """Return the events that `data` completes, with the time `at`; none after the end."""
-        ...
-
-    def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return the number of characters of each token if `data` is whole events, each with only a text.
-
-        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs` is not set.
-        """
-        ...
-
-    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
-        """Return the tokens of consecutive packets that arrived at `times`, if each brought one token of text.
-
-        Otherwise return None, and take nothing: then `feed` takes them one by one.
-        """
-        ...
-
-    @property
-    def finished(self) -> bool:
-        """Whether each choice that began has its finish reason, so that only the end of the body is missing."""
-        ...
-
-    def close(self, at: int) -> list[Event]:
-        """Return the last events after the end of the body, with `Done` or `Broken` unless that was given before."""
-        ...
 
 
 class CalledTool(Struct, frozen=True):

@@ -118,7 +118,8 @@ class Assembly:
         except RecursionError:
             raise too_deep() from None
 
-    def plain_answer(self, stream: bytes) -> bytes | None:
+    @staticmethod
+    def plain_answer(stream: bytes) -> bytes | None:
         """Return the whole answer of a complete stream; None if the format has no fast path for it."""
         return None
 
@@ -140,9 +141,7 @@ class Assembly:
             return
         added = self.merge(chunk, name)
         text = added[0] if len(added) == 1 else None
-        if text is None or not self._text_events.useful:
-            return
-        if self._text_events.learn(data, name, text[-1], lambda probe: _only_text(self.fresh(), probe, name)):
+        if text and self._text_events.learn(data, name, text[-1], lambda probe: _only_text(self.fresh(), probe, name)):
             self._text = text
 
     def fresh(self) -> "Assembly":

@@ -288,13 +288,8 @@ def refuse_type(kind: str, known: Collection[str], place: str, api_format: str) 
 
 _PDF = "application/pdf"
 _LINK_TYPES: Mapping[str, str] = {
-    "png": "image/png",
+    **{ending: f"image/{ending}" for ending in ("png", "jpeg", "webp", "gif", "heic", "heif")},
     "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "webp": "image/webp",
-    "gif": "image/gif",
-    "heic": "image/heic",
-    "heif": "image/heif",
     "pdf": _PDF,
 }
 """Media types, by the endings of addresses."""
@@ -394,6 +389,16 @@ def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
     if prefill is True or prefill == "plain":
         return chat
     return structs.replace(chat, body={**chat.body, "messages": [*messages[:-1], {**last, prefill: True}]})
+
+
+def functions_named(tools: Any, name: str | None = None) -> list[dict[str, Any]]:
+    """Return the functions among `tools`; if a `name` is given, only those with that name."""
+    found = []
+    for tool in tools if isinstance(tools, list) else ():
+        match tool:
+            case {"function": {"name": str(own)}} if name in (None, own):
+                found.append(tool)
+    return found
 
 
 def stop_list(fields: dict[str, Any]) -> Any:

@@ -15,7 +15,6 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire.assembly import decoded
 from splitsecond.core.wire.chat_form import TRANSLATED
 from splitsecond.core.wire.gemini.to_chat import camel, parts_of
-from splitsecond.core.wire.openai.client_side import ChunkAssembly
 from splitsecond.core.wire.server_answer import known, to_json
 from splitsecond.core.wire.translation import not_translatable, plain_fields
 
@@ -45,19 +44,9 @@ class Vectors(Struct):
 _decode = msgspec.json.Decoder(Vectors).decode
 
 
-class VectorsAssembly(ChunkAssembly):
-    """Assembly of an answer, written in the client's format by `write`."""
-
-    def __init__(self, write: Callable[[Vectors], Fields]) -> None:
-        super().__init__()
-        self._write = write
-
-    def fresh(self) -> ChunkAssembly:
-        """Return an assembly in OpenAI's form."""
-        return ChunkAssembly()
-
-    def answer(self) -> bytes:
-        return to_json(self._write(decoded(super().answer(), _decode)))
+def vectors_answer(write: Callable[[Vectors], Fields], body: bytes) -> bytes:
+    """Return the answer in the client's format, as `write` makes it."""
+    return to_json(write(decoded(body, _decode)))
 
 
 def _embedding_call(call: Call, fields: Fields) -> Call:

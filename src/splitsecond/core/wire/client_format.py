@@ -21,7 +21,7 @@ from splitsecond.core.wire.anthropic.messages import UNSIGNED_REASONING
 from splitsecond.core.wire.api_format import Encode, Encoded
 from splitsecond.core.wire.assembly import Assembly
 from splitsecond.core.wire.chat_form import REASONING_FIELD
-from splitsecond.core.wire.client_embeddings import Vectors, VectorsAssembly
+from splitsecond.core.wire.client_embeddings import Vectors, vectors_answer
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai import client_side as chat_side
 from splitsecond.core.wire.relay import StreamRelay
@@ -29,7 +29,7 @@ from splitsecond.core.wire.responses import client_side as responses_side
 from splitsecond.core.wire.responses.encode import FOREIGN_REASONING
 from splitsecond.core.wire.stored_ids import KeptAnswers
 from splitsecond.core.wire.transcoder import Transcoder, WriterType
-from splitsecond.core.wire.translated import TranslatedAssembly, TranslatedRelay
+from splitsecond.core.wire.translated import TranslatedAssembly, TranslatedRelay, translated_answer
 
 
 class RelayType(Protocol):
@@ -52,14 +52,14 @@ class RequestReader(Struct, frozen=True):
 class ModelListing(Struct, frozen=True):
     """Model listing for clients of a format: `paths`, below each the path of each model, and what they return.
 
-    `entry`: None if there is no path for one model. `header`: a header that all clients of this format send, where
+    `model`: None if there is no path for one model. `header`: a header that all clients of this format send, where
     several formats have the same path; without one, the first of these formats is meant. `details_path`: where a
     request names one model, "" for nowhere; `details` describes it, with its context length in tokens, None if unknown.
     """
 
     paths: tuple[str, ...]
     whole: Callable[[Sequence[str]], bytes]
-    entry: Callable[[str], bytes] | None = None
+    model: Callable[[str], dict[str, Any]] | None = None
     header: bytes = b""
     details_path: str = ""
     details: Callable[[str, int | None], bytes] | None = None
@@ -150,7 +150,7 @@ OPENAI_CHAT = ClientFormat(
         "/v1/rerank": "rerank",
         "/v1/moderations": "moderations",
     },
-    models=ModelListing(("/v1/models",), openai.model_list, openai.model_entry),
+    models=ModelListing(("/v1/models",), openai.model_list, openai.model),
     limit_fields=("max_completion_tokens", "max_tokens"),
     output_format=(("response_format",),),
     effort=("reasoning_effort",),
@@ -165,7 +165,7 @@ OPENROUTER_CHAT = structs.replace(
     OPENAI_CHAT,
     paths={f"/api{path}": operation for path, operation in OPENAI_CHAT.paths.items()},
     root="/api/v1/",
-    models=ModelListing(("/api/v1/models",), openai.model_list, openai.model_entry),
+    models=ModelListing(("/api/v1/models",), openai.model_list, openai.model),
     error_body=openai.numbered_error_body,
 )
 ANTHROPIC_MESSAGES = ClientFormat(
@@ -174,7 +174,7 @@ ANTHROPIC_MESSAGES = ClientFormat(
     paths={"/v1/messages": "chat"},
     root="/v1/messages/",
     counting=TokenCounting("/v1/messages/count_tokens", anthropic.count, anthropic.token_count),
-    models=ModelListing(("/v1/models",), anthropic.model_list, anthropic.model_entry, header=b"anthropic-version"),
+    models=ModelListing(("/v1/models",), anthropic.model_list, anthropic.model, header=b"anthropic-version"),
     system_field="system",
     limit_fields=("max_tokens",),
     output_format=(("output_config", "format"), ("output_format",)),
@@ -229,12 +229,16 @@ CLIENT_FORMATS: Mapping[Spoken, ClientFormat] = {
 }
 
 
+def _written(write: Callable[[Any, bytes], bytes], how: Any) -> Callable[[], Assembly]:
+    return partial(TranslatedAssembly, partial(write, how))
+
+
 def _translated(
     writer: WriterType, error_event: tuple[bytes, bytes], *, single: bool = False, **fields: Any
 ) -> ClientFormat:
     """Return a format whose requests are translated as they come in; answers are written by `writer`."""
     relay = partial(TranslatedRelay, writer=writer, error_event=error_event, single=single)
-    own = {"counting": None, "models": None, "relay": relay, "assembly": partial(TranslatedAssembly, writer)}
+    own = {"counting": None, "models": None, "relay": relay, "assembly": _written(translated_answer, writer)}
     return structs.replace(OPENAI_CHAT, **(own | fields))
 
 
@@ -248,9 +252,7 @@ GEMINI = _translated(
     # Vercel's and LangChain's clients leave out "models/" if a name has a slash.
     method_roots=("/v1beta/models/", "/v1/models/", "/v1beta/"),
     methods={"generateContent": False, "streamGenerateContent": True},
-    models=ModelListing(
-        ("/v1beta/models", "/v1/models"), gemini.model_list, gemini.model_entry, header=b"x-goog-api-client"
-    ),
+    models=ModelListing(("/v1beta/models", "/v1/models"), gemini.model_list, gemini.model, header=b"x-goog-api-client"),
     counting=TokenCounting("", None, gemini.token_count, method="countTokens"),
     incoming=gemini.to_chat,
     counts=gemini.counts,
@@ -278,7 +280,7 @@ OLLAMA_GENERATE = structs.replace(
     models=None,
     incoming=ollama.generate_to_chat,
     relay=partial(TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True),
-    assembly=partial(TranslatedAssembly, ollama.GenerateWriter),
+    assembly=_written(translated_answer, ollama.GenerateWriter),
 )
 
 
@@ -287,7 +289,7 @@ def _embeddings(
 ) -> ClientFormat:
     """Return a path or method for embeddings of the clients of `form`."""
     own: dict[str, Any] = {"paths": {}, "methods": {}, "method_operation": "embeddings", **fields}
-    assembly = partial(VectorsAssembly, write)
+    assembly = _written(vectors_answer, write)
     return structs.replace(form, root="", models=None, counting=None, incoming=incoming, assembly=assembly, **own)
 
 
@@ -318,15 +320,14 @@ def listing_at(path: str, headers: Mapping[bytes, bytes]) -> tuple[ModelListing,
 
 def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFormat, str] | None:
     """Return the format whose clients list models at `path`, and the name of the model there, or None."""
-    found = None
-    for form in FORMATS:
-        models = form.models
-        for root in () if models is None else models.paths:
-            if path == root or (models and models.entry is not None and path.startswith(root + "/")):
-                if models and models.header in headers:
-                    return form, path[len(root) + 1 :]
-                found = found or (form, path[len(root) + 1 :])
-    return found
+    found = [
+        (form, path[len(root) + 1 :])
+        for form in FORMATS
+        for root in (form.models.paths if form.models else ())
+        if path == root or (form.models and form.models.model and path.startswith(root + "/"))
+    ]
+    marked = (each for each in found if each[0].models and each[0].models.header in headers)
+    return next(marked, found[0] if found else None)
 
 
 def client_format(call: Call) -> ClientFormat:

@@ -14,8 +14,9 @@ from msgspec import Raw
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, Usage
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.api_format import AnswerWriter, Decoder
+from splitsecond.core.wire.api_format import AnswerWriter
 from splitsecond.core.wire.sse import EventCutter, SseDecoder, malformed
+from splitsecond.core.wire.streaming import Decoder
 
 
 class ContinuationEncoder(ABC):

@@ -16,11 +16,12 @@ from msgspec import Raw, Struct, field
 from splitsecond.core.events import Done, Event, Quiet, Usage
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.validation import plain_value
-from splitsecond.core.wire.api_format import WHOLE_HEADERS, Decoder, Encode, Encoded, Quirks
+from splitsecond.core.wire.api_format import WHOLE_HEADERS, Encode, Encoded, Quirks
 from splitsecond.core.wire.openai.embeddings import ItemsDecoder
+from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.sse import malformed
-from splitsecond.core.wire.streaming import Count
+from splitsecond.core.wire.streaming import Count, Decoder
 from splitsecond.core.wire.transcoder import Transcoder
 from splitsecond.core.wire.translation import not_translatable, plain_fields, shared_fields
 
@@ -72,12 +73,8 @@ class _Floats(Struct, gc=False):
     numbers: list[Raw] = field(default_factory=list, name="float")
 
 
-class _Billed(Struct, gc=False):
-    input_tokens: Count | None = None
-
-
 class _Meta(Struct, gc=False):
-    billed_units: _Billed | None = None
+    billed_units: TokenUsage | None = None
 
 
 class _Answer(Struct, gc=False):
@@ -99,7 +96,7 @@ class VectorsDecoder(ItemsDecoder):
 
     whole_form = msgspec.json.Decoder(_Answer, strict=False)
 
-    def _take(self, answer: _Answer, at: int, out: list[Event]) -> None:
+    def _take_whole(self, answer: _Answer, body: bytes, at: int, out: list[Event]) -> None:
         found = answer.embeddings.numbers if isinstance(answer.embeddings, _Floats) else answer.embeddings or []
         vectors = [_decode_values(each).values if _begins(each) == b"{" else each for each in found]
         if answer.error:
@@ -109,7 +106,7 @@ class VectorsDecoder(ItemsDecoder):
         else:
             billed = answer.meta and answer.meta.billed_units
             out.append(Quiet(at, _VECTORS, (b"[%b]" % b",".join(map(bytes, vectors))).decode()))
-            self._end(Usage(at, billed.input_tokens if billed else answer.prompt_eval_count, 0), at, out)
+            self._finish(Usage(at, billed.input_tokens if billed else answer.prompt_eval_count, 0), at, out)
 
 
 def decoder(chat: Callable[[Operation], Decoder]) -> Callable[..., Decoder]:

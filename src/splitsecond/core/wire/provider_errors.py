@@ -10,7 +10,7 @@ other part of a message may quote the request, so a client can put any text ther
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -62,6 +62,7 @@ _HINTS = {
     405: "Check the base URL (it usually ends in /v1).",
     429: "Rate limited: lower the concurrency or rate, or wait.",
 }
+_NO_HINTS: Mapping[int, str] = {}
 HTML_HINT = "The response is a web page, not an API: check the base URL (it usually ends in /v1)."
 _DAY_HINT = "The daily quota is used up; Google resets it at midnight Pacific time."
 _CONTEXT_HINT = "Shorten the prompt, or ask for fewer output tokens."
@@ -220,9 +221,15 @@ class ProviderError(Struct, frozen=True):
 
 
 def fault_from_response(
-    status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head", now: datetime | None = None
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    phase: Phase = "head",
+    now: datetime | None = None,
+    hints: Mapping[int, str] = _NO_HINTS,
 ) -> Fault:
-    """Return the fault of a response with this `status` (not 200).
+    """Return the fault of a response with this `status` (not 200). `hints`: those of the API format, by status.
 
     A ``Retry-After`` with a date is relative to the response's ``Date``, or else to `now` (UTC; None: the wall clock).
     Waits are at most a day.
@@ -242,34 +249,21 @@ def fault_from_response(
             kind = rule.kind or kind
         if kind == USAGE_LIMIT:
             wait_s = _until_access_s(rule, error, now)
+    hint = hints.get(status, hint)
+    known: dict[str, Any] = {"kind": kind, "phase": phase, "excerpt": shown}
     callers = status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
     if kind == CONTEXT_EXCEEDED or (rule is None and callers):
-        too_long = kind == CONTEXT_EXCEEDED
-        return CallerFault(
-            message,
-            kind=kind,
-            phase=phase,
-            status=status if status < 500 else 400,
-            excerpt=shown,
-            hint=hint,
-            code="" if too_long else error.code,
-            param=error.param,
-        )
+        code = "" if kind == CONTEXT_EXCEEDED else error.code
+        status = status if status < 500 else 400
+        return CallerFault(message, **known, status=status, hint=hint, code=code, param=error.param)
     if wait_s is None and _is_daily(payload):
         hint, wait_s = _DAY_HINT, _DAY_S
     if wait_s is None:
         wait_s = _retry_after_s({name.lower(): value for name, value in headers.items()}, now)
     if wait_s is None:
         wait_s = _retry_delay_s(payload)
-    return ProviderFault(
-        message,
-        kind=kind,
-        phase=phase,
-        status=status,
-        excerpt=shown,
-        hint=hint,
-        retry_after_ns=None if wait_s is None else round(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * NS_PER_S),
-    )
+    wait_ns = None if wait_s is None else round(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * NS_PER_S)
+    return ProviderFault(message, **known, status=status, hint=hint, retry_after_ns=wait_ns)
 
 
 def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
@@ -305,15 +299,9 @@ def _until_access_s(rule: Rule, error: ProviderError, now: datetime | None) -> f
     return (until - (now or clock.wall_time())).total_seconds() if until else None
 
 
-def with_hints(hints: Mapping[int, str]) -> Callable[..., Fault]:
-    """Return `fault_from_response` with other `hints` for some statuses."""
-
-    def fault_with_hint(status: int, headers: Mapping[str, str], body: bytes, *, phase: Phase = "head") -> Fault:
-        fault = fault_from_response(status, headers, body, phase=phase)
-        fault.hint = hints.get(status, fault.hint)
-        return fault
-
-    return fault_with_hint
+def address_hints(address: str, model: str = "Check the model's name") -> Mapping[int, str]:
+    """Return the hints of a format for a wrong model or base URL; `address`: what is usual for the latter."""
+    return {404: f"{model}, and the base URL ({address}).", 405: f"Check the base URL ({address})."}
 
 
 def parse_error(data: bytes) -> ProviderError:

@@ -210,11 +210,8 @@ def _think(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
     if own == "think" or not (isinstance(given, bool) or given in EFFORTS):
         return None
     del fields["think"]
-    return (
-        ReasoningRequest(name="think", on=given)
-        if isinstance(given, bool)
-        else ReasoningRequest(name="think", effort=given)
-    )
+    on, effort = (given, "") if isinstance(given, bool) else (None, given)
+    return ReasoningRequest(name="think", on=on, effort=effort)
 
 
 def _enable_thinking(fields: dict[str, Any], own: str) -> ReasoningRequest | None:

@@ -13,9 +13,9 @@ from splitsecond.core import clock
 from splitsecond.core.events import Broken, Event
 from splitsecond.core.large_bodies import LARGE_BYTES, HeldAnswer
 from splitsecond.core.service import Call
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.assembly import MAX_ANSWER_BYTES
 from splitsecond.core.wire.sse import LEADING, EventCutter, encode_event, malformed
+from splitsecond.core.wire.streaming import Decoder
 from splitsecond.core.wire.transcoder import Transcoder
 
 

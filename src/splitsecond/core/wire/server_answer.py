@@ -16,14 +16,9 @@ SLOT = "\0"
 _SLOT = b'"\\u0000"'
 
 
-def around_slot(event: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes of `event` before and after `SLOT`: a token then costs its own JSON and one concatenation."""
-    before, _, after = event.rpartition(_SLOT)
-    return before, after
-
-
-def around_slots(event: bytes, slots: int) -> list[bytes]:
-    """Return the bytes of `event` around its last `slots` times `SLOT`, for a text that an event repeats."""
+def around_slots(event: bytes, slots: int = 1) -> list[bytes]:
+    """Return the bytes of `event` around its last `slots` times `SLOT`: a token then costs its own JSON and one
+    concatenation."""
     return event.rsplit(_SLOT, slots)
 
 

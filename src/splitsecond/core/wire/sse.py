@@ -150,18 +150,15 @@ class SseDecoder(Struct, eq=False):
         self.overflow = self.overflow or size > self.max_bytes
 
 
-class EventCutter:
+class EventCutter(Struct):
     """Cutter of a stream into whole events.
 
     `tail` is the incomplete event at the end. `is_json`: the body is one JSON object, which is not cut; None: not known
     before the first byte. Each byte is searched once, however small the pieces are.
     """
 
-    __slots__ = ("is_json", "tail")
-
-    def __init__(self) -> None:
-        self.is_json: bool | None = None
-        self.tail = bytearray()
+    is_json: bool | None = None
+    tail: bytearray = field(default_factory=bytearray)
 
     def whole(self, data: bytes) -> bool:
         """Whether `feed` would return exactly `data`; then it need not be called."""

@@ -1,4 +1,4 @@
-"""Base classes of the decoders: of any answer, and of an event stream.
+"""Base class of the decoders.
 
 The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and decoded at its end.
 Everything else goes through the SSE decoder, event by event, until one of them ends the stream; nothing after that is
@@ -14,12 +14,11 @@ request.
 import json
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct, structs
 
 from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
 from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
@@ -28,7 +27,8 @@ from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, in_band_fault, parse_error
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
-from splitsecond.core.wire.text_events import TextEvents
+from splitsecond.core.wire.text_events import MAX_LESSONS, TextEvents
+from splitsecond.core.wire.tool_calls import ToolCalls
 
 T = TypeVar("T")
 
@@ -52,25 +52,52 @@ LONGEST_TIER = 40
 """Longest word for a speed tier, in characters: a provider can send any text there."""
 
 
-class AnswerDecoder:
-    """Base of all decoders: the state of one answer, and its end. `whole_form`: its JSON if it is not streamed."""
+class Decoder:
+    """Decoder of one answer: the bytes of the body in, events out. The last event is `Done` or `Broken`, given once.
+
+    `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the reader of the events
+    only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
+    `as_tool`: see `Encoded`; formats without need ignore it. `tier`: the provider's word for the speed tier that served
+    the request, "" until it says so. `counted`: the largest counts that were reported since the reader of the events
+    set this to None. `odd_fields`: see `Observation`.
+
+    Of a format: `whole_form`, `event_form`: the JSON of an answer that is not streamed, and of an event, in messages
+    `event_name`. `events_of`: cuts a stream into events; the last is cut off only if it begins with `event_begins` and
+    is no JSON. `done_ends`: ``[DONE]`` ends the stream. `learns`: the events of one text differ only in it.
+    `end_name`: what a stream without its end lacks; `marker_name`: the end mark, for messages.
+    """
 
     whole_form: msgspec.json.Decoder[Any]
+    event_form: msgspec.json.Decoder[Any]
+    events_of: type[SseDecoder] = SseDecoder
+    event_name = "an event"
+    event_begins = b""
+    json_begins: tuple[bytes, ...] = (b"{",)
     json_ends: tuple[bytes, ...] = (b"}",)
+    max_json_bytes = MAX_EVENT_BYTES
+    done_ends = True
+    learns = True
+    end_name: str
+    marker_name = "[DONE]"
     html_hint = HTML_HINT
+
     odd_fields: Sequence[str] = ()
+    in_runs = False
+    as_tool = ""
+    counted: Usage | None = None
+    tier = ""
+    _miscounted = False  # a report of token counts cannot be true, so none is trusted
+    _begun = _ended = False
+    _chunks = _tokens = 0
+    _json: list[bytes] | None = None
+    _json_bytes = _fed_at = 0
 
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
-        self.in_runs = False
-        self.as_tool = ""
-        self.counted: Usage | None = None
         self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs: see `repair_json`
-        self._miscounted = False  # a report of token counts cannot be true, so none is trusted
-        self.tier = ""
-        self._ended = False
-        self._chunks = 0
-        self._tokens = 0
+        self._choices: set[int] = set()
+        self._finished: dict[int, str] = {}
+        self._calls = ToolCalls()
 
     def _decode_whole(self, body: bytes, at: int, out: list[Event]) -> Any:
         """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the answer broken."""
@@ -91,15 +118,12 @@ class AnswerDecoder:
             self._note_odd(name)
         return value
 
-    def feed_texts(self, data: bytes) -> Sequence[int]:
-        return ()
-
-    def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
-        return None
-
     @property
     def finished(self) -> bool:
-        return False
+        """Whether each choice that began has its finish reason, so that only the end of the body is missing."""
+        if not self._choices or self._ended or self._json is not None or self._choices - self._finished.keys():
+            return False
+        return self._sse.between_events and self._is_whole(marker=False)
 
     def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
         """Return a report of token counts as `decode` reads it; None if there is none.
@@ -111,24 +135,26 @@ class AnswerDecoder:
         try:
             return decode(data)
         except (ValueError, RecursionError):
-            self._miscounted = True
             self._note_odd("usage")
-            self._add_usage(out, Usage(at))
+            self._add_usage(out, Usage(at, implausible=True))
             return None
 
     def _add_usage(self, out: list[Event], usage: Usage | None) -> None:
-        """Add a report of token counts, if there is one. If it or an earlier one cannot be true, it is implausible."""
-        if usage is None:
+        """Add a report of token counts, if it has any. If it or an earlier one cannot be true, it is implausible."""
+        if usage is None or (usage.input_tokens is None is usage.output_tokens and not usage.implausible):
             return
-        if self._miscounted or contradictory(usage):
+        if self._miscounted or usage.implausible or contradictory(usage):
             self._miscounted = True
             usage = Usage(usage.at, implausible=True)
         self.counted = usage if self.counted is None else _largest(self.counted, usage)
         out.append(usage)
 
-    def _add_finish(self, at: int, out: list[Event], reason: str, data: bytes, index: int = 0) -> None:
-        """Add the reason why choice `index` ended. A failure breaks the answer, and so does an unknown reason of an
-        answer without content."""
+    def _add_finish(self, at: int, out: list[Event], reason: str | None, data: bytes, index: int = 0) -> None:
+        """Add the reason why choice `index` ended, once. A failure breaks the answer, and so does an unknown reason of
+        an answer without content."""
+        if not reason or self._finished.get(index) == reason:
+            return
+        self._finished[index] = reason
         word = meaning(reason)
         if word == FAILURE or not (word or self._tokens):
             error = ProviderError(f"finish_reason is {provider_word(reason, LONGEST_REASON)}")
@@ -142,6 +168,11 @@ class AnswerDecoder:
         """Note that a field was not as its format says, and did not matter for the answer."""
         if name not in self.odd_fields:
             self.odd_fields = (*self.odd_fields, name)
+
+    def _note_times(self, times: Struct | None) -> None:
+        """Note the times that the server reports, which are the fields of `times`."""
+        found = {} if times is None else structs.asdict(times)
+        self.server_timings.update((name, float(value)) for name, value in found.items() if value is not None)
 
     def _note_tier(self, word: object) -> None:
         if isinstance(word, str) and word:
@@ -171,31 +202,12 @@ class AnswerDecoder:
         fault = ProviderFault(message, kind=kind, phase=self._phase, status=200, excerpt=excerpt(data), hint=hint)
         out.append(Broken(at, fault))
 
-
-class StreamDecoder(AnswerDecoder, ABC):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`. The body shows whether it is streamed.
-
-    `event_form`: the JSON of an event. `done_ends`: ``[DONE]`` ends the stream. `learns`: the events of one text differ
-    only in it. `end_name`: what a stream without its end lacks; `marker_name`: the end mark, for messages.
-    """
-
-    event_form: msgspec.json.Decoder[Any]
-    json_begins: tuple[bytes, ...] = (b"{",)
-    done_ends = True
-    learns = True
-    end_name: str
-    marker_name = "[DONE]"
-
-    def __init__(self, operation: Operation = "chat") -> None:
-        super().__init__(operation)
-        self._begun = False
-        self._json: list[bytes] | None = None
-        self._json_bytes = self._json_at = 0
-
     def feed(self, data: bytes, at: int) -> list[Event]:
+        """Return the events that `data` completes, with the time `at`; none after the end."""
         out: list[Event] = []
         if self._ended:
             return out
+        self._fed_at = at
         if not self._begun:
             data = data.lstrip(LEADING)
             if not data:
@@ -208,14 +220,14 @@ class StreamDecoder(AnswerDecoder, ABC):
         if self._json is not None:
             self._json.append(data)
             self._json_bytes += len(data)
-            self._json_at = at
-            if self._json_bytes > MAX_EVENT_BYTES:
-                self._break(at, out, "malformed", f"the body is longer than {MAX_EVENT_BYTES:,} bytes")
+            if self._json_bytes > self.max_json_bytes:
+                self._break(at, out, "malformed", f"the body is longer than {self.max_json_bytes:,} bytes")
         else:
             self._feed_events(data, at, out)
         return out
 
     def close(self, at: int) -> list[Event]:
+        """Return the last events after the end of the body, with `Done` or `Broken` unless that was given before."""
         out: list[Event] = []
         if self._ended:
             return out
@@ -228,9 +240,10 @@ class StreamDecoder(AnswerDecoder, ABC):
             self._begin_events()
         cut = self._sse.unfinished
         for event in self._sse.rest():
-            cut = event.data is not None and event.data.strip() != END_MARK and not is_json(event.data)
+            word = END_MARK if event.data is None else event.data.strip()
+            cut = word != END_MARK and word.startswith(self.event_begins) and not is_json(word)
             if not cut:
-                self._take(event, at, out)
+                self._take(event, self._fed_at, out)
         if not self._ended:
             self._end(at, out, cut=cut)
         return out
@@ -240,8 +253,8 @@ class StreamDecoder(AnswerDecoder, ABC):
         return False
 
     def _begin_events(self) -> None:
-        self._sse = SseDecoder()
-        self._texts = TextEvents(learns=self.learns)
+        self._sse = self.events_of()
+        self._texts = TextEvents() if self.learns else TextEvents(MAX_LESSONS)
         self._like = Token(0, "")  # what the known events add
         self._kind: TokenKind = "text"  # of the latest token
 
@@ -259,7 +272,7 @@ class StreamDecoder(AnswerDecoder, ABC):
             else:
                 out.extend([Token(at, text, like.kind, like.index, tool=like.tool) for text in event])
         if self._sse.overflow:
-            self._break(at, out, "malformed", f"an event is longer than {MAX_EVENT_BYTES:,} bytes")
+            self._break(at, out, "malformed", f"{self.event_name} is longer than {MAX_EVENT_BYTES:,} bytes")
 
     @property
     def _in_runs(self) -> bool:
@@ -267,6 +280,10 @@ class StreamDecoder(AnswerDecoder, ABC):
         return self.in_runs and self._like.kind != "reasoning"
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
+        """Return the number of characters of each token if `data` is whole events, each with only a text.
+
+        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs` is not set.
+        """
         if self._ended or not self._begun or self._json is not None:
             return ()
         if not (self._texts.current and self._in_runs and self._sse.between_events):
@@ -282,6 +299,10 @@ class StreamDecoder(AnswerDecoder, ABC):
         return lengths
 
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
+        """Return the tokens of consecutive packets that arrived at `times`, if each brought one token of text.
+
+        Otherwise return None, and take nothing: then `feed` takes them one by one.
+        """
         if self._ended or not self._begun or self._json is not None:
             return None
         texts = self._texts.each(packets) if self._in_runs and self._sse.between_events else None
@@ -297,8 +318,6 @@ class StreamDecoder(AnswerDecoder, ABC):
         if token.kind != self._kind:
             self._kind = token.kind
             self._texts.expect_others()
-        if not self._texts.useful:
-            return
         if token.tokens_so_far is not None or token.logprobs is not None:
             return
         if self._texts.learn(data, event.name, token.text, self._text_of):
@@ -306,11 +325,11 @@ class StreamDecoder(AnswerDecoder, ABC):
 
     def _text_of(self, data: bytes) -> str | None:
         """Return the text of an event like the one before it. It is taken a second time, which changes no more than
-        some counts."""
-        parsed, out, counted = read_json(data, self.event_form.decode), list[Event](), (self._chunks, self._tokens)
+        their number."""
+        parsed, out, counted = read_json(data, self.event_form.decode), list[Event](), self._tokens
         if parsed is not None:  # else the event before it was repaired
             self._take_event(parsed, "", data, 0, out)
-            self._chunks, self._tokens = counted
+            self._tokens = counted
         return out[0].text if len(out) == 1 and isinstance(out[0], Token) else None
 
     def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
@@ -328,16 +347,19 @@ class StreamDecoder(AnswerDecoder, ABC):
             try:
                 parsed = self.event_form.decode(data)
             except (ValueError, RecursionError) as error:
-                parsed = self._repaired(event.name, data, error, at, out)
+                data, parsed = self._repaired(event.name, data, error, at, out)
                 if parsed is None:
                     return
             before, tokens = len(out), self._tokens
+            self._chunks += 1
             self._take_event(parsed, event.name, data, at, out)
-            if self._tokens != tokens and len(out) == before + 1:
+            if len(out) == before:
+                out.append(Quiet(at, parsed.type or event.name or "empty"))
+            elif self._tokens != tokens and len(out) == before + 1:
                 self._learn(event, data, out[-1])
 
-    def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> Any:
-        """Return an event that could not be decoded (`error`), decoded after a repair; None if it is no JSON.
+    def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> tuple[bytes, Any]:
+        """Return an event that could not be decoded (`error`), repaired and decoded; None if it is no JSON.
 
         Then `out` got its meaning: an end mark, nothing, or the break of the answer.
         """
@@ -348,18 +370,19 @@ class StreamDecoder(AnswerDecoder, ABC):
             out.append(Quiet(at, name or "empty"))
         else:
             try:
-                return self._decode_oddly(repair_json(data, self._halves), self.event_form)
+                repaired = repair_json(data, self._halves)
+                return repaired, self._decode_oddly(repaired, self.event_form)
             except (ValueError, RecursionError):
-                self._break(at, out, "malformed", f"an event is not the JSON of an answer: {error}", data)
-        return None
+                self._break(at, out, "malformed", f"{self.event_name} is not the JSON of an answer: {error}", data)
+        return data, None
 
     def _take_event(self, parsed: Any, name: str, data: bytes, at: int, out: list[Event]) -> None:
         """Take one event of the stream, decoded by `event_form`. `name` is from its ``event:`` line."""
         raise NotImplementedError
 
-    @abstractmethod
     def _take_whole(self, parsed: Any, body: bytes, at: int, out: list[Event]) -> None:
-        """Take a plain JSON answer, decoded by `whole_form`. Its tokens arrived with its last byte (`_json_at`)."""
+        """Take a plain JSON answer, decoded by `whole_form`. Its tokens arrived with its last byte (`_fed_at`)."""
+        raise NotImplementedError
 
     def _is_whole(self, marker: bool) -> bool:
         """Return whether the stream is complete at its end mark (`marker`), or at the end of the body."""
@@ -372,7 +395,7 @@ class StreamDecoder(AnswerDecoder, ABC):
             return
         junk = self._junk
         if self._chunks or (cut and not junk):
-            text = "the answer ended " + ("inside an event" if cut else f"without {self.end_name}")
+            text = "the answer ended " + (f"inside {self.event_name}" if cut else f"without {self.end_name}")
             after = f" and {self.marker_name}" if marker else ""
             self._break(at, out, "truncated", f"{text} after {self._tokens} content events{after}", junk)
         elif junk:

@@ -10,16 +10,16 @@ event are known, every event with the same bytes around a string adds that strin
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from io import BytesIO
 from operator import itemgetter
 
 import msgspec
+from msgspec import Struct
 
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
 
 _LONGEST_LEARNED = 8_192
 """Bytes of an event to learn from. A text that occurs in it many times is searched as often."""
-_LESSONS = 16
+MAX_LESSONS = 16
 """How often the bytes are learned in one stream: answers change between reasoning and text, and some servers change
 more than the text in each event."""
 _NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
@@ -60,21 +60,20 @@ def _only_value(data: bytes, raw: bytes) -> int:
     return found
 
 
-class TextEvents:
+class TextEvents(Struct, eq=False):
     """The events of one stream that only add to one text, learned from one of them.
 
-    `current`: the last event was one of them. `useful`: they are known, or can still be learned.
+    `lessons`: how many were taken. `current`: the last event was one of them. `useful`: they are known, or can still be
+    learned.
     """
 
-    __slots__ = ("_after", "_before", "_lessons", "_misses", "_runs", "_unused", "current")
-
-    def __init__(self, *, learns: bool = True) -> None:
-        self._before = self._after = b""
-        self._runs = True  # many events that follow each other were known so far
-        self._lessons = 0 if learns else _LESSONS
-        self._unused = 0
-        self._misses = 0
-        self.current = False
+    lessons: int = 0
+    current: bool = False
+    _before: bytes = b""
+    _after: bytes = b""
+    _runs: bool = True  # many events that follow each other were known so far
+    _unused: int = 0
+    _misses: int = 0
 
     def events(self, sse: SseDecoder, data: bytes) -> Iterator[SseEvent | list[str]]:
         """Yield the events that `data` completes; of known events that follow each other, the texts."""
@@ -86,7 +85,10 @@ class TextEvents:
                     yield texts
             if at >= len(data):
                 return
-            end = data.find(b"\n\n", at) + 2 if self.useful and len(data) - at > _MANY_BYTES else 1
+            end = 1
+            if self.useful and len(data) - at > _MANY_BYTES:
+                begin = at if self.lessons else data.find(b"\n\n", at) + 2  # most streams begin without a text
+                end = data.find(b"\n\n", begin) + 2
             for event in sse.feed(data[at:end] if end > 1 else data[at:]):
                 self.current = False
                 yield event
@@ -96,18 +98,18 @@ class TextEvents:
 
     @property
     def useful(self) -> bool:
-        return bool(self._before) or (self._lessons < _LESSONS and self._unused < _UNUSED)
+        return bool(self._before) or (self.lessons < MAX_LESSONS and self._unused < _UNUSED)
 
     def learn(self, data: bytes, name: str, text: str, read: Callable[[bytes], str | None]) -> bool:
         """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether it is known now.
 
         `read` returns the text that another event adds.
         """
-        head = (b"event: " + name.encode() + b"\n" if name else b"") + b"data: "
+        head = b"event: %b\ndata: " % name.encode() if name else b"data: "
         if self._before and self.read(head + data + b"\n\n", 0)[0]:
             self.current = True
-        elif self._lessons < _LESSONS and self._unused < _UNUSED and b"\n" not in data:
-            self._lessons += 1
+        elif self.lessons < MAX_LESSONS and self._unused < _UNUSED and b"\n" not in data:
+            self.lessons += 1
             self._unused += 1
             around = bytes_around(data, text, read)
             if around is not None:
@@ -126,13 +128,7 @@ class TextEvents:
         This runs at C speed: the texts are cut out at the expected places, and the bytes around them are put back and
         compared.
         """
-        before, after = self._before, self._after
-        if not self.current:
-            return None
-        strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
-        if before + (after + before).join(strings) + after != b"".join(parts):
-            return None
-        texts = _decoded(strings)
+        texts = self._cut(parts, self._after) if self.current else None
         if texts is not None:
             self._misses = self._unused = 0
         return texts
@@ -176,35 +172,31 @@ class TextEvents:
             at = end + len(after)
         if texts:
             self._misses = self._unused = 0
-        else:
-            self._miss()
-        return texts, at
-
-    def _miss(self) -> None:
-        """Forget what was learned if it has not fitted for many events: more than the text changes in them."""
+            return texts, at
         self._misses += 1
-        if self._misses >= _MISSES:
-            self._before, self._lessons, self.current = b"", _LESSONS, False
+        if self._misses >= _MISSES:  # more than the text changes in these events
+            self._before, self.lessons, self.current = b"", MAX_LESSONS, False
+        return texts, at
 
     def _run(self, data: bytes, at: int) -> tuple[list[str], int] | None:
         """Return the texts of the known events from `at` to the last one in `data`, and where they end.
 
         None: there are others between them. This runs at C speed, as `each` does.
         """
-        before, after = self._before, self._after[:-1]
-        *heads, head = before.split(b"\n")
-        lines = BytesIO(data[at:]).readlines()[len(heads) :: len(heads) + 2]
-        while lines and not (lines[-1].startswith(head) and lines[-1].endswith(after)):
-            lines.pop()
-        begin, end = len(head), -len(after)
-        parts = list(map(itemgetter(slice(begin, end)), lines))
-        start, between = at + len(before), after + b"\n" + before
-        run = between.join(parts)
-        stop = start + len(run)
-        if not data.startswith(run, start) or not data.startswith(after + b"\n", stop):
-            return None
-        texts = _decoded(parts)
-        return None if texts is None else (texts, stop + len(after) + 1)
+        before, after = self._before, self._after.removesuffix(b"\n\n")
+        *parts, _ = data[at:].split(b"\n\n")
+        while parts and not (parts[-1].startswith(before) and parts[-1].endswith(after)):
+            parts.pop()
+        end = at + sum(map(len, parts)) + 2 * len(parts)
+        texts = self._cut(parts, after)
+        return None if texts is None else (texts, end)
+
+    def _cut(self, parts: Sequence[bytes], after: bytes) -> list[str] | None:
+        """Return the texts between what was learned and `after` in `parts`; None if one of these is another event."""
+        before = self._before
+        strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
+        same = before + (after + before).join(strings) + after == b"".join(parts)
+        return _decoded(strings) if same else None
 
 
 def _decoded(strings: list[bytes]) -> list[str] | None:

@@ -16,14 +16,12 @@ from splitsecond.core.events import ToolPart
 from splitsecond.core.validation import read_json
 
 
-class _Call:
+class _Call(Struct):
     """A call that has begun. `rest` is the part of its later tokens."""
 
-    __slots__ = ("id", "name", "rest")
-
-    def __init__(self, number: int) -> None:
-        self.id = self.name = ""
-        self.rest = ToolPart(number)
+    rest: ToolPart
+    id: str = ""
+    name: str = ""
 
 
 class ToolCalls(Struct, eq=False):
@@ -45,7 +43,7 @@ class ToolCalls(Struct, eq=False):
         if call is None or (name and ((id and call.id and id != call.id) or (call.name and name != call.name))):
             number = self._counts.get(index, 0)
             self._counts[index] = number + 1
-            call = _Call(number)
+            call = _Call(ToolPart(number))
         if key is not None:
             self._begun[index, key] = call
         self._latest[index] = call
@@ -60,16 +58,15 @@ class ToolCalls(Struct, eq=False):
         return None if call is None else call.rest
 
 
-class PartNumbers:
+class PartNumbers(Struct):
     """Numbers of the blocks or items of one answer, in the order in which they begin.
 
     Some servers give none of them an index, or all of them the same: then a part ends where the next begins.
     """
 
-    def __init__(self) -> None:
-        self._numbers: dict[int | str | None, int] = {}
-        self._count = 0
-        self._open: set[int] = set()
+    _numbers: dict[int | str | None, int] = {}
+    _count: int = 0
+    _open: set[int] = set()
 
     def begin(self, index: Any) -> int:
         """Return the number of a part that begins, with the provider's `index`, which can be any JSON value."""

@@ -14,6 +14,8 @@ that is hidden or signed. A tool call without arguments gets an empty object, be
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Event, Finish, Token, ToolPart, Usage
@@ -37,18 +39,15 @@ class WriterType(Protocol):
     def __call__(self, operation: Operation, model: str, *, id: str, created: int) -> AnswerWriter: ...
 
 
-class _Choice:
+class _Choice(Struct):
     """The state of one choice. `call`: the number of the open tool call, or None, and `arguments`: what has come of its
     arguments; `calls`: how many have begun; `held`: the tokens of later calls."""
 
-    __slots__ = ("arguments", "call", "calls", "held", "reason")
-
-    def __init__(self) -> None:
-        self.reason = "stop"
-        self.call: int | None = None
-        self.calls = 0
-        self.arguments: list[str] = []
-        self.held: list[tuple[ToolPart, Token]] = []
+    reason: str = "stop"
+    call: int | None = None
+    calls: int = 0
+    arguments: list[str] = []
+    held: list[tuple[ToolPart, Token]] = []
 
 
 class Transcoder:

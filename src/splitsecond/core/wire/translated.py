@@ -5,6 +5,8 @@ answer's chunks are decoded, and encoded in the client's format: as a stream by 
 `TranslatedAssembly`.
 """
 
+from collections.abc import Callable
+
 from splitsecond.core import clock
 from splitsecond.core.events import Broken, Done, Event
 from splitsecond.core.service import Call
@@ -58,20 +60,18 @@ class TranslatedRelay(StreamRelay):
 
 
 class TranslatedAssembly(ChunkAssembly):
-    """Assembly of chunks as one answer of the format of `writer`."""
+    """Assembly of chunks as one answer, which `write` turns into the client's format."""
 
-    def __init__(self, writer: WriterType) -> None:
+    def __init__(self, write: Callable[[bytes], bytes]) -> None:
         super().__init__()
-        self._writer = writer
-
-    def fresh(self) -> ChunkAssembly:
-        """Return an assembly of chunks."""
-        return ChunkAssembly()
+        self._write = write
 
     def answer(self) -> bytes:
         """Return the whole answer as JSON. Raises the `Fault` that the body holds."""
-        body = super().answer()
-        choices, usage = collected(whole_events(OpenAIDecoder(), body))
-        head = read_json(body, decode_head) or AnswerHead()
-        writer = self._writer("chat", head.model or "", id=head.id or "", created=head.created_s)
-        return writer.whole(choices, usage)
+        return self._write(super().answer())
+
+
+def translated_answer(writer: WriterType, body: bytes) -> bytes:
+    choices, usage = collected(whole_events(OpenAIDecoder(), body))
+    head = read_json(body, decode_head) or AnswerHead()
+    return writer("chat", head.model or "", id=head.id or "", created=head.created_s).whole(choices, usage)

@@ -285,9 +285,9 @@ class Gateway:
         if found is None:
             raise not_found(cycle)
         listing, name = found
-        if name and listing.entry is not None:
+        if name and listing.model is not None:
             self._routes.service(name, key)  # raises if there is none
-            body = listing.entry(name)
+            body = msgspec.json.encode(listing.model(name))
         else:
             body = listing.whole(self._routes.names(key))
         form = format_at(cycle.path, cycle.headers)

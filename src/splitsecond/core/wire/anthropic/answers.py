@@ -13,7 +13,7 @@ from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.provider_errors import THREADS
-from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json, typed_event
+from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json, typed_event
 from splitsecond.core.wire.sse import encode_event
 
 NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -64,7 +64,7 @@ class StreamWriter(AnswerWriter):
         self._block = -1
         self._open = False
         self._kind: TokenKind | None = None
-        self._around = (b"", b"")
+        self._around: list[bytes] = []
         self._reason: str | None = None
         self._refused = False
         self._prompt_tokens: int | None = None
@@ -85,13 +85,12 @@ class StreamWriter(AnswerWriter):
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
         usage = usage or Usage(0)
         self._prompt_tokens = usage.input_tokens
-        counts = _usage_fields(replace(usage, output_tokens=0, reasoning_tokens=None))
-        return typed_event("message_start", message={**self._message, "content": [], "usage": counts})
+        counted = counts(replace(usage, output_tokens=0, reasoning_tokens=None))
+        return typed_event("message_start", message={**self._message, "content": [], **counted})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         begun = b"" if kind == self._kind else self._begin(kind, _BLOCKS[kind][0])
-        before, after = self._around
-        return begun + before + to_json(text) + after
+        return begun + to_json(text).join(self._around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         """Return the start of a tool call. Dots and colons in ids of other providers are replaced: Anthropic rejects
@@ -109,7 +108,7 @@ class StreamWriter(AnswerWriter):
         self._reason = None
         if usage.input_tokens is None:
             usage = replace(usage, input_tokens=self._prompt_tokens)
-        return typed_event("message_delta", delta=delta, usage=_usage_fields(usage))
+        return typed_event("message_delta", delta=delta, **counts(usage))
 
     def done(self) -> bytes:
         return (self.usage(Usage(0)) if self._reason is not None else b"") + typed_event("message_stop")
@@ -129,7 +128,7 @@ class StreamWriter(AnswerWriter):
             for call in answer.calls
         ]
         reason = _stop_reason(answer.finish, refused=bool(answer.refusal))
-        end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, "usage": _usage_fields(usage)}
+        end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, **counts(usage)}
         return to_json({**self._message, "content": content, **end})
 
     def _begin(self, kind: TokenKind, block: dict[str, Any]) -> bytes:
@@ -140,8 +139,8 @@ class StreamWriter(AnswerWriter):
         self._around = self._frame(kind)
         return ended + typed_event("content_block_start", index=self._block, content_block=block)
 
-    def _frame(self, kind: TokenKind) -> tuple[bytes, bytes]:
-        return around_slot(typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1]))
+    def _frame(self, kind: TokenKind) -> list[bytes]:
+        return around_slots(typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1]))
 
     def _end_block(self) -> bytes:
         if not self._open:
@@ -160,14 +159,10 @@ def error_body(status: int, message: str, type: str = "", code: str | None = Non
 
 def model_list(names: Sequence[str]) -> bytes:
     ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-    return to_json({"data": [_model(name) for name in names], "has_more": False, **ends})
+    return to_json({"data": [model(name) for name in names], "has_more": False, **ends})
 
 
-def model_entry(name: str) -> bytes:
-    return to_json(_model(name))
-
-
-def _model(name: str) -> dict[str, Any]:
+def model(name: str) -> dict[str, Any]:
     named = {"type": "model", "id": name, "display_name": name}
     return {**named, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
 
@@ -177,10 +172,6 @@ def token_count(tokens: int) -> bytes:
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    return {"usage": _usage_fields(usage)}
-
-
-def _usage_fields(usage: Usage) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0) - (usage.cache_write_tokens or 0),
         "output_tokens": usage.output_tokens or 0,
@@ -191,4 +182,4 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
         fields["cache_creation"] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
     if usage.reasoning_tokens is not None:
         fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
-    return fields
+    return {"usage": fields}

@@ -23,26 +23,10 @@ from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Quiet, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.openai.shapes import CacheCreation
+from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
-
-
-class OutputDetails(Struct, gc=False):
-    thinking_tokens: Count | None = None
-
-
-class UsageShape(Struct, gc=False):
-    """``usage``. `input_tokens` excludes tokens read from the cache or written to it."""
-
-    input_tokens: Count | None = None
-    cache_creation_input_tokens: Count | None = None
-    cache_creation: CacheCreation | None = None
-    cache_read_input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    output_tokens_details: OutputDetails | None = None
-    speed: Any = None
+from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
 class Block(Struct, gc=False):
@@ -75,7 +59,7 @@ class Message(Struct, gc=False):
 class MessageEvent(Struct, gc=False):
     """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of the block.
 
-    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
     """
 
     type: str = ""
@@ -89,24 +73,21 @@ class MessageEvent(Struct, gc=False):
     stop_reason: str | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
+_decode_usage = msgspec.json.Decoder(TokenUsage, strict=False).decode
 
 
-class AnthropicDecoder(StreamDecoder):
+class AnthropicDecoder(Decoder):
     event_form = whole_form = msgspec.json.Decoder(MessageEvent)
     done_ends = False
     end_name = "a stop_reason"
     marker_name = "message_stop"
+    _counts: tuple[int | None, ...] = (None,) * 6
 
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
-        self._finished = ""
-        self._counts = Counts()
-        self._calls = ToolCalls()
         self._blocks = PartNumbers()
 
     def _take_event(self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        self._chunks += 1
         kind = parsed.type or name
         if kind == "content_block_delta" and parsed.delta is not None:
             delta = parsed.delta
@@ -119,8 +100,6 @@ class AnthropicDecoder(StreamDecoder):
                 self._add_token(at, out, delta.partial_json, "tool", part)
             elif delta.signature:
                 out.append(Quiet(at, "signature", delta.signature))
-            else:
-                out.append(Quiet(at, kind))
         elif kind == "error" or parsed.error:
             self._report_error(at, out, error_of(parsed.error or None), data)
         elif kind == "message_stop":
@@ -135,12 +114,12 @@ class AnthropicDecoder(StreamDecoder):
         if parsed.message is not None:
             self._count(parsed.message.usage, at, out, opening=True)
         if parsed.delta is not None:
-            self._take_reason(parsed.delta.stop_reason, data, at, out)
+            self._add_finish(at, out, parsed.delta.stop_reason, data)
         if self._ended:
             return
         self._count(parsed.usage, at, out)
-        if len(out) == before or kind == "message_start":
-            out.insert(before, Quiet(at, kind or "empty"))
+        if kind == "message_start":
+            out.insert(before, Quiet(at, kind))
 
     def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
         if block.thinking:
@@ -159,42 +138,12 @@ class AnthropicDecoder(StreamDecoder):
             if bytes(block.input) != b"{}":  # the empty start of streamed arguments
                 self._add_token(at, out, arguments_text(block.input), "tool", self._calls.begun(number))
 
-    def _take_reason(self, reason: str | None, data: bytes, at: int, out: list[Event]) -> None:
-        if reason and reason != self._finished:
-            self._finished = reason
-            self._add_finish(at, out, reason, data)
-
     def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
+        """Add the counts so far, if there are any. `opening`: `data` came with ``message_start``."""
         shape = self._read_counts(data, _decode_usage, at, out)
-        if shape is not None:
-            self._note_tier(shape.speed)
-            self._add_usage(out, self._counts.take(shape, at, opening=opening))
-
-    def _take_whole(self, parsed: MessageEvent, body: bytes, at: int, out: list[Event]) -> None:
-        if parsed.type == "error" or parsed.error:
-            self._report_error(at, out, error_of(parsed.error or None), body)
+        if shape is None:
             return
-        if parsed.content is None:
-            self._break(at, out, "malformed", "the body is JSON without any content", body)
-            return
-        for number, block in enumerate(parsed.content):
-            self._take_block(block, number, self._json_at, out)
-        self._take_reason(parsed.stop_reason, body, self._json_at, out)
-        if not self._ended:
-            self._count(parsed.usage, self._json_at, out)
-            self._complete(at, out, marker=False)
-
-    def _is_whole(self, marker: bool) -> bool:
-        return bool(self._finished)
-
-
-class Counts:
-    def __init__(self) -> None:
-        self._counts: tuple[int | None, ...] = (None,) * 6
-
-    def take(self, shape: UsageShape, at: int, *, opening: bool = False) -> Usage | None:
-        """Add `shape` and return the usage so far, None if nothing is known. `opening`: it came with
-        ``message_start``."""
+        self._note_tier(shape.speed)
         details = shape.output_tokens_details
         reported = (
             shape.input_tokens,
@@ -206,10 +155,25 @@ class Counts:
         )
         self._counts = fresh, written, hour, read, output, thinking = tuple(map(_later, self._counts, reported))
         input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
-        if input_tokens is None and output is None:
-            return None
         hour = min(hour or 0, written or 0) or None
-        return Usage(at, input_tokens, output, thinking, read, written, hour)
+        self._add_usage(out, Usage(at, input_tokens, output, thinking, read, written, hour))
+
+    def _take_whole(self, parsed: MessageEvent, body: bytes, at: int, out: list[Event]) -> None:
+        if parsed.type == "error" or parsed.error:
+            self._report_error(at, out, error_of(parsed.error or None), body)
+            return
+        if parsed.content is None:
+            self._break(at, out, "malformed", "the body is JSON without any content", body)
+            return
+        for number, block in enumerate(parsed.content):
+            self._take_block(block, number, self._fed_at, out)
+        self._add_finish(self._fed_at, out, parsed.stop_reason, body)
+        if not self._ended:
+            self._count(parsed.usage, self._fed_at, out)
+            self._complete(at, out, marker=False)
+
+    def _is_whole(self, marker: bool) -> bool:
+        return bool(self._finished)
 
 
 def _later(before: int | None, now: int | None) -> int | None:

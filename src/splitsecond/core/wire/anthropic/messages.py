@@ -93,14 +93,14 @@ def mark_end(system: Blocks, turns: Sequence[dict[str, Any]]) -> None:
 def _blocks(message: Message, where: str) -> Blocks:
     blocks = _content(message.content, where)
     if message.role == "tool":
-        identity = _identity(message.tool_call_id or "")
+        identity = NOT_IN_AN_ID.sub("_", message.tool_call_id or "")
         failed = {"is_error": True} if message.is_error else {}
         return [{"type": "tool_result", "tool_use_id": identity, "content": blocks, **failed}]
     if message.refusal:
         blocks.append({"type": "text", "text": message.refusal})
     for number, call in enumerate(message.tool_calls or ()):
         arguments = call.arguments(f"{where}.tool_calls[{number}]")
-        named = {"id": _identity(call.id), "name": call.function.name}
+        named = {"id": NOT_IN_AN_ID.sub("_", call.id), "name": call.function.name}
         blocks.append({"type": "tool_use", **named, "input": arguments})
     return blocks
 
@@ -138,10 +138,6 @@ def _inline(url: str, place: str, kinds: tuple[str, ...]) -> dict[str, Any]:
     if kind.startswith("text/"):
         return {"type": "text", "media_type": "text/plain", "data": text_of(data, place)}
     return {"type": "base64", "media_type": kind, "data": data}
-
-
-def _identity(given: str) -> str:
-    return NOT_IN_AN_ID.sub("_", given)
 
 
 def own_body(call: Call) -> Mapping[str, Any]:

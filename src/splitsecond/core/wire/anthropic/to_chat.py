@@ -8,6 +8,7 @@ Anthropic's own services (its tools, its files, conversations that it has kept) 
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Raw, structs
@@ -47,6 +48,8 @@ _LONGEST_USER = 64
 """Characters, at OpenAI. Agents send longer ids; their digest is passed instead."""
 
 Fields = dict[str, Any]
+_Notice = Callable[[Fields], None]
+"""Reports the fields of a part that are left out."""
 
 
 def to_chat(call: Call) -> Call:
@@ -54,7 +57,7 @@ def to_chat(call: Call) -> Call:
     if "thread" in fields:
         raise no_threads()
     refuse(fields, _REFUSED)
-    notice = _Notice(call)
+    notice = partial(leave_out_unknown, call, known=_PASSED)
     body: Fields = {"messages": [message for _, message in _messages(fields, notice)]}
     if stop := fields.pop("stop_sequences", None):  # OpenAI rejects an empty list
         body["stop"] = stop
@@ -80,17 +83,9 @@ def no_threads() -> CallerFault:
     return fault
 
 
-class _Notice:
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    def __call__(self, part: Fields) -> None:
-        leave_out_unknown(self._call, part, _PASSED)
-
-
 def sources(call: Call) -> list[int]:
     own = structs.replace(call, notes=Notes())
-    return [number for number, _ in _messages(plain_fields(own), _Notice(own))]
+    return [number for number, _ in _messages(plain_fields(own), partial(leave_out_unknown, own, known=_PASSED))]
 
 
 def _messages(fields: Fields, notice: _Notice) -> Iterator[tuple[int, Fields]]:

@@ -11,7 +11,7 @@ from typing import Any
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
-from splitsecond.core.wire.server_answer import SLOT, around_slot, function_call, known, to_json, typed_event
+from splitsecond.core.wire.server_answer import SLOT, around_slots, function_call, known, to_json, typed_event
 
 _FIELDS: dict[TokenKind, str] = {"text": "text", "refusal": "text", "reasoning": "thinking"}
 """The field of a block's content for each kind of token; it is the block's type too."""
@@ -25,7 +25,7 @@ class StreamWriter(AnswerWriter):
         self._id = id
         self._block = ""  # the type of the open block
         self._numbers = {"content": -1, "tool-call": -1}
-        self._around = b"", b""
+        self._around: list[bytes] = []
         self._last: dict[str, Any] = {}
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
@@ -35,8 +35,7 @@ class StreamWriter(AnswerWriter):
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         block = _TOOL if kind == "tool" else _FIELDS[kind]
         start = b"" if block == self._block else self._start_block(block)
-        before, after = self._around
-        return start + before + to_json(text) + after
+        return start + to_json(text).join(self._around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         ended = self._end_block()
@@ -45,7 +44,7 @@ class StreamWriter(AnswerWriter):
         call = function_call(call_id, name, "")
         fragment = {"function": {"arguments": SLOT}}
         delta = typed_event("tool-call-delta", index=number, delta={"message": {"tool_calls": fragment}})
-        self._around = around_slot(delta)
+        self._around = around_slots(delta)
         return ended + typed_event("tool-call-start", index=number, delta={"message": {"tool_calls": call}})
 
     def finish(self, reason: str, index: int = 0) -> bytes:
@@ -77,7 +76,7 @@ class StreamWriter(AnswerWriter):
         self._block = block
         number = self._next("content")
         delta = typed_event("content-delta", index=number, delta={"message": {"content": {block: SLOT}}})
-        self._around = around_slot(delta)
+        self._around = around_slots(delta)
         opened = {"type": block, block: ""}
         return ended + typed_event("content-start", index=number, delta={"message": {"content": opened}})
 

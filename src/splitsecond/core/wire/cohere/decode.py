@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Event, Quiet, Usage
-from splitsecond.core.service import Operation
-from splitsecond.core.wire.openai.shapes import ToolCall
-from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
+from splitsecond.core.events import Event, Usage
+from splitsecond.core.wire.openai.shapes import TokenUsage, ToolCall
+from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
+from splitsecond.core.wire.provider_errors import fault_from_response as _fault
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.tool_calls import arguments_text
 
 
 class Content(Struct, gc=False):
@@ -35,16 +35,11 @@ class Message(Struct, gc=False):
     tool_calls: ToolCall | list[ToolCall] | None = None
 
 
-class Tokens(Struct, gc=False):
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-
-
 class UsageShape(Struct, gc=False):
     """``usage``: the tokens that the model read and wrote (`tokens`), and those that are billed."""
 
-    tokens: Tokens | None = None
-    billed_units: Tokens | None = None
+    tokens: TokenUsage | None = None
+    billed_units: TokenUsage | None = None
     cached_tokens: Count | None = None
 
 
@@ -77,32 +72,20 @@ _CHUNK = msgspec.json.Decoder(Chunk)
 _HTML_HINT = "The response is a web page, not an API: check the base URL (it usually ends in /v2)."
 
 
-class CohereDecoder(StreamDecoder):
+class CohereDecoder(Decoder):
     event_form = whole_form = _CHUNK
     end_name = "message-end"
     html_hint = _HTML_HINT
 
-    def __init__(self, operation: Operation = "chat") -> None:
-        super().__init__(operation)
-        self._calls = ToolCalls()
-
     def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        self._chunks += 1
         if chunk.error or chunk.type == "error" or isinstance(chunk.message, str):
             self._report_error(at, out, parse_error(data), data)
             return
         delta = chunk.delta
-        if delta is None:
-            out.append(Quiet(at, chunk.type or "empty"))
-            return
-        if chunk.type == "message-end" or delta.finish_reason:
+        if delta is not None and (chunk.type == "message-end" or delta.finish_reason):
             self._take_end(delta, data, at, out, marker=True)
-            return
-        before = self._tokens
-        if delta.message is not None:
+        elif delta is not None and delta.message is not None:
             self._take_message(delta.message, chunk.index, at, out)
-        if self._tokens == before:
-            out.append(Quiet(at, chunk.type or "empty"))
 
     def _take_message(self, message: Message, block: Any, at: int, out: list[Event]) -> None:
         """Take the parts of a message with content, in the order in which they were generated."""
@@ -127,32 +110,21 @@ class CohereDecoder(StreamDecoder):
             self._add_finish(at, out, end.finish_reason, data)
         if self._ended:
             return
-        self._add_usage(out, self._read_counts(end.usage, partial(_read_usage, at), at, out))
+        shape = self._read_counts(end.usage, _decode_usage, at, out) or UsageShape()
+        counts = shape.tokens or shape.billed_units or TokenUsage()
+        self._add_usage(out, Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens))
         self._complete(at, out, marker=marker)
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
         if isinstance(chunk.message, Message):
-            self._take_message(chunk.message, None, self._json_at, out)
+            self._take_message(chunk.message, None, self._fed_at, out)
             end = Delta(finish_reason=chunk.finish_reason, usage=chunk.usage, error=chunk.error)
-            self._take_end(end, body, self._json_at, out, marker=False)
+            self._take_end(end, body, self._fed_at, out, marker=False)
         elif chunk.error or chunk.message:
             self._report_error(at, out, parse_error(body), body)
         else:
             self._break(at, out, "malformed", "the body is JSON without a message", body)
 
 
-def _read_usage(at: int, data: Raw) -> Usage | None:
-    shape = _decode_usage(data)
-    counts = shape.tokens or shape.billed_units
-    if counts is None or (counts.input_tokens is None and counts.output_tokens is None):
-        return None
-    return Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens)
-
-
-fault_from_response = with_hints(
-    {
-        404: "Check the model's name, and the base URL (it usually ends in /v2).",
-        405: "Check the base URL (it usually ends in /v2).",
-    }
-)
+fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v2"))
 """Return the fault of a response with a status other than 200."""

@@ -99,15 +99,8 @@ def _offer_named_tool(fields: dict[str, Any]) -> None:
     """Replace a tool choice that names one of the tools: offer it alone, and require a call."""
     match fields:
         case {"tool_choice": {"type": "function", "function": {"name": str(name)}}, "tools": [*tools]}:
-            if named := [tool for tool in tools if _is_named(tool, name)]:
+            if named := chat_form.functions_named(tools, name):
                 fields["tools"], fields["tool_choice"] = named, "required"
-
-
-def _is_named(tool: Any, name: str) -> bool:
-    match tool:
-        case {"function": {"name": str(own)}}:
-            return own == name
-    return False
 
 
 def _tools(tools: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from splitsecond.core.wire.gemini.answers import (
     StreamWriter,
     counts,
     error_body,
-    model_entry,
+    model,
     model_list,
     token_count,
 )

@@ -9,7 +9,7 @@ from typing import Any
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
-from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
+from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json
 
 _PARTS: dict[TokenKind, dict[str, Any]] = {
     "text": {"text": SLOT},
@@ -42,7 +42,7 @@ class StreamWriter(AnswerWriter):
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._head = {"modelVersion": model, "responseId": id}
-        self._around: dict[tuple[TokenKind, int], tuple[bytes, bytes]] = {}
+        self._around: dict[tuple[TokenKind, int], list[bytes]] = {}
         self._calls: dict[int, tuple[str, str, list[str]]] = {}
         self._ended: list[dict[str, Any]] = []
 
@@ -54,8 +54,8 @@ class StreamWriter(AnswerWriter):
             return self._candidate(index, _content([_image_part(text)]))
         around = self._around.get((kind, index))
         if around is None:
-            around = self._around[kind, index] = around_slot(self._candidate(index, _content([_PARTS[kind]])))
-        return around[0] + to_json(text) + around[1]
+            around = self._around[kind, index] = around_slots(self._candidate(index, _content([_PARTS[kind]])))
+        return to_json(text).join(around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         """Begin a function call; return the one before it."""
@@ -69,7 +69,7 @@ class StreamWriter(AnswerWriter):
         return self._pending_call(index)
 
     def usage(self, usage: Usage) -> bytes:
-        return self._last(usageMetadata=_usage_fields(usage))
+        return self._last(**counts(usage))
 
     def done(self) -> bytes:
         return self._last() if self._ended else b""
@@ -85,7 +85,7 @@ class StreamWriter(AnswerWriter):
             {**_content(_answer_parts(each)), "finishReason": _REASONS.get(each.finish, each.finish), "index": index}
             for index, each in enumerate(answers)
         ]
-        return to_json({"candidates": candidates, "usageMetadata": _usage_fields(usage), **self._head})
+        return to_json({"candidates": candidates, **counts(usage), **self._head})
 
     def _last(self, **fields: Any) -> bytes:
         candidates, self._ended = self._ended, []
@@ -126,14 +126,10 @@ def token_count(tokens: int) -> bytes:
 
 
 def model_list(names: Sequence[str]) -> bytes:
-    return to_json({"models": [_model(name) for name in names]})
+    return to_json({"models": [model(name) for name in names]})
 
 
-def model_entry(name: str) -> bytes:
-    return to_json(_model(name))
-
-
-def _model(name: str) -> dict[str, Any]:
+def model(name: str) -> dict[str, Any]:
     methods = ["generateContent", "countTokens"]
     return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
 
@@ -169,15 +165,12 @@ def _image_part(url: str) -> dict[str, Any]:
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    return {"usageMetadata": _usage_fields(usage)}
-
-
-def _usage_fields(usage: Usage) -> dict[str, int]:
     output = usage.output_tokens
-    return known(
+    fields = known(
         promptTokenCount=usage.input_tokens,
         cachedContentTokenCount=usage.cached_tokens,
         candidatesTokenCount=None if output is None else output - (usage.reasoning_tokens or 0),
         thoughtsTokenCount=usage.reasoning_tokens,
         totalTokenCount=(usage.input_tokens or 0) + (output or 0),
     )
+    return {"usageMetadata": fields}

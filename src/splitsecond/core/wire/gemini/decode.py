@@ -12,15 +12,16 @@ arguments value by value: they are tokens too, but not JSON, so such a call cann
 reasoning follows the token of the same part.
 """
 
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.events import Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
-from splitsecond.core.service import Operation
-from splitsecond.core.wire.provider_errors import error_of, parse_error, with_hints
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
+from splitsecond.core.wire.provider_errors import fault_from_response as _fault
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
@@ -106,10 +107,10 @@ class Chunk(Struct, gc=False, rename="camel"):
 
 _decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
 _JSON_BEGINS = (b"{", b"[")
-_NO_REASON = (None, "", "FINISH_REASON_UNSPECIFIED")
+_NO_REASON = "FINISH_REASON_UNSPECIFIED"
 
 
-class GeminiDecoder(StreamDecoder):
+class GeminiDecoder(Decoder):
     event_form = msgspec.json.Decoder(Chunk)
     whole_form = msgspec.json.Decoder(Chunk | list[Chunk])
     end_name = "a finishReason"
@@ -117,21 +118,17 @@ class GeminiDecoder(StreamDecoder):
     json_ends = (b"}", b"]")
     done_ends = False
 
-    def __init__(self, operation: Operation = "chat") -> None:
-        super().__init__(operation)
-        self._counts_run = False  # the first token had a count, so later ones can be compared with it
-        self._reasoning_shown = False
-        self._blocked = False
-        self._candidates: set[int] = set()
-        self._finished: dict[int, str] = {}
-        self._calls = ToolCalls()
+    _counts_run = False  # the first token had a count, so later ones can be compared with it
+    _reasoning_shown = False
+    _blocked = False
 
     def _take_whole(self, decoded: Chunk | list[Chunk], body: bytes, at: int, out: list[Event]) -> None:
+        self._chunks = 1
         for chunk in decoded if isinstance(decoded, list) else [decoded]:
-            self._take_event(chunk, "", body, self._json_at, out)
+            self._take_event(chunk, "", body, self._fed_at, out)
             if self._ended:
                 return
-        if self._candidates or self._blocked:
+        if self._choices or self._blocked:
             self._end(at, out, cut=False)
         else:
             self._break(at, out, "empty_answer", "the body is JSON without any candidates", body)
@@ -141,12 +138,11 @@ class GeminiDecoder(StreamDecoder):
             self._report_error(at, out, error_of(chunk.error), data)
             return
         before = len(out)
-        self._chunks += 1
         shape = self._read_counts(chunk.usage_metadata, _decode_usage, at, out)
         usage = None if shape is None else _usage(shape, at)
         for candidate in chunk.candidates or ():
             index = candidate.index or 0
-            self._candidates.add(index)
+            self._choices.add(index)
             content = candidate.content
             if content is not None and content.parts is not None:
                 for part in content.parts:
@@ -157,12 +153,10 @@ class GeminiDecoder(StreamDecoder):
                         out.append(Token(at, text, kind, index, so_far, tool))
                     if part.thought_signature:
                         out.append(Quiet(at, "signature", part.thought_signature))
-            reason = candidate.finish_reason
-            if reason is not None and reason not in _NO_REASON and self._finished.get(index) != reason:
-                self._finished[index] = reason
-                self._add_finish(at, out, reason, data, index)
-                if self._ended:
-                    return
+            if candidate.finish_reason != _NO_REASON:
+                self._add_finish(at, out, candidate.finish_reason, data, index)
+            if self._ended:
+                return
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = True
             out.append(Finish(at, chunk.prompt_feedback.block_reason))
@@ -189,11 +183,6 @@ class GeminiDecoder(StreamDecoder):
             self._counts_run = so_far is not None
         return so_far
 
-    @property
-    def finished(self) -> bool:
-        begun = not self._ended and self._json is None and bool(self._candidates)
-        return begun and self._candidates <= self._finished.keys() and self._sse.between_events
-
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
         junk = self._junk
         if junk.lstrip().startswith(_JSON_BEGINS):
@@ -202,7 +191,7 @@ class GeminiDecoder(StreamDecoder):
             super()._end(at, out, cut=cut)
 
     def _is_whole(self, marker: bool) -> bool:
-        return self._blocked or bool(self._candidates and self._candidates <= self._finished.keys())
+        return self._blocked or bool(self._choices and self._choices <= self._finished.keys())
 
 
 def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, ToolPart | None]:
@@ -239,8 +228,8 @@ def _call_text(call: FunctionCall) -> str:
     return "".join(pieces)
 
 
-def _usage(shape: UsageMetadata, at: int) -> Usage | None:
-    """Return the counts as `Usage`; None if `shape` has none.
+def _usage(shape: UsageMetadata, at: int) -> Usage:
+    """Return the counts as `Usage`.
 
     Input is ``promptTokenCount``, which includes cached tokens, plus ``toolUsePromptTokenCount``, the results of the
     provider's own tools. Output is ``candidatesTokenCount``, the visible answer of all candidates, plus
@@ -253,10 +242,8 @@ def _usage(shape: UsageMetadata, at: int) -> Usage | None:
     output = candidates
     if reasoning and not (candidates and shape.total_token_count == (input_tokens or 0) + candidates):
         output = (candidates or 0) + reasoning
-    if input_tokens is None and output is None:
-        return None
     return Usage(at, input_tokens, output, reasoning, shape.cached_content_token_count)
 
 
-fault_from_response = with_hints({404: "Check the model's name, and the base URL (it usually ends in /v1beta)."})
+fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v1beta"))
 """Return the fault of a response with a status other than 200."""

@@ -25,7 +25,7 @@ from splitsecond.core.wire.translation import left_out, not_translatable, object
 
 _WITH_PREFIX = ("models/", "tunedModels/")
 
-_CONFIG = {
+CONFIG = {
     "max_completion_tokens": "maxOutputTokens",
     "max_tokens": "maxOutputTokens",
     "temperature": "temperature",
@@ -35,6 +35,7 @@ _CONFIG = {
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
     "n": "candidateCount",
+    "stop": "stopSequences",
 }
 """OpenAI's name (for `top_k` the common one) to the one in ``generationConfig``; the first of two wins."""
 
@@ -93,12 +94,10 @@ def _path(model: str, streamed: bool) -> str:
 
 
 def _config(fields: dict[str, Any]) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    for name, native in _CONFIG.items():
+    fields["stop"], config = chat_form.stop_list(fields), dict[str, Any]()
+    for name, native in CONFIG.items():
         if (value := fields.pop(name, None)) is not None:
             config.setdefault(native, value)
-    if (stop := chat_form.stop_list(fields)) is not None:
-        config["stopSequences"] = stop
     kind, schema = chat_form.output_format(fields, "Gemini")
     if kind != "text":
         config["responseMimeType"] = "application/json"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -20,7 +20,8 @@ from splitsecond.core.wire.chat_form import (
     schema_format,
     tool_message,
 )
-from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest
+from splitsecond.core.wire.gemini.encode import CONFIG
+from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest, from_budget
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
@@ -34,20 +35,8 @@ from splitsecond.core.wire.translation import (
 
 Fields = dict[str, Any]
 
-_CONFIG = {
-    "temperature": "temperature",
-    "topP": "top_p",
-    "topK": "top_k",
-    "maxOutputTokens": "max_completion_tokens",
-    "candidateCount": "n",
-    "seed": "seed",
-    "presencePenalty": "presence_penalty",
-    "frequencyPenalty": "frequency_penalty",
-    "stopSequences": "stop",
-}
-"""Names in ``generationConfig`` and in a chat."""
 _MODES = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
-_LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
+_LEVELS = ("minimal", "low", "medium", "high")
 _TEXT_TYPES = (None, "", "text/plain")
 _ROLES = (None, "user", "model", "function")
 
@@ -78,14 +67,13 @@ def _camel_name(name: str) -> str:
     return first + "".join(other.capitalize() for other in others) if first else name
 
 
-class _Conversation:
+class _Conversation(Struct):
     """The messages so far. `_open`: the calls that have no result yet, as id and name."""
 
-    def __init__(self, call: Call) -> None:
-        self.messages: list[Fields] = []
-        self._call = call
-        self._count = 0
-        self._open: list[tuple[str, str]] = []
+    _call: Call
+    messages: list[Fields] = []
+    _count: int = 0
+    _open: list[tuple[str, str]] = []
 
     def add_system(self, instruction: Any) -> None:
         if instruction is None:
@@ -201,7 +189,8 @@ def _tools(tools: Any, config: Any) -> Fields:
     ]
     if not functions:
         return {}
-    calling = camel(object_field("toolConfig.functionCallingConfig", _calling_config(config)))
+    calling = camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
+    calling = camel(object_field("toolConfig.functionCallingConfig", calling))
     mode, names = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames") or []
     if not isinstance(mode, str) or mode not in _MODES or not isinstance(names, list):
         raise not_translatable(f"toolConfig {short(config)}", "a chat")
@@ -214,10 +203,6 @@ def _tools(tools: Any, config: Any) -> Fields:
     elif _MODES[mode] != "auto":
         made["tool_choice"] = _MODES[mode]
     return made
-
-
-def _calling_config(config: Any) -> Any:
-    return camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
 
 
 def _declarations(tool: Any, place: str) -> list[Fields]:
@@ -266,7 +251,7 @@ def json_schema(schema: Any) -> Any:
 
 
 def _config(call: Call, config: Fields) -> Fields:
-    body = {chat: value for name, chat in _CONFIG.items() if (value := config.pop(name, None)) is not None}
+    body = {chat: value for chat, name in CONFIG.items() if (value := config.pop(name, None)) is not None}
     kind = config.pop("responseMimeType", None)
     given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
     if given is not None:
@@ -285,13 +270,11 @@ def _config(call: Call, config: Fields) -> Fields:
 
 
 def _reasoning(config: Mapping[str, Any]) -> ReasoningRequest:
-    shown = config.get("includeThoughts")
-    wanted = ReasoningRequest(name="thinkingConfig", shown=shown if isinstance(shown, bool) else None)
+    name, shown = "thinkingConfig", config.get("includeThoughts")
+    shown = shown if isinstance(shown, bool) else None
     match config:
-        case {"thinkingLevel": str(level)} if level.upper() in _LEVELS:
-            return structs.replace(wanted, effort=_LEVELS[level.upper()])
+        case {"thinkingLevel": str(level)} if level.lower() in _LEVELS:
+            return ReasoningRequest(name=name, effort=level.lower(), shown=shown)
         case {"thinkingBudget": int(budget)}:
-            if budget <= 0:  # -1: the model decides
-                return structs.replace(wanted, on=budget < 0)
-            return structs.replace(wanted, budget=budget)
-    return wanted
+            return from_budget(name, budget, shown)
+    return ReasoningRequest(name=name, shown=shown)

@@ -11,7 +11,7 @@ from typing import Any
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer, ServerTimes, TimesForm
-from splitsecond.core.wire.server_answer import SLOT, around_slot, call_arguments, known, to_json
+from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json
 
 _MESSAGES: dict[TokenKind, dict[str, str]] = {
     "text": {"content": SLOT},
@@ -32,7 +32,7 @@ class StreamWriter(AnswerWriter):
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         made = datetime.fromtimestamp(created, UTC).isoformat()
         self._head: dict[str, Any] = {"model": model, "created_at": made}
-        self._around = {kind: around_slot(self._line(message)) for kind, message in _MESSAGES.items()}
+        self._around = {kind: around_slots(self._line(message)) for kind, message in _MESSAGES.items()}
         self._call: str | None = None
         self._call_id = ""
         self._calls = 0
@@ -53,8 +53,7 @@ class StreamWriter(AnswerWriter):
         if kind == "tool":
             self._arguments.append(text)
             return b""
-        before, after = self._around[kind]
-        return self._end_call() + before + to_json(text) + after
+        return self._end_call() + to_json(text).join(self._around[kind])
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         ended = self._end_call()

@@ -5,18 +5,20 @@ is complete when a line with ``done`` has come. An error after the first line is
 `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or not; ``eval_count`` includes thinking.
 """
 
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from splitsecond.core.events import Broken, Done, Event, Quiet, Token, Usage
+from splitsecond.core.events import Event, Quiet, Token, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.provider_errors import error_of, with_hints
-from splitsecond.core.wire.sse import MAX_EVENT_BYTES
-from splitsecond.core.wire.streaming import AnswerDecoder, Count, is_json, repair_json
-from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
+from splitsecond.core.wire.provider_errors import address_hints, error_of
+from splitsecond.core.wire.provider_errors import fault_from_response as _fault
+from splitsecond.core.wire.sse import SseDecoder, SseEvent
+from splitsecond.core.wire.streaming import Count, Decoder
+from splitsecond.core.wire.tool_calls import arguments_text
 
 
 class Function(Struct, gc=False):
@@ -60,79 +62,49 @@ class Durations(Struct, gc=False):
     eval_duration: Count | None = None
 
 
-_LINE = msgspec.json.Decoder(ResponseLine)
-_decode_line = _LINE.decode
 _decode_counts = msgspec.json.Decoder(Counts, strict=False).decode
 _decode_durations = msgspec.json.Decoder(Durations).decode
 
-_BLANK = b" \t\r\n"
-_HTML_HINT = "The response is a web page, not Ollama: check the base URL (it has no path)."
+
+class LineDecoder(SseDecoder):
+    """Decoder of events that are lines."""
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self._line.strip())
+
+    def feed(self, data: bytes) -> list[SseEvent]:
+        *lines, rest = data.split(b"\n")
+        if lines and self._line:
+            lines[0] = bytes(self._line) + lines[0]
+            self._line.clear()
+        self._line += rest
+        self._bound(max(map(len, (*lines, self._line))))
+        return [SseEvent(line) for line in lines if len(line) <= self.max_bytes]
+
+    def rest(self) -> list[SseEvent]:
+        return self.feed(b"\n") if self.unfinished else []
 
 
-class OllamaDecoder(AnswerDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`.
+class OllamaDecoder(Decoder):
+    """Decoder of one answer. `server_timings` holds the durations of the last line, in nanoseconds, under Ollama's
+    names."""
 
-    `server_timings` holds the durations of the last line, under Ollama's names, in nanoseconds.
-    """
-
-    html_hint = _HTML_HINT
+    event_form = msgspec.json.Decoder(ResponseLine)
+    events_of = LineDecoder
+    event_name = "a line"
+    event_begins = b"{"
+    done_ends = learns = False
+    end_name = "done"
+    html_hint = "The response is a web page, not Ollama: check the base URL (it has no path)."
 
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
-        self._rest = bytearray()  # the unfinished line
-        self._rest_at = 0
-        self._calls = ToolCalls()
+        self._begun = True
+        self._begin_events()
         self._foreign_line = b""  # the first line that is JSON without a message
 
-    def feed(self, data: bytes, at: int) -> list[Event]:
-        out: list[Event] = []
-        if self._ended:
-            return out
-        lines = data.split(b"\n")
-        if self._rest and len(lines) > 1:
-            lines[0] = bytes(self._rest) + lines[0]
-            self._rest.clear()
-        self._rest += lines.pop()
-        self._rest_at = at
-        self._take_lines(lines, at, out)
-        return out
-
-    def close(self, at: int) -> list[Event]:
-        out: list[Event] = []
-        if self._ended:
-            return out
-        rest = bytes(self._rest).strip(_BLANK)
-        cut = rest.startswith(b"{") and not is_json(rest)
-        self._take_lines([rest] if rest and not cut else [], self._rest_at, out)
-        if not out or not isinstance(out[-1], Done | Broken):
-            self._end(at, out, cut=cut)
-        return out
-
-    def _take_lines(self, lines: list[bytes], at: int, out: list[Event]) -> None:
-        for line in lines:
-            self._take_line(line, at, out)
-            if self._ended:
-                return
-        if len(self._rest) > MAX_EVENT_BYTES:
-            self._break_long(at, out)
-
-    def _take_line(self, data: bytes, at: int, out: list[Event]) -> None:
-        if len(data) > MAX_EVENT_BYTES:
-            self._break_long(at, out)
-            return
-        try:
-            line = _decode_line(data)
-        except (ValueError, RecursionError) as error:
-            if not data.strip(_BLANK):
-                out.append(Quiet(at, "empty"))
-                return
-            try:
-                data = repair_json(data, self._halves)
-                line = self._decode_oddly(data, _LINE)
-            except (ValueError, RecursionError):
-                self._break(at, out, "malformed", f"a line is not the JSON of a chat: {error}", data)
-                return
-        self._chunks += 1
+    def _take_event(self, line: ResponseLine, name: str, data: bytes, at: int, out: list[Event]) -> None:
         if line.error:
             self._report_error(at, out, error_of(line.error), data)
             return
@@ -162,36 +134,20 @@ class OllamaDecoder(AnswerDecoder):
         self._tokens += len(out) - before
 
     def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:
-        durations = read_json(data, _decode_durations) or Durations()
-        for name in Durations.__struct_fields__:
-            if (value := getattr(durations, name)) is not None:
-                self.server_timings[name] = float(value)
-        if line.done_reason:
-            self._add_finish(at, out, line.done_reason, data)
-            if self._ended:
-                return
+        self._note_times(read_json(data, _decode_durations))
+        self._add_finish(at, out, line.done_reason, data)
+        if self._ended:
+            return
         counts = self._read_counts(data, _decode_counts, at, out) or Counts()
-        if counts.prompt_eval_count is not None or counts.eval_count is not None:
-            self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))
+        self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))
         self._complete(at, out, marker=True)
 
-    def _end(self, at: int, out: list[Event], *, cut: bool) -> None:
+    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
         if self._foreign_line and not self._tokens:
             self._break(at, out, "malformed", "the body is JSON, but not a chat answer", self._foreign_line)
-        elif self._chunks or cut:
-            how = "inside a line" if cut else "without done"
-            self._break(at, out, "truncated", f"the answer ended {how} after {self._tokens} content events")
         else:
-            self._break(at, out, "empty_answer", "the answer is empty")
-
-    def _break_long(self, at: int, out: list[Event]) -> None:
-        self._break(at, out, "malformed", f"a line is longer than {MAX_EVENT_BYTES:,} bytes")
+            super()._end(at, out, cut=cut)
 
 
-fault_from_response = with_hints(
-    {
-        404: "Pull the model (ollama pull NAME), and check the base URL (it has no path).",
-        405: "Check the base URL (it has no path).",
-    }
-)
+fault_from_response = partial(_fault, hints=address_hints("it has no path", "Pull the model (ollama pull NAME)"))
 """Return the fault of a response with a status other than 200."""

@@ -21,6 +21,7 @@ from splitsecond.core.wire.chat_form import (
     chat_fields,
     chat_messages,
     function_answered,
+    functions_named,
     media_of,
     output_format,
     read_part,
@@ -73,29 +74,18 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 def _only_tool(choice: Any, tools: Any) -> dict[str, Any]:
     """Return the function that `choice` requires. Raises `CallerFault` if it does not require a single one."""
-    functions: list[dict[str, Any]] = [
-        tool["function"]
-        for tool in (tools if isinstance(tools, list) else ())
-        if isinstance(tool, dict) and _is_function(tool)
-    ]
     match choice:
         case "required":
-            pass
+            functions = functions_named(tools)
         case {"type": "function", "function": {"name": str(name)}}:
-            functions = [function for function in functions if function["name"] == name]
+            functions = functions_named(tools, name)
         case _:
             functions = []
     if len(functions) != 1:
         hint = "Possible here: auto, none, the name of a tool, and required with one tool."
         raise not_translatable(f"tool_choice {short(choice)}", "Ollama", hint)
-    return functions[0]
-
-
-def _is_function(tool: dict[str, Any]) -> bool:
-    match tool:
-        case {"function": {"name": str()}}:
-            return True
-    return False
+    function: dict[str, Any] = functions[0]["function"]
+    return function
 
 
 def _think(call: Call, wanted: ReasoningRequest) -> bool | str:

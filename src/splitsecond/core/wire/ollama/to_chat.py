@@ -18,16 +18,8 @@ from splitsecond.core.wire.translation import left_out, object_field, plain_fiel
 
 Fields = dict[str, Any]
 
-_OPTIONS = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-    "stop": "stop",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
-"""Names in ``options`` and in a chat."""
+_OPTIONS = ("temperature", "top_p", "top_k", "seed", "stop", "presence_penalty", "frequency_penalty")
+"""Options with the same name in a chat."""
 _ROLES = ("system", "user", "assistant", "tool")
 _REFUSED_IN_GENERATE: Mapping[str, tuple[Any, ...]] = {
     "suffix": ("",), "template": ("",), "raw": (False,), "context": ([],),
@@ -69,7 +61,7 @@ def _chat(call: Call, fields: Fields, body: Fields) -> Call:
         body["think"] = think
     refuse(fields, {"logprobs": (False,), "top_logprobs": (0,)}, "a chat")
     options = object_field("options", fields.pop("options", {}))
-    body |= {chat: value for name, chat in _OPTIONS.items() if (value := options.pop(name, None)) is not None}
+    body |= {name: value for name in _OPTIONS if (value := options.pop(name, None)) is not None}
     limit = options.pop("num_predict", None)
     if isinstance(limit, int) and limit > 0:  # -1: no limit, -2: as much as the context holds
         body["max_completion_tokens"] = limit

@@ -4,7 +4,7 @@ from splitsecond.core.wire.openai.answers import (
     StreamWriter,
     counts,
     error_body,
-    model_entry,
+    model,
     model_list,
     numbered_error_body,
 )

@@ -113,14 +113,10 @@ class StreamWriter(AnswerWriter):
 
 
 def model_list(names: Sequence[str]) -> bytes:
-    return to_json({"object": "list", "data": [_model(name) for name in names]})
+    return to_json({"object": "list", "data": [model(name) for name in names]})
 
 
-def model_entry(name: str) -> bytes:
-    return to_json(_model(name))
-
-
-def _model(name: str) -> dict[str, Any]:
+def model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "splitsecond"}
 
 

@@ -24,18 +24,16 @@ from splitsecond.core.wire.openai.decode import decoder, texts_of, tool_fragment
 from splitsecond.core.wire.openai.plain_stream import LAST_FIELDS, plain_answer
 from splitsecond.core.wire.openai.shapes import Delta
 from splitsecond.core.wire.relay import StreamRelay
-from splitsecond.core.wire.sse import SseDecoder, encode_event, events_in, malformed
+from splitsecond.core.wire.sse import SseDecoder, encode_event, end_of_events, events_in, malformed
 from splitsecond.core.wire.streaming import fitted
 from splitsecond.core.wire.tool_calls import ToolCalls
 from splitsecond.core.wire.transcoder import new_transcoder
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _USAGE = b'"usage"'
-_NULL_USAGE = b'"usage":null'
 _NO_USAGE = re.compile(rb'"usage"\s*:\s*null')
 _MARK = b"[DONE]"
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\r\n\r\n|\n\n|\r\r|$)")
-_OBJECTS = {"chat.completion.chunk": "chat.completion"}
 _LOGPROBS_LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
 
 transcoder = partial(new_transcoder, StreamWriter, "chatcmpl-", single=False)
@@ -77,24 +75,13 @@ class ChunkRelay(StreamRelay):
 
 
 def _without_usage(events: bytes) -> bytes:
-    """Return `events`, which contain the word, without those that hold usage only.
-
-    Only events that contain it are decoded. The search runs from the end, where the usage chunk is, and is faster on
-    the bytes than on the events: many providers write in each chunk that it has no usage.
-    """
-    if b"\r" in events:
-        return b"".join(event for event in events_in(events) if _USAGE not in event or not _is_usage(event))
-    kept: list[bytes] = []
-    place, end = events.rfind(_USAGE), len(events)
-    while place >= 0:
-        if not events.startswith(_NULL_USAGE, place):
-            before, after = events.rfind(b"\n\n", 0, place), events.find(b"\n\n", place)
-            place, stop = (0 if before < 0 else before + 2), end if after < 0 else after + 2
-            if _is_usage(events[place:stop]):
-                kept.append(events[stop:end])
-                end = place
-        place = events.rfind(_USAGE, 0, place)  # each event is decoded once, however often it contains the word
-    return b"".join((events[:end], *reversed(kept))) if kept else events
+    """Return `events` without those that hold usage only. They are cut apart only from the first on that may be
+    one: many providers write in each chunk that it has no usage."""
+    first = _NO_CHOICES.search(events)
+    if first is None:
+        return events
+    begin = end_of_events(events[: first.start()], 0)
+    return events[:begin] + b"".join(event for event in events_in(events[begin:]) if not _is_usage(event))
 
 
 def _is_usage(event: bytes) -> bool:
@@ -132,12 +119,14 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
 class ChunkAssembly(Assembly):
     """Assembly of a chat or a completion. What has several forms in a stream is read by the decoder's rules first."""
 
+    plain_answer = staticmethod(plain_answer)
+
     def __init__(self) -> None:
         super().__init__()
         self._calls = ToolCalls()
 
-    def plain_answer(self, stream: bytes) -> bytes | None:
-        return plain_answer(stream)
+    def fresh(self) -> Assembly:
+        return ChunkAssembly()
 
     def merge(self, chunk: dict[str, Any], name: str) -> Added:
         for choice in _objects(chunk, "choices"):
@@ -151,7 +140,7 @@ class ChunkAssembly(Assembly):
     def fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = plain(self.merged)
         kind = fields.get("object")
-        fields["object"] = _OBJECTS.get(kind, kind) if isinstance(kind, str) else kind
+        fields["object"] = kind.removesuffix(".chunk") if isinstance(kind, str) else kind
         fields.pop("obfuscation", None)  # padding that makes the events of a stream equally long
         fields["choices"] = [_whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)]
         if fields.get("usage") is None:
@@ -323,8 +312,5 @@ class ChunkEncoder(ContinuationEncoder):
         return self._writer.event(event)
 
     def _read_head(self) -> AnswerHead:
-        for event in SseDecoder().feed(self._first):
-            found = read_json(event.data or b"", decode_head)
-            if found is not None and found.id:
-                return found
-        return AnswerHead()
+        heads = (read_json(event.data or b"", decode_head) for event in SseDecoder().feed(self._first))
+        return next((head for head in heads if head and head.id), AnswerHead())

@@ -25,7 +25,6 @@ from splitsecond.core.events import (
 )
 from splitsecond.core.service import WHOLE_OPERATIONS, Operation
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.api_format import Decoder
 from splitsecond.core.wire.openai.embeddings import ItemsDecoder
 from splitsecond.core.wire.openai.shapes import (
     Choice,
@@ -39,7 +38,7 @@ from splitsecond.core.wire.openai.shapes import (
 )
 from splitsecond.core.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.core.wire.provider_errors import ProviderError, error_of
-from splitsecond.core.wire.streaming import ABSENT, NOTHING, StreamDecoder, contradictory
+from splitsecond.core.wire.streaming import ABSENT, NOTHING, Decoder, contradictory
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
@@ -71,17 +70,9 @@ def decoder(operation: Operation) -> Decoder:
     return ItemsDecoder(operation) if operation in WHOLE_OPERATIONS else OpenAIDecoder(operation)
 
 
-class OpenAIDecoder(StreamDecoder):
+class OpenAIDecoder(Decoder):
     event_form = whole_form = _CHUNK
     end_name = "a finish_reason"
-
-    @property
-    def finished(self) -> bool:
-        if self._ended or not self._begun or self._json is not None:
-            return False
-        if not self._choices or self._choices - self._finished.keys():
-            return False
-        return self._sse.between_events and self._is_whole(marker=False)
 
     def _begin_events(self) -> None:
         super()._begin_events()
@@ -90,10 +81,7 @@ class OpenAIDecoder(StreamDecoder):
     def _begin_choices(self) -> None:
         """Create what an answer needs that is not plain."""
         self._running_count = False  # usage comes with each token, the first included; otherwise it is a total
-        self._choices: set[int] = set()
-        self._finished: dict[int, str] = {}
         self._usage = UsageTally()
-        self._calls = ToolCalls()
         self._closed_at = -1  # the number of tokens when usage alone closed the stream
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
@@ -102,7 +90,7 @@ class OpenAIDecoder(StreamDecoder):
             kind = "malformed" if chunk.choices is None else "empty_answer"
             self._break(at, out, kind, "the body is JSON without any choices", body)
             return
-        self._take_event(chunk, "", body, self._json_at, out)
+        self._take_event(chunk, "", body, self._fed_at, out)
         if not self._ended:
             self._complete(at, out, marker=False)
 
@@ -111,7 +99,7 @@ class OpenAIDecoder(StreamDecoder):
             answer = _decode_plain(body)
         except (ValueError, RecursionError):
             return False
-        (choice,), arrived = answer.choices, self._json_at
+        (choice,), arrived = answer.choices, self._fed_at
         reason, usage = choice.finish_reason, usage_of(answer.usage, arrived)
         if reason not in _PLAIN_REASONS or usage is None or contradictory(usage):
             return False
@@ -130,7 +118,6 @@ class OpenAIDecoder(StreamDecoder):
 
     def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
         before, fresh = len(out), self._tokens == 0
-        self._chunks += 1
         if chunk.service_tier is not None:
             self._note_tier(chunk.service_tier)
         groq = chunk.x_groq
@@ -159,10 +146,8 @@ class OpenAIDecoder(StreamDecoder):
                     out.append(Token(at, text, kind, index, so_far, tool, logprobs))
                     logprobs = None  # only the first token of a chunk has them
                 self._tokens += len(pieces)
-            reason = choice.finish_reason
-            if reason and self._finished.get(index) != reason:
-                self._finished[index] = reason
-                self._add_finish(at, out, reason, data, index)
+            if choice.finish_reason:
+                self._add_finish(at, out, choice.finish_reason, data, index)
                 if self._ended:
                     return
         if counted is not None:

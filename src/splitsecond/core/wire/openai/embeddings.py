@@ -15,7 +15,7 @@ from splitsecond.core.events import Event, Token, TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import UsageShape
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, AnswerDecoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder
 
 MAX_BYTES = 64 * 1024 * 1024
 """2,048 vectors, the most that OpenAI returns at once, of 3,072 numbers are 33 MB in base64."""
@@ -41,38 +41,28 @@ class _Answer(Struct, gc=False):
 _decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
-class ItemsDecoder(AnswerDecoder):
+class ItemsDecoder(Decoder):
     """Decoder of one answer: a `Token` when the first vector or result begins, all other events at the end."""
 
     whole_form = msgspec.json.Decoder(_Answer)
+    max_json_bytes = MAX_BYTES
 
     def __init__(self, operation: Operation) -> None:
         super().__init__(operation)
+        self._begun = True
+        self._json: list[bytes] = []
         self._kind: TokenKind = "embedding" if operation == "embeddings" else "result"
-        self._body = bytearray()
+        self._end_so_far = b""  # where the first item may begin
 
     def feed(self, data: bytes, at: int) -> list[Event]:
-        out: list[Event] = []
-        if self._ended:
-            return out
-        looked_at = max(0, len(self._body) - _LONGEST_MATCH)
-        self._body += data
-        if len(self._body) > MAX_BYTES:
-            self._break(at, out, "malformed", f"the body is longer than {MAX_BYTES:,} bytes")
-        elif not self._tokens and _BEGINS[self._kind].search(self._body, looked_at):
-            self._begin(at, out)
+        out = super().feed(data, at)
+        if not (self._tokens or self._ended):
+            self._end_so_far = self._end_so_far[-_LONGEST_MATCH:] + data
+            if _BEGINS[self._kind].search(self._end_so_far):
+                self._begin(at, out)
         return out
 
-    def close(self, at: int) -> list[Event]:
-        out: list[Event] = []
-        if self._ended:
-            return out
-        answer = self._decode_whole(bytes(self._body), at, out)
-        if answer is not None:
-            self._take(answer, at, out)
-        return out
-
-    def _take(self, answer: Any, at: int, out: list[Event]) -> None:
+    def _take_whole(self, answer: Any, body: bytes, at: int, out: list[Event]) -> None:
         if answer.error:
             self._report_error(at, out, error_of(answer.error), b"")
         elif not (items := answer.data if self._kind == "embedding" else answer.results):
@@ -81,9 +71,9 @@ class ItemsDecoder(AnswerDecoder):
         else:
             counted = self._read_counts(answer.usage, _decode_usage, at, out) or UsageShape()
             read = counted.total_tokens if counted.prompt_tokens is None else counted.prompt_tokens
-            self._end(Usage(at, read, 0), at, out)
+            self._finish(Usage(at, read, 0), at, out)
 
-    def _end(self, usage: Usage, at: int, out: list[Event]) -> None:
+    def _finish(self, usage: Usage, at: int, out: list[Event]) -> None:
         if not self._tokens:
             self._begin(at, out)
         self._add_usage(out, usage)
@@ -95,4 +85,4 @@ class ItemsDecoder(AnswerDecoder):
 
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
         """Break the answer. The fault shows the beginning of the body, but no vectors."""
-        super()._break(at, out, kind, message, b"" if self._tokens else bytes(self._body[:4096]))
+        super()._break(at, out, kind, message, b"" if self._tokens else b"".join(self._json)[:4096])

@@ -27,7 +27,6 @@ from splitsecond.core.wire.translation import leave_out, left_out, shared_fields
 
 _PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/completions"}
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
-_OTHER = {"max_tokens": _MAX_TOKENS[1:], "max_completion_tokens": _MAX_TOKENS[:1]}
 _USAGE = msgspec.Raw(b'{"include_usage":true}')
 _NO_LIMIT = (None, msgspec.Raw(b"null"))
 _encode = msgspec.json.Encoder().encode
@@ -59,16 +58,10 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 def _name_limit(fields: dict[str, Any], name: str) -> None:
     """Rename the limit on output tokens to the provider's `name` for it."""
-    others = _OTHER.get(name, _MAX_TOKENS)
-    if fields.keys().isdisjoint(others) and fields[name] not in _NO_LIMIT:
-        return
-    limit = fields.pop(name, None)
-    for other in others:
-        given = fields.pop(other, None)
-        if limit in _NO_LIMIT:
-            limit = given
-    if limit not in _NO_LIMIT:
-        fields[name] = limit
+    names = (name, *(other for other in _MAX_TOKENS if other != name))
+    for limit in [fields.pop(each, None) for each in names]:
+        if limit not in _NO_LIMIT:
+            fields.setdefault(name, limit)
 
 
 def _options(value: Any) -> dict[str, Any]:

@@ -27,8 +27,25 @@ class CachedDetails(Struct, gc=False):
     cache_creation_token_details: CacheCreation | None = None
 
 
-class ReasoningDetails(Struct, gc=False):
+class OutputDetails(Struct, gc=False):
+    """``completion_tokens_details``, elsewhere ``output_tokens_details``; Anthropic's reasoning is thinking."""
+
     reasoning_tokens: Count | None = None
+    thinking_tokens: Count | None = None
+
+
+class TokenUsage(Struct, gc=False):
+    """``usage`` of Responses (input includes cached tokens, output includes reasoning) and of Anthropic (`input_tokens`
+    excludes tokens read from the cache or written to it). Cohere has two in its own."""
+
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    input_tokens_details: CachedDetails | None = None
+    output_tokens_details: OutputDetails | None = None
+    cache_creation_input_tokens: Count | None = None
+    cache_creation: CacheCreation | None = None
+    cache_read_input_tokens: Count | None = None
+    speed: Any = None
 
 
 class UsageShape(Struct, gc=False):
@@ -38,7 +55,7 @@ class UsageShape(Struct, gc=False):
     completion_tokens: Count | None = None
     total_tokens: Count | None = None
     prompt_tokens_details: CachedDetails | None = None
-    completion_tokens_details: ReasoningDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
     prompt_cache_hit_tokens: Count | None = None
     cached_tokens: Count | None = None
     queue_time: float | None = None

@@ -8,7 +8,7 @@ all choices have the same prompt.
 
 from itertools import islice
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from splitsecond.core.events import Usage
 from splitsecond.core.validation import read_json
@@ -19,58 +19,50 @@ _NOT_TIMINGS = frozenset({"created"})
 _MAX_TIMINGS, _LONGEST_NAME, _LARGEST_TIMING = 32, 64, 1 << 63
 
 
-class _Total(Struct, eq=False):
-    """Sum of usage reports; `usage` is None before the first. Adding one takes constant time, because a provider may
-    send any number of them."""
-
-    usage: Usage | None = None
-    parts: int = 0
-
-    def add(self, usage: Usage, before: Usage | None = None) -> Usage:
-        """Add `usage` and subtract `before`, an earlier report that it replaces. Return the sum."""
-        self.parts += before is None
-        total = self.usage
-        if total is not None and self.parts > 1:
-            usage = Usage(
-                usage.at,
-                _most(total.input_tokens, usage.input_tokens),
-                _plus(total.output_tokens, usage.output_tokens, before.output_tokens if before else None),
-                _plus(total.reasoning_tokens, usage.reasoning_tokens, before.reasoning_tokens if before else None),
-                _most(total.cached_tokens, usage.cached_tokens),
-                _most(total.cache_write_tokens, usage.cache_write_tokens),
-                _most(total.cache_write_1h_tokens, usage.cache_write_1h_tokens),
-            )
-        self.usage = usage
-        return usage
-
-
 class UsageTally(Struct, eq=False):
+    """The last report of each choice, their sum, and that of the reports without a choice. Adding one takes constant
+    time, because a provider may send any number of them."""
+
     _by_choice: dict[int, Usage] = {}
-    _beside: _Total = field(default_factory=_Total)
-    _alone: _Total = field(default_factory=_Total)
+    _beside: Usage | None = None
+    _alone: Usage | None = None
 
     @property
     def alone_output(self) -> int | None:
-        return self._alone.usage.output_tokens if self._alone.usage else None
+        return self._alone.output_tokens if self._alone else None
 
     def take(self, shape: UsageShape, at: int, index: int) -> Usage | None:
         """Add `shape`, which came beside choice `index`, and return the sum; None if `shape` is empty."""
         usage = usage_of(shape, at)
         if usage is None:
             return None
-        total = self._beside.add(usage, self._by_choice.get(index))
+        before = self._by_choice.get(index)
         self._by_choice[index] = usage
-        return self._alone.usage or total
+        self._beside = usage if len(self._by_choice) == 1 else _sum(self._beside, usage, before)
+        return self._alone or self._beside
 
     def take_alone(self, shape: UsageShape, at: int, *, several: bool) -> Usage | None:
         """Add `shape`, which came in a chunk without choices, and return the sum. `several`: the answer has several
         choices."""
         usage = usage_of(shape, at)
-        if usage is None:
-            return None
-        if not several:
-            self._alone = _Total()
-        return self._alone.add(usage)
+        if usage is not None:
+            self._alone = _sum(self._alone, usage) if several else usage
+        return usage and self._alone
+
+
+def _sum(total: Usage | None, usage: Usage, before: Usage | None = None) -> Usage:
+    """Return `total` with `usage`, and without `before`, an earlier report that it replaces."""
+    if total is None:
+        return usage
+    return Usage(
+        usage.at,
+        _most(total.input_tokens, usage.input_tokens),
+        _plus(total.output_tokens, usage.output_tokens, before.output_tokens if before else None),
+        _plus(total.reasoning_tokens, usage.reasoning_tokens, before.reasoning_tokens if before else None),
+        _most(total.cached_tokens, usage.cached_tokens),
+        _most(total.cache_write_tokens, usage.cache_write_tokens),
+        _most(total.cache_write_1h_tokens, usage.cache_write_1h_tokens),
+    )
 
 
 def usage_of(shape: UsageShape, at: int) -> Usage | None:

@@ -14,7 +14,7 @@ from splitsecond.core.events import Event, Finish, Quiet, Token, Usage
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
 from splitsecond.core.wire.sse import SseEvent
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
 
 _RUNNING = ("starting", "processing")
 
@@ -57,11 +57,9 @@ _decode_times = msgspec.json.Decoder(_Times).decode
 _decode_done = msgspec.json.Decoder(_DoneEvent).decode
 
 
-class ReplicateDecoder(StreamDecoder):
-    """Decoder of one answer: see `splitsecond.core.wire.api_format.Decoder`.
-
-    `server_timings` holds the metrics of an answer that was not streamed, in seconds, under Replicate's names.
-    """
+class ReplicateDecoder(Decoder):
+    """Decoder of one answer. `server_timings` holds the metrics of one that was not streamed, in seconds, under
+    Replicate's names."""
 
     whole_form = _PREDICTION
     end_name = "done"
@@ -109,7 +107,7 @@ class ReplicateDecoder(StreamDecoder):
         elif prediction.status is None:
             self._break(at, out, "malformed", "the body is JSON, but not a prediction", body)
         else:
-            self._take_prediction(prediction, body, self._json_at, out)
+            self._take_prediction(prediction, body, self._fed_at, out)
 
     def _take_prediction(self, prediction: Prediction, body: bytes, at: int, out: list[Event]) -> None:
         output = prediction.output
@@ -121,10 +119,6 @@ class ReplicateDecoder(StreamDecoder):
         if self._ended:
             return
         counts = self._read_counts(prediction.metrics, _decode_counts, at, out) or _Counts()
-        if counts.input_token_count is not None or counts.output_token_count is not None:
-            self._add_usage(out, Usage(at, counts.input_token_count, counts.output_token_count))
-        times = read_json(prediction.metrics, _decode_times) or _Times()
-        for name in _Times.__struct_fields__:
-            if (value := getattr(times, name)) is not None:
-                self.server_timings[name] = value
+        self._add_usage(out, Usage(at, counts.input_token_count, counts.output_token_count))
+        self._note_times(read_json(prediction.metrics, _decode_times))
         self._complete(at, out, marker=False)

@@ -14,7 +14,7 @@ import msgspec
 from splitsecond.core.errors import CallerFault, ProviderFault, excerpt
 from splitsecond.core.service import Call
 from splitsecond.core.wire.api_format import Encoded, Quirks
-from splitsecond.core.wire.chat_form import Message, chat_fields, chat_messages, take_output_limit
+from splitsecond.core.wire.chat_form import Message, chat_fields, chat_messages, stop_list, take_output_limit
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.reasoning import requested
 from splitsecond.core.wire.replicate.decode import decode_prediction
@@ -121,15 +121,10 @@ def _completion_input(call: Call) -> dict[str, Any]:
 def _settings(fields: dict[str, Any]) -> dict[str, Any]:
     if (limit := take_output_limit(fields)) is not None:
         fields["max_tokens"] = limit
-    match fields.pop("stop", None):
-        case None:
-            pass
-        case str(stop):
-            fields["stop_sequences"] = stop
-        case [*stops] if all(isinstance(stop, str) for stop in stops):
-            fields["stop_sequences"] = ",".join(stops)
-        case stop:
+    if (stop := stop_list(fields)) is not None:
+        if not isinstance(stop, list) or not all(isinstance(each, str) for each in stop):
             raise CallerFault(f"stop must be a text or a list of texts, got {short(stop)}")
+        fields["stop_sequences"] = ",".join(stop)
     return fields
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from splitsecond.core import clock
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer
+from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools, custom_input
 from splitsecond.core.wire.server_answer import to_json, typed_event
 
@@ -81,6 +81,11 @@ class Position(Struct):
     text_ended: bool = False
 
 
+_NULLS = (
+    "completed_at", "error", "frequency_penalty", "incomplete_details", "instructions", "presence_penalty",
+    "temperature", "top_p",
+)  # fmt: skip
+"""Fields that clients require, with no value."""
 _NO_TOOLS: Mapping[str, CarriedTool] = {}
 
 
@@ -169,25 +174,18 @@ class StreamWriter(AnswerWriter):
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         (answer,) = answers
-        identity = self._head["id"]
-        items: list[dict[str, Any]] = []
-        if answer.reasoning:
-            summary = [_part_of(_KINDS["reasoning"], answer.reasoning)]
-            items.append({"id": f"rs_{identity}", "type": "reasoning", "summary": summary, "status": "completed"})
-        texts: list[tuple[TokenKind, str]] = [("text", answer.text), ("refusal", answer.refusal)]
-        if content := [_part_of(_KINDS[kind], text) for kind, text in texts if text]:
-            message = {"id": f"msg_{identity}", "type": "message", "role": "assistant", "content": content}
-            items.append({**message, "status": "completed"})
-        items += [self._call(call, number) for number, call in enumerate(answer.calls)]
-        return to_json({**self._head, **_end(answer.finish, usage), "output": items})
-
-    def _call(self, call: CalledTool, number: int) -> dict[str, Any]:
-        tool, identity = self.tools.get(call.name) or CarriedTool(call.name), f"{self._head['id']}_{number}"
-        own = {"namespace": tool.namespace} if tool.namespace else {}
-        if tool.custom:
-            item = {"id": f"ctc_{identity}", "type": "custom_tool_call", "call_id": call.id, "name": tool.name}
-            return {**item, "input": custom_input(call.arguments), "status": "completed", **own}
-        return _call_item(f"fc_{identity}", call.id, tool.name, call.arguments, "completed") | own
+        self._position = Position()
+        texts: list[tuple[TokenKind, str]] = [
+            ("reasoning", answer.reasoning), ("text", answer.text), ("refusal", answer.refusal),
+        ]  # fmt: skip
+        for kind, text in texts:
+            if text:
+                self.token(text, kind)
+        for call in answer.calls:
+            self.tool_call(call.name, call.id)
+            self.token(call.arguments, "tool")
+        self.finish(answer.finish)
+        return to_json({**self._head, **_end(answer.finish, usage), "output": self._position.items})
 
     def _id(self, prefix: str) -> str:
         return f"{prefix}_{self._head['id']}_{len(self._position.items)}"
@@ -275,24 +273,9 @@ class StreamWriter(AnswerWriter):
 
 
 def _head(identity: str, model: str, created: int) -> dict[str, Any]:
-    return {
-        "id": identity,
-        "object": "response",
-        "created_at": created,
-        "completed_at": None,
-        "model": model,
-        "error": None,
-        "frequency_penalty": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-        "parallel_tool_calls": True,
-        "presence_penalty": None,
-        "temperature": None,
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-    }
+    known = {"id": identity, "object": "response", "created_at": created, "model": model}
+    usual = {"metadata": {}, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    return {**known, **dict.fromkeys(_NULLS), **usual}
 
 
 def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
@@ -301,7 +284,7 @@ def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
         "completed_at": None if short else int(clock.wall_time().timestamp()),
         "status": "incomplete" if short else "completed",
         "incomplete_details": {"reason": short} if short else None,
-        "usage": None if usage is None else _usage_fields(usage),
+        **({"usage": None} if usage is None else counts(usage)),
     }
 
 
@@ -331,16 +314,13 @@ def token_count(tokens: int) -> bytes:
 
 
 def counts(usage: Usage) -> dict[str, Any]:
-    return {"usage": _usage_fields(usage)}
-
-
-def _usage_fields(usage: Usage) -> dict[str, Any]:
     read, made = usage.input_tokens or 0, usage.output_tokens or 0
     details = {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": usage.cache_write_tokens or 0}
-    return {
+    fields = {
         "input_tokens": read,
         "input_tokens_details": details,
         "output_tokens": made,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": read + made,
     }
+    return {"usage": fields}

@@ -17,7 +17,7 @@ from splitsecond.core.validation import read_json
 from splitsecond.core.wire.assembly import Assembly, decoded
 from splitsecond.core.wire.continuation import PartsEncoder, only_tools
 from splitsecond.core.wire.relay import StreamRelay
-from splitsecond.core.wire.responses.answers import GROWTHS, Growth, Position, StreamWriter
+from splitsecond.core.wire.responses.answers import GROWTHS, Position, StreamWriter
 from splitsecond.core.wire.responses.decode import ResponsesDecoder
 from splitsecond.core.wire.responses.tools import carried_tools
 from splitsecond.core.wire.server_answer import collected
@@ -214,12 +214,8 @@ class ResponseEncoder(PartsEncoder):
         position = self._position
         position.kind, position.grows = _DELTAS[deltas]
         self._begins(position.kind)
-        position.place, position.texts, position.text_ended = _place(event, position.grows), [], False
-
-
-def _place(event: _Event, grows: Growth) -> int:
-    place = event.summary_index if grows.place == "summary_index" else event.content_index
-    return place if isinstance(place, int) else 0
+        place = event.summary_index if position.grows.place == "summary_index" else event.content_index
+        position.place, position.texts, position.text_ended = place if isinstance(place, int) else 0, [], False
 
 
 def _wants_logprobs(include: Raw | Any) -> bool:

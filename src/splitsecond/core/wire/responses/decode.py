@@ -18,19 +18,10 @@ from msgspec import Raw, Struct
 from splitsecond.core.events import Event, Quiet, TokenKind, Usage
 from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
-from splitsecond.core.wire.openai.shapes import CachedDetails, ReasoningDetails
+from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of, parse_error
-from splitsecond.core.wire.streaming import ABSENT, Count, StreamDecoder
-from splitsecond.core.wire.tool_calls import PartNumbers, ToolCalls, arguments_text
-
-
-class UsageShape(Struct, gc=False):
-    """``usage``. Input includes cached tokens, output includes reasoning."""
-
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    input_tokens_details: CachedDetails | None = None
-    output_tokens_details: ReasoningDetails | None = None
+from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
 class Part(Struct, gc=False):
@@ -61,7 +52,7 @@ class Incomplete(Struct, gc=False):
 class Response(Struct, gc=False):
     """An answer as far as it has come; the events that end a stream hold it with its usage.
 
-    `usage` (`UsageShape`) is raw, so that a wrong count in it fails no answer.
+    `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
     """
 
     status: str | None = None
@@ -84,7 +75,7 @@ class ResponseEvent(Response, gc=False):
     response: Response | None = None
 
 
-_decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
+_decode_usage = msgspec.json.Decoder(TokenUsage, strict=False).decode
 _DELTAS: Mapping[str, TokenKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -103,21 +94,19 @@ _CALLS = ("function_call", "custom_tool_call")
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
 
-class ResponsesDecoder(StreamDecoder):
+class ResponsesDecoder(Decoder):
     event_form = whole_form = msgspec.json.Decoder(ResponseEvent)
     end_name = "response.completed"
     learns = False  # each event has a number
 
     def __init__(self, operation: Operation = "chat") -> None:
         super().__init__(operation)
-        self._calls = ToolCalls()
         self._items = PartNumbers()
         self._called: set[str] = set()
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
         self._with_parts: set[int] = set()  # of items without deltas: the text came as a whole part
 
     def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        self._chunks += 1
         kind = parsed.type or name
         content = _DELTAS.get(kind)
         if content is not None and isinstance(parsed.delta, str) and parsed.delta:
@@ -131,25 +120,19 @@ class ResponsesDecoder(StreamDecoder):
             self._take_end(parsed.response, data, at, out, marker=True)
         elif kind in _ENDS_OF_PARTS:
             self._take_part(parsed, kind, at, out)
-        else:
-            before = len(out)
-            if parsed.item is not None:
-                whole = kind == "response.output_item.done"
-                number = self._items.end(parsed.output_index) if whole else self._items.begin(parsed.output_index)
-                self._take_item(parsed.item, number, at, out, whole=whole)
-            if len(out) == before:
-                out.append(Quiet(at, kind or "empty"))
+        elif parsed.item is not None:
+            whole = kind == "response.output_item.done"
+            number = self._items.end(parsed.output_index) if whole else self._items.begin(parsed.output_index)
+            self._take_item(parsed.item, number, at, out, whole=whole)
 
     def _take_part(self, parsed: ResponseEvent, kind: str, at: int, out: list[Event]) -> None:
         """Take the end of a part: all of it, unless there were deltas."""
-        number, content, before = self._items.of(parsed.output_index), _ENDS_OF_PARTS[kind], len(out)
+        number, content = self._items.of(parsed.output_index), _ENDS_OF_PARTS[kind]
         if number not in self._with_deltas:
             self._with_parts.add(number)
             tool = self._calls.begun(number) if content == "tool" else None
             text = parsed.text or parsed.refusal or parsed.arguments or parsed.input
             self._add_token(at, out, arguments_text(text), content, tool)
-        if len(out) == before:
-            out.append(Quiet(at, kind))
 
     def _take_item(self, item: Item, number: int, at: int, out: list[Event], *, whole: bool) -> None:
         """Take item `number` at its start or (`whole`) at its end: the content that no delta held."""
@@ -200,12 +183,10 @@ class ResponsesDecoder(StreamDecoder):
         elif response.status in ("queued", "in_progress"):
             self._break(at, out, "truncated", f"the answer is not complete: its status is {response.status}", body)
         else:
-            self._take_end(response, body, self._json_at, out, marker=False)
+            self._take_end(response, body, self._fed_at, out, marker=False)
 
 
-def _usage(shape: UsageShape, at: int) -> Usage | None:
-    if shape.input_tokens is None and shape.output_tokens is None:
-        return None
+def _usage(shape: TokenUsage, at: int) -> Usage:
     read, made = shape.input_tokens_details, shape.output_tokens_details
     return Usage(
         at,

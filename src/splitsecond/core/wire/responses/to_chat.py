@@ -104,31 +104,29 @@ def sources(call: Call) -> list[int]:
     return _chat(own, fields.get("instructions"), fields.get("input")).sources
 
 
-class _Assistant:
+class _Assistant(msgspec.Struct):
     """A message of the assistant that is still growing. Its texts are joined once, at the end."""
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.reasoning: list[str] = []
-        self.calls: list[Fields] = []
-
-    def message(self) -> Fields:
-        return assistant_message(self.texts, self.reasoning, self.calls)
+    texts: list[str] = []
+    reasoning: list[str] = []
+    calls: list[Fields] = []
 
 
-class _Chat:
+class _Chat(msgspec.Struct):
     """The messages so far. `sources`: the number of the first item of each; `number`: of the next item."""
 
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.sources: list[int] = []
-        self.number = -1
-        self._messages: list[Fields | _Assistant] = []
-        self._open: _Assistant | None = None  # the assistant's message that is still growing
+    call: Call
+    sources: list[int] = []
+    number: int = -1
+    _messages: list[Fields | _Assistant] = []
+    _open: _Assistant | None = None  # the assistant's message that is still growing
 
     @property
     def messages(self) -> list[Fields]:
-        return [each.message() if isinstance(each, _Assistant) else each for each in self._messages]
+        return [
+            assistant_message(each.texts, each.reasoning, each.calls) if isinstance(each, _Assistant) else each
+            for each in self._messages
+        ]
 
     def assistant(self) -> _Assistant:
         if self._open is None:
