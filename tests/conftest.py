@@ -24,15 +24,17 @@ from splitsecond.core import internal_errors
 from splitsecond.log.store import database
 
 # Machines are shared, so no example has a time limit, and none is too slow to draw. Each run draws the same examples,
-# for everyone; `make fuzz` searches with fresh ones. No example is stored, so a run never depends on the one before.
+# for everyone: `make test` a dozen for each test, `make test-all` twice as many. `make fuzz` searches with fresh ones.
+# No example is stored, so a run never depends on the one before.
 settings.register_profile(
     "same",
     deadline=None,
-    max_examples=25,
+    max_examples=12,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("all", settings.get_profile("same"), max_examples=25)
 settings.register_profile("fuzz", settings.get_profile("same"), max_examples=100, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
