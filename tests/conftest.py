@@ -11,6 +11,8 @@ import re
 import sys
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,6 +58,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "not system" or not collection_path.match("test_*.py"):
         return None
     return bool(ONLY_SYSTEM.search(collection_path.read_text("utf-8"))) or None
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Import the tests in reverse order in each second worker process, before it collects them.
+
+    In a fresh clone most of the collection is compiling the tests, and worker processes in step compile each file
+    together. So each compiles a half, and reads the other one.
+    """
+    worker = getattr(collector.config, "workerinput", {}).get("workerid", "gw0")
+    if not isinstance(collector, pytest.Session) or collector.config.args != ["tests"] or int(worker[2:]) % 2 == 0:
+        return
+    for path in sorted(HERE.rglob("test_*.py"), reverse=True):
+        if not pytest_ignore_collect(path, collector.config):
+            with suppress(Exception):  # the collection reports it
+                import_module(".".join(path.relative_to(HERE.parent).with_suffix("").parts))
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None:
