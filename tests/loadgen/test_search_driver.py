@@ -145,6 +145,7 @@ def test_no_capacity_if_one_request_misses_the_limit() -> None:
     assert (found.holds, found.ceiling, found.why) == (None, 1, "fails")
 
 
+@pytest.mark.system
 def test_step_numbers_its_requests_through_its_blocks() -> None:
     """At concurrency 5 one request of four waits, so whether 75% do not is undecided."""
     served = SearchedEngine(replace(SPEC, slots=4))
