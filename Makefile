@@ -35,11 +35,12 @@ demo: $(VENV)/.runs
 test: $(VENV)/.develops
 	@$(PYTEST) -m 'not system'
 
-# Run all tests: after the fast ones those with processes, browsers, PostgreSQL, the real engine and other clients.
+# Run all tests: after the fast ones those with more generated examples, with processes, browsers, PostgreSQL, the real engine and other clients.
 test-all: test $(CLIENTS)/.installed $(CODEX)/.installed
+	@HYPOTHESIS_PROFILE=all $(PYTEST) -m 'hypothesis and not system'
 	@$(PYTEST) $(SEVERAL) -m system
 
-# Search for faults: the fast tests that generate examples, with new ones, four times as many. To repeat a search, give
+# Search for faults: the fast tests that generate examples, with new ones, eight times as many. To repeat a search, give
 # its seed: make fuzz SEED=1234
 fuzz: $(VENV)/.develops
 	@echo "make fuzz SEED=$(SEED)"

@@ -9,9 +9,9 @@ texts and analysis.
 tests/loadgen/test_capacity_truth.py checks a search of each small server.
 """
 
-import argparse
 import asyncio
 from collections import Counter
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from random import Random
@@ -20,6 +20,7 @@ from statistics import median
 from msgspec import Struct
 from msgspec.structs import replace
 
+from benchmarks.capacity_truth import print_searches
 from benchmarks.served_engine import ServedEngine
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.condition import condition_rows
@@ -252,15 +253,7 @@ def row(name: str, searches: int) -> tuple[str, ...]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searches", type=int, default=10, help="Searches of each row.")
-    parser.add_argument("--only", default="", help="Rows whose server contains this text.")
-    options = parser.parse_args()
-    print(f"| {' | '.join(HEADINGS)} |")
-    print("|---" * len(HEADINGS) + "|")
-    for name in SERVERS:
-        if options.only in name:
-            print(f"| {' | '.join(row(name, options.searches))} |", flush=True)
+    print_searches(__doc__, HEADINGS, {name: partial(row, name) for name in SERVERS}, searches=10)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ searches of each kind.
 import argparse
 import heapq
 import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from statistics import median
 from typing import Protocol
@@ -330,17 +332,27 @@ def row(kind: Kind, searches: int) -> tuple[str, ...]:
     )
 
 
+def print_searches(
+    about: str | None, headings: Sequence[str], rows: Mapping[str, Callable[[int], Sequence[str]]], *, searches: int
+) -> None:
+    """Print a table with `rows`, by name, as the options of the command say. `searches`: of each row, by default."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--searches", type=int, default=searches, help="Searches of each row.")
+    parser.add_argument("--only", default="", help=f"Rows whose name has this text: {'; '.join(rows)}.")
+    options = parser.parse_args()
+    print(f"| {' | '.join(headings)} |")
+    print("|---" * len(headings) + "|")
+    for name, row_of in rows.items():
+        if options.only in name:
+            print(f"| {' | '.join(row_of(options.searches))} |", flush=True)
+
+
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searches", type=int, default=20, help="Searches of each row.")
-    parser.add_argument("--only", default="", help="Rows whose server and load contain this text, as 'M/M/c rate'.")
-    options = parser.parse_args()
-    print(f"| {' | '.join(HEADINGS)} |")
-    print("|---" * len(HEADINGS) + "|")
-    for each in KINDS:
-        if options.only in f"{each.name} {'rate' if each.rate else 'concurrency'} {each.service_s:g}":
-            print(f"| {' | '.join(row(each, options.searches))} |", flush=True)
+    rows = {
+        f"{each.name} {'rate' if each.rate else 'concurrency'} {each.service_s:g}": partial(row, each) for each in KINDS
+    }
+    print_searches(__doc__, HEADINGS, rows, searches=20)
 
 
 if __name__ == "__main__":

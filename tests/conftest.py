@@ -11,6 +11,8 @@ import re
 import sys
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,15 +26,17 @@ from splitsecond.core import internal_errors
 from splitsecond.log.store import database
 
 # Machines are shared, so no example has a time limit, and none is too slow to draw. Each run draws the same examples,
-# for everyone; `make fuzz` searches with fresh ones. No example is stored, so a run never depends on the one before.
+# for everyone: `make test` a dozen for each test, `make test-all` twice as many. `make fuzz` searches with fresh ones.
+# No example is stored, so a run never depends on the one before.
 settings.register_profile(
     "same",
     deadline=None,
-    max_examples=25,
+    max_examples=12,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("all", settings.get_profile("same"), max_examples=25)
 settings.register_profile("fuzz", settings.get_profile("same"), max_examples=100, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
@@ -54,6 +58,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "not system" or not collection_path.match("test_*.py"):
         return None
     return bool(ONLY_SYSTEM.search(collection_path.read_text("utf-8"))) or None
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Import the tests in reverse order in each second worker process, before it collects them.
+
+    In a fresh clone most of the collection is compiling the tests, and worker processes in step compile each file
+    together. So each compiles a half, and reads the other one.
+    """
+    worker = getattr(collector.config, "workerinput", {}).get("workerid", "gw0")
+    if not isinstance(collector, pytest.Session) or collector.config.args != ["tests"] or int(worker[2:]) % 2 == 0:
+        return
+    for path in sorted(HERE.rglob("test_*.py"), reverse=True):
+        if not pytest_ignore_collect(path, collector.config):
+            with suppress(Exception):  # the collection reports it
+                import_module(".".join(path.relative_to(HERE.parent).with_suffix("").parts))
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None:

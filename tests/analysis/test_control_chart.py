@@ -156,7 +156,7 @@ def test_outliers_change_the_band_little() -> None:
 # Performance in simulations. `python -m benchmarks.watching` has more watches and prints the table of docs/watch.md.
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
 def test_false_drifts_of_a_thousand_rounds(noise: Noise) -> None:
     found, late = false_drifts(noise, watches=7, rounds=1000)
@@ -164,7 +164,7 @@ def test_false_drifts_of_a_thousand_rounds(noise: Noise) -> None:
     assert not noise.weekend or late <= 1 + noise.beyond
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("scatter", "most"), [(0.04, 6), (0.06, 11), (0.08, 17)])
 @pytest.mark.parametrize("before", [60, 200])
 def test_rounds_until_a_shift_by_a_tenth_is_found(scatter: float, most: int, before: int) -> None:

@@ -54,6 +54,7 @@ def test_intervals_of_a_server_in_two_states(rounds: int, least: float, repeats:
     assert min(found.values()) >= least - scatter_of(repeats)
 
 
+@pytest.mark.sampled(3)
 @repeated(60, 600)
 @pytest.mark.parametrize("scatter", SCATTERS[:4], ids=str)
 @pytest.mark.parametrize("layout", [(50, 6), (50, 8), (200, 6)], ids=str)
@@ -61,6 +62,7 @@ def test_equal_targets_rarely_differ_significantly(scatter: Scatter, layout: tup
     assert found_real(scatter, repeats, layout) <= 0.06 + scatter_of(repeats)
 
 
+@pytest.mark.sampled(3)
 @repeated(60, 600)
 @pytest.mark.parametrize("plan", [PLANS[0], PLANS[1], PLANS[3]], ids=lambda plan: plan.options)
 @pytest.mark.parametrize("scatter", PLANNED, ids=lambda scatter: scatter.name)
@@ -81,14 +83,16 @@ def test_difference_of_a_fifth_is_found_if_independent() -> None:
     assert found_real(INDEPENDENT, 300, (200, 8), slower=1.2) >= 0.78
 
 
+@pytest.mark.sampled(3)
 @repeated(6, 60)
 @pytest.mark.parametrize("scatter", [INDEPENDENT, SLOW_MINUTES, QUEUE], ids=str)
 def test_report_of_15_rows_rarely_has_a_false_difference(scatter: Scatter, repeats: int) -> None:
     assert false_reports(scatter, repeats, (50, 8)) * repeats <= max(1, 0.1 * repeats)  # .03 is expected
 
 
-def test_a_report_of_fifteen_rows_finds_clear_differences() -> None:
-    assert found_in_reports(INDEPENDENT, 12, (200, 6)) >= 0.65  # 0.8 is expected
+@repeated(4, 12)
+def test_a_report_of_fifteen_rows_finds_clear_differences(repeats: int) -> None:
+    assert found_in_reports(INDEPENDENT, repeats, (200, 6)) >= 0.65  # 0.8 is expected
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
@@ -110,14 +114,15 @@ def test_equal_targets_in_few_rounds_show_no_difference(rounds: int) -> None:
         assert not any(each.real for each in found.values())
 
 
-@repeated(12, 300)
+@pytest.mark.sampled(2)
+@repeated(8, 300)
 @pytest.mark.parametrize("name", ["slow minutes", "no counts of cached tokens"])
 def test_intervals_of_sessions_hold_the_truth(name: str, repeats: int) -> None:
     found = sessions_covered(SERVERS[name], repeats, (400, 5), TRUTH_OF_SLOW_MINUTES)
     assert {each: share for each, share in found.items() if share < 0.93 - 1.5 * scatter_of(repeats)} == {}
 
 
-@repeated(15, 300)
+@repeated(6, 300)
 def test_equal_targets_of_sessions_rarely_differ(repeats: int) -> None:
     found = false_session_differences(SERVERS["slow minutes"], repeats, (400, 5))
     assert max(found.values()) <= 0.06 + 1.5 * scatter_of(repeats)

@@ -62,7 +62,7 @@ def test_two_targets_have_one_crossing() -> None:
     assert [round(each.tokens) for each in found] == pytest.approx([93], abs=4)
 
 
-@repeated(5, 40)
+@repeated(2, 40)
 @pytest.mark.parametrize("rounds", [0, 8])
 def test_the_interval_contains_the_truth(rounds: int, repeats: int) -> None:
     hits = 0

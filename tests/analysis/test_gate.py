@@ -231,7 +231,7 @@ def test_gate_on_runs_with_close_rounds_judges_their_minutes() -> None:
     assert breach.endswith(", which is > +10% (in these minutes).")
 
 
-@repeated(5, 30)
+@repeated(2, 30)
 def test_gates_rarely_fail_without_a_change(repeats: int) -> None:
     """Twelve of twelve comparisons of equal runs failed such a gate when it judged the percentiles themselves."""
     failed = [gates(compared(1.0, scatter=0.4, seed=seed, rows=5), "ttft_ms.p95 > +2%") for seed in range(repeats)]

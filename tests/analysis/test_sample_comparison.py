@@ -1,4 +1,4 @@
-"""Comparisons over rounds against scipy, against each other, and against samples whose truth is known."""
+"""Comparisons over rounds, against each other and against samples whose truth is known."""
 
 import itertools
 
@@ -7,12 +7,9 @@ import pytest
 from benchmarks.coverage import SCATTERS, unequal_false
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
-from tests.cases import each_case
 from tests.power import repeated
 
 from splitsecond.log.statistics.sample_comparison import (
-    LEFT_OVER,
     SampleComparison,
     compare_blocks,
     compare_samples,
@@ -21,7 +18,6 @@ from splitsecond.log.statistics.sample_comparison import (
     judged,
     log_percentiles,
 )
-from splitsecond.log.statistics.student import t_doubt, t_doubts, t_quantile
 from splitsecond.log.statistics.summary import FigureSample, Floats
 
 MEDIAN = {"p50": 0.5}
@@ -63,38 +59,6 @@ def test_a_difference_that_prints_as_none_is_not_named() -> None:
     assert found.p_value == 0
     assert not found.real
     assert of_medians(a, FigureSample(b.values * 1.02, b.rounds, True)).real
-
-
-@each_case("freedom", [1, 2, 3, 4, 7, 14, 99, 200])
-def test_students_t_equals_that_of_scipy(freedom: int) -> None:
-    for t in (0.0, 0.3, 1.0, 2.5, 7.0):
-        assert t_doubt(t, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), abs=1e-12)
-    for doubt in (0.4, 0.05, 0.001):
-        assert t_quantile(doubt, freedom) == pytest.approx(stats.t.isf(doubt / 2, freedom), rel=1e-6)
-
-
-def test_students_t_of_arrays_equals_that_of_scipy() -> None:
-    t, freedom = np.array([0.0, 1.0, 2.5, 40.0, np.inf, 2.5]), np.array([1, 4, 7, 200, 8, 500])
-    assert t_doubts(t, freedom) == pytest.approx(2 * stats.t.sf(t, np.minimum(freedom, 200)), abs=1e-12)
-
-
-def test_pairs_are_tested_as_by_scipy() -> None:
-    a, b = sample(1), sample(2, scale=110.0)
-    found, expected = of_medians(a, b), stats.ttest_rel(logs(b), logs(a))
-    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(expected.statistic) / np.sqrt(LEFT_OVER), 7), rel=1e-9)
-    differences = logs(b) - logs(a)
-    spread = np.sqrt(LEFT_OVER) * stats.sem(differences)
-    assert np.log(found.ci95 or ()) == pytest.approx(stats.t.interval(0.95, 7, differences.mean(), spread), rel=1e-6)
-    assert found.log_ratio == pytest.approx(differences.mean())
-    assert found.ratio == pytest.approx(np.median(b.values) / np.median(a.values))
-
-
-def test_separate_runs_are_tested_like_welchs_t_of_scipy() -> None:
-    a, b = sample(1, rounds=5), sample(2, rounds=9, scale=115.0)
-    found, expected = of_medians(a, b, paired=False), stats.ttest_ind(logs(b), logs(a), equal_var=False)
-    assert found.freedom == int(expected.df)
-    statistic = abs(expected.statistic) / np.sqrt(LEFT_OVER)
-    assert found.p_value == pytest.approx(2 * stats.t.sf(statistic, int(expected.df)), rel=1e-9)
 
 
 def test_pairing_removes_scatter_common_to_both_sides() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import stats
 from tests.analysis.censored import censored_summary
 from tests.cases import each_case
 
@@ -19,7 +18,6 @@ from splitsecond.log.statistics.summary import (
     percentile,
     percentile_interval,
     rank_interval,
-    share_interval,
     summary_of,
 )
 
@@ -156,21 +154,6 @@ def test_a_percentile_needs_more_requests_in_few_rounds() -> None:
     assert ("p95" in in_five[144], "p95" in in_five[145]) == (True, False)
 
 
-def test_interval_of_the_mean_over_rounds_equals_that_of_scipy() -> None:
-    values = np.random.default_rng(3).exponential(size=80) * np.repeat(np.arange(1, 9), 10)
-    low, high = summary_of(in_rounds(values, 8)).ci95["mean"]
-    means = values.reshape(8, 10).mean(axis=1)
-    expected = stats.t.interval(0.95, 7, means.mean(), stats.sem(means))
-    assert (low, high) == pytest.approx(expected)
-
-
-def test_the_interval_of_a_share_is_wilsons() -> None:
-    low, high = share_interval(np.array([45.0]), np.array([50.0]))
-    expected = stats.binomtest(45, 50).proportion_ci(method="wilson")
-    assert (low, high) == pytest.approx((expected.low, expected.high))
-    assert share_interval(np.array([]), np.array([])) == (None, None)
-
-
 def test_autocorrelation_by_hand() -> None:
     assert lag_one(np.arange(5.0)) == pytest.approx(0.4)
     assert lag_one(np.ones(5)) is None
@@ -178,23 +161,6 @@ def test_autocorrelation_by_hand() -> None:
 
 
 # Censored values.
-
-
-def test_kaplan_meier_curve_and_interval_equal_those_of_scipy() -> None:
-    random = np.random.default_rng(9)
-    times, closed_at = random.exponential(100, 60), random.exponential(150, 60)
-    seen, closed = np.minimum(times, closed_at), closed_at < times
-    curve = stats.ecdf(stats.CensoredData.right_censored(seen, closed)).sf
-    with pytest.warns(RuntimeWarning, match="undefined at some observations"):  # where all have ended
-        bounds = curve.confidence_interval(method="log-log")
-    found = censored_summary(seen, closed)
-
-    def reached(share: Floats) -> float | None:
-        at = np.flatnonzero(share <= 0.5)
-        return float(curve.quantiles[at[0]]) if len(at) else None
-
-    assert found.p50 == reached(curve.probabilities)
-    assert found.ci95["p50"] == (reached(bounds.low.probabilities), reached(bounds.high.probabilities))
 
 
 def test_without_censored_values_it_is_the_plain_summary() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cases import each_case
+from tests.cases import each_case, sampled_cases
 from tests.cli.conftest import Split
 from tests.golden import Golden
 from tests.processes import Process
@@ -43,8 +43,11 @@ def test_the_text_of_help(split: Split, command: str, golden: Golden, monkeypatc
     monkeypatch.setenv("TERM", "dumb")
     text = split(command, "--help").out
     golden.check("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
+    before_the_options = text.split("╭")[0].splitlines()
+    assert any(line.strip().startswith(f"splitsecond {command}") for line in before_the_options), "an example"
 
 
+@sampled_cases(3)
 @each_case("columns", [60, 80, 120])
 @each_case("command", NAMES)
 def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,12 +175,6 @@ def test_help_names_a_command(split: Split) -> None:
     unknown = split("help", "benhc")
     assert unknown.code == 2
     assert "No such command 'benhc'" in unknown.words
-
-
-@each_case("command", NAMES)
-def test_every_command_has_an_example(split: Split, command: str) -> None:
-    about = split(command, "--help").out.split("╭")[0]
-    assert any(line.strip().startswith(f"splitsecond {command}") for line in about.splitlines())
 
 
 def test_help_names_all_allowed_values() -> None:

@@ -202,6 +202,7 @@ def test_a_number_that_is_too_large_is_refused_with_its_line(split: Split, run: 
     assert f"observations.jsonl:{len(others) + 1}: an integer is not below 1,000," in ended.complaint
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -242,6 +243,7 @@ def test_report_accepts_an_environment_of_another_form(split: Split, run: Path) 
     assert split("report", run).code == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", ["status = 'x'", "came_us = 1e308", "input_tokens = X'ff'", "packed = X'ff'"])
 @pytest.mark.parametrize("command", ["speed", "cost", "export"])
 def test_a_log_with_values_of_other_types_ends_in_no_traceback(split: Split, change: str, command: str) -> None:

@@ -41,7 +41,7 @@ FAULTS = (
 )
 
 
-@sampled_cases(5)
+@sampled_cases(9)
 @each_case("faults", [(), FAULTS], ids=["well", "ill"])
 @each_case("policy", POLICY)
 def test_calls_leave_no_garbage(policy: str, faults: tuple[InjectedFault, ...], tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def lengthened(value: Any, word: str) -> Any:
     return value
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("api_format", [api_format for api_format in API_FORMATS if api_format != "replicate"])
 @pytest.mark.parametrize("path", REQUESTS)
 def test_text_of_a_client_is_copied_a_few_times_at_most(path: str, api_format: str) -> None:

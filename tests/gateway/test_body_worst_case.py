@@ -82,7 +82,7 @@ def posted(path: str, body: bytes) -> int:
     return run_virtual(main())
 
 
-@sampled_cases(24)
+@sampled_cases(48)
 @each_case("kind", JSON_KINDS)
 @each_case("path", DOORS)
 def test_any_body_is_answered_in_linear_time(path: str, kind: str) -> None:
@@ -95,7 +95,7 @@ def test_any_body_is_answered_in_linear_time(path: str, kind: str) -> None:
     check_linear(feed, JSON_KINDS[kind], size=1 << 14)
 
 
-@sampled_cases(12)
+@sampled_cases(24)
 @each_case("path", DOORS)
 @each_case("form", FORMS.values(), ids=FORMS)
 def test_nested_values_up_to_the_parser_limit_get_no_5xx(form: bytes, path: str) -> None:
@@ -118,7 +118,7 @@ def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> Non
     check_cheap(post, lambda: hashlib.sha256(body).digest(), times=100)
 
 
-@sampled_cases(2)
+@sampled_cases(4)
 @each_case(
     "field, unit",
     [

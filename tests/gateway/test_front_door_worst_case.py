@@ -106,7 +106,7 @@ def reader(piece_bytes: int) -> Callable[[bytes], None]:
     return feed
 
 
-@sampled_cases(12)
+@sampled_cases(30)
 @each_case("piece_bytes", PIECES)
 @each_case("kind", KINDS)
 def test_reading_requests_takes_linear_time(kind: str, piece_bytes: int) -> None:
@@ -114,7 +114,7 @@ def test_reading_requests_takes_linear_time(kind: str, piece_bytes: int) -> None
     check_linear(reader(piece_bytes), KINDS[kind], size=size, allowed=())
 
 
-@sampled_cases(8)
+@sampled_cases(12)
 @each_case("kind", KINDS)
 def test_reading_requests_takes_bounded_memory(kind: str) -> None:
     check_bounded(reader(READ_BYTES), KINDS[kind], size=2 << 20, allowed=(), bytes_per_byte=3)

@@ -14,7 +14,7 @@ def test_truth_equals_the_erlang_formula() -> None:
     assert true_share(kind("M/M/c", 10, rate=False), 42) >= 0.95 > true_share(kind("M/M/c", 10, rate=False), 43)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.system
 @pytest.mark.parametrize("seed", [1, 2])
 def test_closed_loop_capacity_is_within_10_percent(seed: int) -> None:
     server = kind("M/M/c", 10, rate=False)

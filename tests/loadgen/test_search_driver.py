@@ -89,7 +89,7 @@ def test_tpot_limit_bounds_the_capacity(batch_size: int) -> None:
     assert next(iter(over.missed)) == "tpot"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slots", [1, 3, 6, 12])
 def test_a_request_beyond_the_slots_waits_for_the_end_of_another(slots: int) -> None:
     """The slots end one after another, so with one request more than slots each waits for a part of a response."""
@@ -118,6 +118,7 @@ def test_server_that_meets_every_limit_holds_the_highest_load() -> None:
     assert [block.requests for block in served.sent] == [20, 20, 20, 24, 48, *[96] * 5]
 
 
+@pytest.mark.system
 def test_knee_is_at_the_slots_of_the_server() -> None:
     found = search(SearchedEngine(replace(SPEC, slots=8, step_per_sequence_ms=0.1)), "ttft=10s", 64)
     assert (found.holds, found.ceiling, found.knee) == (64, None, 8)
@@ -144,6 +145,7 @@ def test_no_capacity_if_one_request_misses_the_limit() -> None:
     assert (found.holds, found.ceiling, found.why) == (None, 1, "fails")
 
 
+@pytest.mark.system
 def test_step_numbers_its_requests_through_its_blocks() -> None:
     """At concurrency 5 one request of four waits, so whether 75% do not is undecided."""
     served = SearchedEngine(replace(SPEC, slots=4))

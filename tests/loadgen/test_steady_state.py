@@ -23,6 +23,7 @@ def test_unprepared_block_gives_wrong_figures() -> None:
     assert max(map(abs, found)) > 0.2
 
 
+@pytest.mark.system
 def test_an_open_loop_shows_the_steady_state() -> None:
     """Constant arrivals beat with the steps of the engine: TTFT repeats itself after 50 requests, so a round has 50."""
     load = PlannedLoad(rate=4.0, pattern="constant")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each_case
 from tests.worst_case import check_linear, repeated
 
 from splitsecond.benchmark.load import traces
@@ -108,7 +109,7 @@ def test_a_limit_ends_reading_and_a_scale_stretches_the_times(file: Path) -> Non
     assert times_s(read_trace(file, duration_s=2.9)) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "complaint"),
     [
         ("0.5\nsoon", "t:2: got 'soon', expected a number of seconds"),

@@ -48,7 +48,7 @@ def ill(policy: str, *names: str, known: bool = False, **scripts: Script) -> Wor
     return world
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "fault", [refused(), reset(), silent(), status(500), status(429)], ids=lambda fault: fault.kind
 )

@@ -5,6 +5,8 @@ Requests follow each other as in a closed loop. One provider answers some reques
 condition read late, so every part of a report has content.
 """
 
+import copy
+import functools
 import heapq
 import math
 import random
@@ -63,12 +65,28 @@ def invented_run(
     reuse: bool = False,
     in_rounds: bool = False,
 ) -> tuple[Run, list[Observation]]:
-    """Return a run and its observations, the same every time.
+    """Return a run and its observations, the same every time. Tests may change the run.
 
     With `failing`, the response to every request is 429. With `reuse`, each row is measured without and with cache
     reuse, and Groq's prompt cache saves 60% of the TTFT. With `in_rounds`, rows are measured as by a bench: in
     `ROUNDS`, each with warm-ups and cool-downs; without, all requests follow each other, and nothing is tested.
     """
+    run, observations = _invented_run(
+        tuple(providers), tuple(concurrencies), requests, output_tokens, failing, reuse, in_rounds
+    )
+    return copy.deepcopy(run), list(observations)
+
+
+@functools.cache
+def _invented_run(
+    providers: Sequence[str],
+    concurrencies: Sequence[int],
+    requests: int,
+    output_tokens: int,
+    failing: bool,
+    reuse: bool,
+    in_rounds: bool,
+) -> tuple[Run, list[Observation]]:
     chance = random.Random(7)
     asked = [
         AskedCondition(

@@ -180,6 +180,7 @@ def test_the_slowest_ten_of_a_target_are_in_order() -> None:
     assert whole[0] == pytest.approx(slowest, rel=0.01)
 
 
+@pytest.mark.system
 def test_plots_stay_small(invented: Invented) -> None:
     run, observations = invented
     many = [one for one in observations for _ in range(20)]

@@ -131,6 +131,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.mark.sampled(2)
 def test_figures_of_columns_equal_those_of_the_observations(url: str) -> None:
     assert check_columns(url) > CALLS_MADE
 
@@ -156,6 +157,7 @@ QUESTIONS: dict[str, Callable[[Past], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_questions_have_the_same_answers(url: str, in_sqlite: str, question: str) -> None:
     expected = QUESTIONS[question](Past.open(in_sqlite))
@@ -218,6 +220,7 @@ def test_exported_calls_are_readable_by_their_owner_only(in_parquet: str) -> Non
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
+@pytest.mark.system
 def test_second_export_keeps_days_that_have_lost_calls(in_sqlite: str, tmp_path: Path) -> None:
     file = Path(in_sqlite.removeprefix("sqlite:///"))
     copy = tmp_path / "log.db"

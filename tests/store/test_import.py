@@ -15,7 +15,10 @@ from tests.worst_case import check_linear
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
-from splitsecond.log.store.foreign import FIELDS, KNOWN, format_of, lines_of, parse_map, record_of
+from splitsecond.log.store.foreign.columns import FIELDS
+from splitsecond.log.store.foreign.formats import KNOWN, format_of, parse_map
+from splitsecond.log.store.foreign.lines import lines_of
+from splitsecond.log.store.foreign.record import record_of
 from splitsecond.log.store.importing import import_log
 from splitsecond.log.store.log import Past
 
@@ -150,7 +153,7 @@ def test_tokens_of_the_prompt_cache_come_from_any_of_its_fields(
 def test_known_formats(write: Any, row: dict[str, Any], target: str, came: datetime, tmp_path: Path, url: str) -> None:
     found = import_log(write(tmp_path / "file", [row]), url, {})
     assert (found.written, found.refused, found.skipped) == (1, 0, 0)
-    assert found.title == next(title for title, columns, *_ in KNOWN if columns["time"] in row)
+    assert found.title == next(each.title for each in KNOWN if each.columns["time"] in row)
     ((at, o),) = attempts(url)
     assert (at, o.target, o.outcome, o.streamed) == (came, target, "ok", True)
     assert (o.ttft_ms, o.total_tps, o.input_tokens, o.output_tokens) == (500, 50, 100, 200)

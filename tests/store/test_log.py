@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.store.records import answered, kept, records, same_figures
 
 from splitsecond.core import clock
@@ -42,7 +43,7 @@ def read(log: Log, since: datetime = LONG_AGO, until: datetime | None = None) ->
     return [served for _, served in log.calls(since, until)]
 
 
-@settings(max_examples=15)
+@examples(60)
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
 def test_records_are_read_as_written(tmp_path_factory: pytest.TempPathFactory, given: list[CallRecord]) -> None:
     log = written(f"sqlite:///{tmp_path_factory.mktemp('log')}/log.db", given)

@@ -234,10 +234,11 @@ def test_ending_process_saves_more_records_than_its_queue_holds(
 
 def test_records_in_two_files_and_the_log_are_written_once(url: str, tmp_path: Path) -> None:
     stem = unwritten_stem(url)
+    records = {number: answered(number) for number in (1, 2, 3, 4)}
     with Log.open(url) as log:
-        log.put(answered(1))
+        log.put(records[1])
     for numbers in ((1, 2, 3), (2, 3, 4)):
-        save(stem, [encode(answered(number)) for number in numbers])
+        save(stem, [encode(records[number]) for number in numbers])
     with process(url, tmp_path / "log"):
         until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "what is in the files is not written")
     assert sorted(calls(url)) == ["req-1", "req-2", "req-3", "req-4"]

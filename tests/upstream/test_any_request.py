@@ -191,7 +191,7 @@ def tried(client: Spoken, asked: dict[str, Any], api_format: str, quirks: Quirks
     assert len(set(call.notes.left_out.get("", []))) == len(call.notes.left_out.get("", []))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("client", ["openai", "anthropic", "responses"])
 @given(data=st.data())
@@ -207,7 +207,7 @@ def test_any_changed_request_is_encoded_or_refused(client: Spoken, api_format: s
     tried(client, asked, api_format, quirks, prefill)
 
 
-@sampled_cases(5)
+@sampled_cases(10)
 @each_case("api_format", API_FORMATS)
 @each_case("client", ["openai", "anthropic", "responses"])
 def test_odd_value_in_any_place_is_encoded_or_refused(client: Spoken, api_format: str) -> None:

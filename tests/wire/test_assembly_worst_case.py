@@ -70,7 +70,7 @@ INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
 }
 
 
-@sampled_cases(5)
+@sampled_cases(10)
 @each_case("order", ORDERS)
 @each_case("kind", INDEXED)
 def test_assembly_of_many_indexes_takes_linear_time(kind: str, order: str) -> None:
@@ -88,13 +88,13 @@ def test_more_indexes_than_any_answer_has_are_refused() -> None:
     assert refused.value.kind == "too_long"
 
 
-@sampled_cases(4)
+@sampled_cases(8)
 @each_case("kind", LINE_KINDS)
 def test_hostile_lines(kind: str) -> None:
     check_linear(reader(ChunkAssembly, 1 << 16), LINE_KINDS[kind], size=1 << 18)
 
 
-@sampled_cases(6)
+@sampled_cases(12)
 @each_case("name", ASSEMBLIES)
 @each_case("kind", JSON_KINDS)
 def test_hostile_json(kind: str, name: str) -> None:
@@ -106,7 +106,7 @@ def test_hostile_json(kind: str, name: str) -> None:
     check_linear(feed, inside(b'data: {"choices":', make, b"}\n\n"), size=size)
 
 
-@sampled_cases(5)
+@sampled_cases(10)
 @each_case("kind", JSON_KINDS)
 def test_assembly_of_hostile_json_takes_bounded_memory(kind: str) -> None:
     check_bounded(reader(ChunkAssembly, 1 << 16), inside(b"data: ", JSON_KINDS[kind], b"\n\n"), size=1 << 18)

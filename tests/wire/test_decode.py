@@ -184,7 +184,7 @@ def test_json_nested_without_end_is_malformed() -> None:
 
 
 @repeated_at_places
-@sampled_cases(4)
+@sampled_cases(8)
 @each_case("stream", STREAMS, ids=lambda stream: stream.name)
 def test_decoder_handles_any_split_cut_or_wrong_byte(stream: Stream, repeats: int) -> None:
     check_decoder(make, [packet.data for packet in stream.packets], whole=stream.truth.outcome == "ok", places=repeats)

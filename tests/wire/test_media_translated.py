@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
@@ -110,9 +111,9 @@ def native(client: str, api_format: str) -> bool:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("api_format", PICTURE_TARGETS)
-@pytest.mark.parametrize("client", CLIENTS)
+@each_case("spelling", SPELLINGS)
+@each_case("api_format", PICTURE_TARGETS)
+@each_case("client", CLIENTS)
 def test_a_picture_arrives_in_strict_base64(client: str, api_format: str, spelling: str) -> None:
     form, make = CLIENTS[client]
     body, _ = translated(form, make(SPELLINGS[spelling]), api_format)
@@ -122,8 +123,8 @@ def test_a_picture_arrives_in_strict_base64(client: str, api_format: str, spelli
         assert inline(body) == [PNG]
 
 
-@pytest.mark.parametrize("api_format", PICTURE_TARGETS)
-@pytest.mark.parametrize("client", ["chat", "messages", "responses", "gemini"])
+@each_case("api_format", PICTURE_TARGETS)
+@each_case("client", ["chat", "messages", "responses", "gemini"])
 def test_image_jpg_becomes_image_jpeg(client: str, api_format: str) -> None:
     form, make = CLIENTS[client]
     body, _ = translated(form, make(STANDARD, "image/jpg"), api_format)
@@ -132,8 +133,8 @@ def test_image_jpg_becomes_image_jpeg(client: str, api_format: str) -> None:
         assert api_format == "ollama" or "image/jpeg" in json.dumps(body)
 
 
-@pytest.mark.parametrize("api_format", ["anthropic", "gemini", "responses", "openai"])
-@pytest.mark.parametrize("client", ["chat", "responses", "gemini", "messages"])
+@each_case("api_format", ["anthropic", "gemini", "responses", "openai"])
+@each_case("client", ["chat", "responses", "gemini", "messages"])
 def test_a_pdf_sent_as_an_image_is_a_document(client: str, api_format: str) -> None:
     form, make = CLIENTS[client]
     data = base64.urlsafe_b64encode(PDF).decode()
@@ -145,7 +146,7 @@ def test_a_pdf_sent_as_an_image_is_a_document(client: str, api_format: str) -> N
     assert words[api_format] in json.dumps(body)
 
 
-@pytest.mark.parametrize("api_format", PICTURE_TARGETS)
+@each_case("api_format", PICTURE_TARGETS)
 def test_a_picture_sent_as_a_file_is_an_image(api_format: str) -> None:
     def sent(url: str) -> Any:
         part = {"type": "file", "file": {"filename": "", "file_data": url}}  # as Vercel's provider for OpenRouter
@@ -157,8 +158,8 @@ def test_a_picture_sent_as_a_file_is_an_image(api_format: str) -> None:
         assert '"https://x.test/a.png"' in json.dumps(sent("https://x.test/a.png"))
 
 
-@pytest.mark.parametrize("api_format", ["anthropic", "cohere", "responses"])
-@pytest.mark.parametrize("client", ["chat", "gemini"])
+@each_case("api_format", ["anthropic", "cohere", "responses"])
+@each_case("client", ["chat", "gemini"])
 def test_a_type_that_the_target_lacks_is_refused_by_name(client: str, api_format: str) -> None:
     form, make = CLIENTS[client]
     with pytest.raises(CallerFault, match="image/svg") as caught:
@@ -184,7 +185,7 @@ def test_a_file_of_text_that_is_not_utf_8_is_refused() -> None:
 SOUND = {"inlineData": {"mimeType": "audio/mpeg", "data": "-_8="}}
 
 
-@pytest.mark.parametrize("api_format", ["openai", "gemini"])
+@each_case("api_format", ["openai", "gemini"])
 def test_a_sound_arrives_under_its_usual_name(api_format: str) -> None:
     body, _ = translated(GEMINI, {"contents": [{"parts": [SOUND]}]}, api_format)
     assert "+/8=" in list(texts(body))
@@ -264,8 +265,8 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("api_format", PICTURE_TARGETS)
-@pytest.mark.parametrize("client", RESULT)
+@each_case("api_format", PICTURE_TARGETS)
+@each_case("client", RESULT)
 def test_a_picture_in_a_tools_result_arrives(client: str, api_format: str) -> None:
     body, _ = translated(FORMS[client], RESULT[client], api_format)
     assert inline(body) == [PNG]

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 from msgspec import Raw
+from tests.cases import each_case
 
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.wire.output_limit import MAX_TOKENS, answer_count, output_limit
@@ -17,7 +17,7 @@ def sent(operation: Operation = "chat", **fields: Any) -> Call:
     return Call(id="c", operation=operation, client="web", body=body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "expected"),
     [
         ({}, None),
@@ -59,7 +59,7 @@ def test_the_largest_limit_counts_in_whichever_words(fields: dict[str, Any], exp
     assert output_limit(fields) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("field", "value", "expected"),
     [
         ("max_tokens", b"1e999", MAX_TOKENS),
@@ -76,7 +76,7 @@ def test_a_limit_that_cannot_be_read_is_the_largest(field: str, value: bytes, ex
     assert output_limit({"max_tokens": 5, field: Raw(value)}) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("operation", "fields", "expected"),
     [
         ("chat", {}, 1),

@@ -18,7 +18,7 @@ def passed_on(text: bytes, size: int, *, usage: bool = False) -> None:
     relay.rest()
 
 
-@sampled_cases(4)
+@sampled_cases(8)
 @each_case("size", [20, 1_400])
 @each_case("kind", LINE_KINDS)
 def test_relay_of_hostile_lines_takes_linear_time(kind: str, size: int) -> None:

@@ -171,7 +171,7 @@ def written(call: Call, target: str) -> bytes:
     return transcoding.request(call, target, API_FORMATS[target].encode, "o/m", Quirks(), target="t").body
 
 
-@sampled_cases(8)
+@sampled_cases(16)
 @each_case("api_format, kind, target", REQUESTS)
 def test_a_request_is_translated_in_linear_time(api_format: Spoken, kind: str, target: str) -> None:
     slow = kind in ("assistant messages", "reasoning_parts", "output settings", "reasoning settings")
@@ -196,7 +196,7 @@ def test_tools_are_left_out_in_linear_time() -> None:
     )
 
 
-@sampled_cases(5)
+@sampled_cases(10)
 @each_case("target", API_FORMATS)
 @each_case("api_format, form", [(api_format, form) for api_format, forms in DEEP.items() for form in forms])
 def test_a_request_that_is_nested_deeply_is_written_or_refused(api_format: Spoken, form: bytes, target: str) -> None:

@@ -74,7 +74,7 @@ WRAPPINGS = (
 )
 
 
-@sampled_cases(8)
+@sampled_cases(16)
 @each_case("wrapping", WRAPPINGS)
 @each_case("name", DECODERS)
 @each_case("kind", JSON_KINDS)
@@ -83,7 +83,7 @@ def test_decoding_hostile_json_takes_linear_time(kind: str, name: str, wrapping:
     check_linear(reader(name), inside(before, JSON_KINDS[kind], after), size=SMALL, allowed=NONE)
 
 
-@sampled_cases(8)
+@sampled_cases(16)
 @each_case("size", [1 << 16, 100])
 @each_case("kind", LINE_KINDS)
 @each_case("name", ["openai", "ollama"])
@@ -91,7 +91,7 @@ def test_decoding_hostile_lines_takes_linear_time(name: str, kind: str, size: in
     check_linear(reader(name, size), LINE_KINDS[kind], size=1 << 17, allowed=NONE)
 
 
-@sampled_cases(8)
+@sampled_cases(16)
 @each_case("kind", LINE_KINDS)
 @each_case("name", ["openai", "ollama"])
 def test_lines_take_bounded_memory(name: str, kind: str) -> None:
@@ -132,7 +132,7 @@ INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
 }
 
 
-@sampled_cases(5)
+@sampled_cases(10)
 @each_case("order", ORDERS)
 @each_case("kind", INDEXED)
 def test_decoding_many_indexes_takes_linear_time(kind: str, order: str) -> None:
@@ -182,7 +182,7 @@ def test_an_error_of_any_length_is_a_short_message(field: str) -> None:
     check_linear(feed, repeated(b"a "), allowed=NONE)
 
 
-@sampled_cases(8)
+@sampled_cases(16)
 @each_case("kind", JSON_KINDS)
 def test_a_refusal(kind: str) -> None:
     def feed(body: bytes) -> None:
@@ -194,7 +194,7 @@ def test_a_refusal(kind: str) -> None:
         check_linear(feed, each, size=SMALL, allowed=NONE)
 
 
-@sampled_cases(4)
+@sampled_cases(8)
 @each_case("kind", LINE_KINDS)
 @each_case("size", [7, 1_400])
 def test_events_are_read_from_small_pieces(kind: str, size: int) -> None:
@@ -206,7 +206,7 @@ def test_events_are_read_from_small_pieces(kind: str, size: int) -> None:
     check_linear(feed, LINE_KINDS[kind], size=1 << 17, allowed=NONE)
 
 
-@sampled_cases(2)
+@sampled_cases(4)
 @each_case("size", [20, 1_400])
 @each_case("kind", LINE_KINDS)
 def test_events_are_cut_from_small_pieces(kind: str, size: int) -> None:

@@ -67,6 +67,7 @@ class CommandTable(Mapping[str, Command]):
 
     def __init__(self) -> None:
         self._headings = {name: heading for heading, listed in COMMANDS.items() for name in listed}
+        self._made: dict[str, Command] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._headings)
@@ -75,6 +76,11 @@ class CommandTable(Mapping[str, Command]):
         return len(self._headings)
 
     def __getitem__(self, name: str) -> Command:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> Command:
         heading = self._headings[name]
         python_name = f"{name}_" if name in _KEYWORDS else name
         function = getattr(import_module(f"splitsecond.cli.commands.{python_name}"), python_name)

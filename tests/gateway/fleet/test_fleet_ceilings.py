@@ -37,6 +37,7 @@ def test_absurd_ceilings_saturate_at_the_largest_number() -> None:
     assert process.held("requests", "web") == (0, (1 << 63) - 1)
 
 
+@pytest.mark.system
 def test_more_keys_with_limits_than_a_fleet_can_hold_are_refused() -> None:
     def settings(number: int) -> str:
         keys = "\n".join(f"- {{name: k{each}, key: env:K{each}, requests_per_minute: 5}}" for each in range(number))

@@ -105,6 +105,7 @@ def test_one_probe_of_the_fleet_is_in_flight_at_a_time() -> None:
     assert max(seen) == 1
 
 
+@pytest.mark.system
 def test_without_the_exchange_every_worker_probes() -> None:
     seen: list[int] = []
 
@@ -120,6 +121,7 @@ def test_without_the_exchange_every_worker_probes() -> None:
     assert max(seen) > 1
 
 
+@pytest.mark.system
 def test_one_worker_per_gateway_probes_without_the_database() -> None:
     seen: list[int] = []
 

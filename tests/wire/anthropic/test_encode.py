@@ -59,10 +59,11 @@ def test_a_request() -> None:
     }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stream", [True, False])
 def test_vertex_request_equals_that_of_anthropics_library(stream: bool) -> None:
     """Which is asked for the same, and stopped before it sends anything."""
-    from anthropic import AnthropicVertex, APIStatusError  # takes two seconds, in every worker process of the tests
+    from anthropic import AnthropicVertex, APIStatusError  # takes seconds, which fast tests do not have
     from anthropic.types import MessageParam
 
     sent: list[httpx2.Request] = []

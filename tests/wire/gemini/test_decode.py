@@ -300,7 +300,7 @@ def test_json_nested_without_end() -> None:
 
 
 @repeated_at_places
-@sampled_cases(4)
+@sampled_cases(8)
 @each_case("name", ALL)
 def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
     check_decoder(make, ALL[name], whole=name in STREAMS, places=repeats)

@@ -80,19 +80,30 @@ def test_a_streamed_answer_reads_back() -> None:
 
 @functools.cache
 def events_of_the_library() -> "TypeAdapter[Any]":
-    """Return the type of all events. To import it takes a second, in every worker process of the tests."""
+    """Return the type of all events. To import it takes a second, which fast tests do not have."""
     from openai.types.responses import ResponseStreamEvent
     from pydantic import TypeAdapter
 
     return TypeAdapter(ResponseStreamEvent)
 
 
-def test_events_are_valid_for_openais_library_and_numbered() -> None:
-    found = fields_of(everything())
-    for number, fields in enumerate(found):
+@pytest.mark.system
+def test_events_and_a_whole_answer_are_valid_for_openais_library() -> None:
+    from openai.types.responses import Response
+
+    for fields in fields_of(everything()):
         read = events_of_the_library().validate_python(fields, strict=True)
-        assert (read.type, read.sequence_number) == (fields["type"], number)
+        assert (read.type, read.sequence_number) == (fields["type"], fields["sequence_number"])
         assert not read.model_extra, read.type
+    data = writer().opening() + writer().error("broken", "server_error")
+    assert events_of_the_library().validate_python(fields_of(data)[-1]).code == "server_error"
+    answer = Response.model_validate(json.loads(whole_answer()), strict=True)
+    assert (answer.output_text, answer.status) == ("Yes", "incomplete")
+
+
+def test_events_are_numbered_and_in_order() -> None:
+    found = fields_of(everything())
+    assert [fields["sequence_number"] for fields in found] == list(range(len(found)))
     names = [fields["type"].removeprefix("response.") for fields in found]
     item, part, summary = "output_item", "content_part", "reasoning_summary_part"
     assert names[:15] == [
@@ -143,15 +154,18 @@ def test_an_error_inside_a_stream() -> None:
     end = decoded(data)[-1]
     assert isinstance(end, Broken)
     assert end.fault.message.endswith("broken")
-    assert events_of_the_library().validate_python(fields_of(data)[-1]).code == "server_error"
+    assert fields_of(data)[-1]["code"] == "server_error"
 
 
-def test_a_whole_answer_reads_back() -> None:
+def whole_answer() -> bytes:
     answer = ServerAnswer(
         reasoning="Hm", text="Yes", refusal="No", calls=(CalledTool("c1", "f", '{"a":1}'),), finish="length"
     )
-    data = responses.StreamWriter("chat", "m", id="resp_1", created=1).whole([answer], USAGE)
-    assert without_quiet(decoded(data)) == [
+    return responses.StreamWriter("chat", "m", id="resp_1", created=1).whole([answer], USAGE)
+
+
+def test_a_whole_answer_reads_back() -> None:
+    assert without_quiet(decoded(whole_answer())) == [
         Token(1, "Hm", "reasoning"),
         Token(1, "Yes"),
         Token(1, "No", "refusal"),
@@ -161,10 +175,6 @@ def test_a_whole_answer_reads_back() -> None:
         USAGE,
         Done(1, False),
     ]
-    from openai.types.responses import Response
-
-    read = Response.model_validate(json.loads(data), strict=True)
-    assert (read.output_text, read.status) == ("Yes", "incomplete")
 
 
 def test_error_body_is_read_back() -> None:

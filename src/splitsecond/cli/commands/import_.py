@@ -8,7 +8,7 @@ from rich.progress import Progress
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.wording import counted_as
-from splitsecond.log.store.foreign import parse_map
+from splitsecond.log.store.foreign.formats import parse_map
 from splitsecond.log.store.importing import import_log
 
 

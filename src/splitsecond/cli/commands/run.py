@@ -25,11 +25,11 @@ from splitsecond.core import clock
 from splitsecond.core.catalog.prices import prices
 from splitsecond.core.catalog.provider import provider
 from splitsecond.core.errors import CallerFault, NetworkFault, file_faults
-from splitsecond.core.money.cost import cost_usd, usd
+from splitsecond.core.money.cost import usd
 from splitsecond.core.scratch import scratch_folder
 from splitsecond.core.wording import counted_as, number, percent
 from splitsecond.gateway.process.attended import MODULE
-from splitsecond.log.production.sessions import TargetTimes, reported, sentence, span
+from splitsecond.log.production.sessions import ReportedSession, TargetTimes, reported, sentence, span
 from splitsecond.log.production.target_times import target_times
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Past
@@ -203,23 +203,24 @@ def summary(
 ) -> list[str]:
     """Return the lines about the calls of a program that ran for `took_s` seconds. `usual`: the usual times of
     targets."""
+    found = sorted(found, key=lambda each: each[0])
     calls = [call for _, call in found]
     log = log.removeprefix("sqlite:///")
     where = f"The log is {log}."
     if not calls:
         return [f"splitsecond: {name} made no calls through the gateway. {where}"]
-    waited_s = _waited_ns(found) / clock.NS_PER_S
-    failed = sum(call.outcome == "failed" for call in calls)
+    named = sorted({call.target or call.route for call in calls})
+    price = prices([target for target in named if "/" in target]).get
+    whole = reported(found, price, usual)
+    waited_s = whole.causes.waited_s
     share = percent(min(waited_s / took_s, 1.0)) if took_s else ""
     lines = [
         f"splitsecond: {name} ran for {span(took_s)} and waited {span(waited_s)} ({share}) for "
-        f"{counted_as(len(calls), 'call')}{f', {failed:,} of them failed' if failed else ''}."
+        f"{counted_as(len(calls), 'call')}{f', {whole.errors:,} of them failed' if whole.errors else ''}."
     ]
-    named = sorted({call.target or call.route for call in calls})
-    price = prices([target for target in named if "/" in target]).get
-    lines += [
-        _line(target, [call for call in calls if (call.target or call.route) == target], price) for target in named
-    ]
+    for target in named:
+        own = [(came, call) for came, call in found if (call.target or call.route) == target]
+        lines.append(_line(target, [call for _, call in own], reported(own, price)))
     sessions: dict[str, list[tuple[datetime, CallRecord]]] = {}
     for came, call in found:
         if call.session is not None:
@@ -231,26 +232,13 @@ def summary(
     return [*lines, where]
 
 
-def _line(target: str, calls: list[CallRecord], price: Any) -> str:
+def _line(target: str, calls: list[CallRecord], report: ReportedSession) -> str:
     attempts = [attempt for call in calls for attempt in call.attempts]
     given = sum(attempt.input_tokens or 0 for attempt in attempts)
     cached = sum(attempt.cached_tokens or 0 for attempt in attempts)
     made = sum(attempt.output_tokens or 0 for attempt in attempts)
-    costs = [cost_usd(attempt, price(attempt.target)) for attempt in attempts]
     waits = sorted(call.first_token_ns - call.start_ns for call in calls if call.first_token_ns is not None)
     ttft = f", first token after {number(waits[len(waits) // 2] / clock.NS_PER_S)} s (median)" if waits else ""
     tokens = f"{given:,} input tokens ({percent(cached / given)} cached)" if given else "no input tokens"
-    known = [cost for cost in costs if cost is not None]
-    cost = f", {usd(sum(known))} at list prices" if known and len(known) == len(costs) else ""
+    cost = "" if report.unpriced or not report.usd else f", {usd(report.usd)} at list prices"
     return f"  {target}: {counted_as(len(calls), 'call')}{ttft}, {tokens}, {made:,} output tokens{cost}"
-
-
-def _waited_ns(found: list[tuple[datetime, CallRecord]]) -> int:
-    """Return the time in which at least one call was in flight."""
-    waited_ns = until_ns = 0
-    for at, call in sorted(found, key=lambda each: each[0]):
-        start_ns = round(at.timestamp() * 1e6) * 1000
-        end_ns = start_ns + call.end_ns - call.start_ns
-        waited_ns += max(end_ns - max(start_ns, until_ns), 0)
-        until_ns = max(until_ns, end_ns)
-    return waited_ns

@@ -19,6 +19,7 @@ from splitsecond.core.catalog.price import MILLION, Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
+from splitsecond.core.session import CallSession
 from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import LoggedSession, SpentTokens
@@ -40,6 +41,8 @@ CAUSES: Mapping[str, str] = {
 }
 """The causes in words, in the order in which they follow each other in a call."""
 Pricing = Callable[[str], Price | None]
+NO_SESSION = CallSession(id="", source="")
+"""The session of a call that has none."""
 
 
 class Causes(Struct, kw_only=True):
@@ -169,13 +172,13 @@ def reported(
     price: Pricing = lambda target: None,
     times: Mapping[str, TargetTimes] | None = None,
 ) -> ReportedSession:
-    """Return the report of the calls of one session, in the order of their arrival; there is at least one.
+    """Return the report of the calls of one session, or of several together, in the order of their arrival; there is at
+    least one.
 
     `times`: the usual times of targets; without those of its target a turn has no cache miss.
     """
     times = times or {}
     began, first = calls[0]
-    assert first.session is not None
     turns: list[ReportedTurn] = []
     total = Causes()
     covered_s = 0.0
@@ -192,7 +195,7 @@ def reported(
         turns.append(turn)
     sent = [(turn.input_tokens, turn.cached_tokens) for turn in turns if turn.input_tokens]
     return ReportedSession(
-        id=first.session.id,
+        id=(first.session or NO_SESSION).id,
         client=first.client,
         began=began,
         wall_s=covered_s,
@@ -208,8 +211,7 @@ def reported(
 
 
 def _turn(call: CallRecord, at_s: float, price: Pricing, times: Mapping[str, TargetTimes]) -> ReportedTurn:
-    session = call.session
-    assert session is not None
+    session = call.session or NO_SESSION
     winner = next((each for each in reversed(call.attempts) if each.role == "winner"), None)
     tokens = None if winner is None else winner.input_tokens
     cached = 0 if winner is None else winner.cached_tokens or 0

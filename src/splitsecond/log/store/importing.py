@@ -11,7 +11,9 @@ from sqlalchemy import Connection, Table, insert, select
 from splitsecond.core.errors import CallerFault, file_faults
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.database import Database
-from splitsecond.log.store.foreign import ForeignFormat, format_of, lines_of, record_of
+from splitsecond.log.store.foreign.formats import ForeignFormat, format_of
+from splitsecond.log.store.foreign.lines import lines_of
+from splitsecond.log.store.foreign.record import record_of
 from splitsecond.log.store.rows import rows
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 

@@ -12,7 +12,7 @@ from splitsecond.core.catalog.model_names import model_name
 from splitsecond.core.catalog.prices import provider_models
 from splitsecond.core.catalog.provider import Provider, names, provider
 from splitsecond.core.errors import CallerFault, file_faults, read_file
-from splitsecond.log.store.foreign import PROVIDERS
+from splitsecond.log.store.foreign.formats import PROVIDERS
 from splitsecond.routing.configuration.error_messages import bad, shaped
 from splitsecond.routing.configuration.initial import InitialConfig, policy_text
 from splitsecond.routing.configuration.target_specs import NAME

@@ -1,0 +1,82 @@
+"""Columns of a foreign file: what each is, and the value of a column in a line.
+
+A column is named as in the file. `a.b` is the field `b` of a JSON object in the column `a`, `a|b` the first of two
+columns that has a value, `a+b` their sum if `a` has one.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from splitsecond.log.store.foreign.lines import json_object
+
+FIELDS = {
+    "id": "id of the request",
+    "time": "when it came in: ISO 8601 or seconds, ms, µs or ns since 1970",
+    "end_time": "when its answer ended",
+    "first_token_time": "when its first token came",
+    "duration_s": "its whole time in seconds",
+    "duration_ms": "its whole time in ms",
+    "ttft_s": "its time to first token in seconds",
+    "ttft_ms": "its time to first token in ms",
+    "model": "name of the model",
+    "provider": "name of the provider",
+    "client": "name of the key or user",
+    "input_tokens": "tokens of the prompt",
+    "output_tokens": "tokens of the answer",
+    "reasoning_tokens": "tokens of the answer that were reasoning",
+    "cached_tokens": "tokens of the prompt from the provider's cache",
+    "cache_write_tokens": "tokens of the prompt written to it",
+    "cache_write_1h_tokens": "of these, tokens written for an hour",
+    "status": "success, failure or an HTTP status",
+    "error_status": "HTTP status of a failure",
+    "streamed": "whether the answer was a stream",
+    "cancelled": "whether the client left",
+    "cache_hit": "whether it was answered without a provider",
+}
+"""What a column can be, for `--map`."""
+_MAX = 1 << 62
+
+
+class KnownFormat(Struct, frozen=True):
+    """A program's format: the column of each field, the columns by which a file is recognised, and those of the
+    program's names of providers that are its own."""
+
+    title: str
+    columns: Mapping[str, str]
+    recognised_by: set[str]
+    providers: dict[str, str] = {}
+
+
+def heads(column: str) -> set[str]:
+    """Return the columns of a file that `column` can be read from."""
+    return {column, *(each.partition(".")[0] for each in re.split(r"[|+]", column))}
+
+
+def value_of(values: Mapping[str, Any], column: str) -> Any:
+    """Return the value of a column, of a field inside it, or of the first of several that has one."""
+    if column in values:
+        return values[column]
+    for path in column.split("|"):
+        found, *more = (_field(values, each) for each in path.split("+"))
+        if found is not None and found != "":
+            return (as_number(found) or 0) + sum(as_number(each) or 0 for each in more) if more else found
+    return None
+
+
+def _field(values: Mapping[str, Any], path: str) -> Any:
+    found: Any = values
+    for name in path.split("."):
+        found = json_object(found) if isinstance(found, str) else found
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def as_number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) < _MAX and not isinstance(value, bool) else None
