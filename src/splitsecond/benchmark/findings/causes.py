@@ -150,22 +150,21 @@ def _drafts(levels: Sequence[Row]) -> Iterator[Statement]:
             yield Statement(f"{row.target} accepted {share} of the tokens that speculative decoding proposed.")
 
 
-def check_sentence(row: Row) -> str:
+def check_words(row: Row) -> str:
     """Return whether the server's TTFT and the network add up to ours; "" if the server reports no TTFT."""
     view = row.server
     if view is None or view.check is None:
         return ""
     check = view.check
-    where = f"{row.target} {level(row)}"
     if check.others:
         return (
-            f"{where}: the server counted {check.server_requests:,} first tokens and this run "
+            f"the server counted {check.server_requests:,} first tokens and this run "
             f"{check.requests:,}, so it served others too. Its mean times are not compared."
         )
-    added = f"server's TTFT {number(check.server_ms)} ms"
+    added = f"the server's TTFT {number(check.server_ms)} ms"
     if check.network_ms is not None:
         added += f" + network {number(check.network_ms)} ms"
-    return f"{where}: {added}, measured here {number(check.measured_ms)} ms: {_difference(check)}"
+    return f"{added}, measured here {number(check.measured_ms)} ms: {_difference(check)}"
 
 
 def _difference(check: TtftCheck) -> str:

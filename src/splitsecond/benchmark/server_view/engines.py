@@ -69,9 +69,10 @@ def engines() -> dict[str, Engine]:
 
 
 def engines_of(page: str) -> tuple[str, ...]:
-    """Return the names of the engines and exporters whose metrics a page has."""
+    """Return the names of the engines whose metrics a page has, and then those of exporters of GPUs."""
     lines = [line for line in page.splitlines() if not line.startswith("#")]
-    return tuple(name for name, engine in engines().items() if any(line.startswith(engine.prefixes) for line in lines))
+    found = [name for name, engine in engines().items() if any(line.startswith(engine.prefixes) for line in lines)]
+    return tuple(sorted(found, key=lambda name: not engines()[name].places))
 
 
 def values_of(page: str, engine: Engine) -> dict[str, float]:
