@@ -167,8 +167,8 @@ class Engine(Generic[Key]):
 
     def _begin_step(self, at_ns: int) -> None:
         spec = self._spec
-        self._preempt()
-        while self._waiting and len(self._running) < spec.slots and self._fits(self._waiting[0]):
+        lost = self._preempt()
+        while not lost and self._waiting and len(self._running) < spec.slots and self._fits(self._waiting[0]):
             sequence = self._waiting.popleft()
             self._running[sequence.key] = sequence
         if not self._running:
@@ -197,18 +197,21 @@ class Engine(Generic[Key]):
         capacity = self._spec.kv_cache_tokens
         if capacity is None or not self._running:
             return True
-        reserved = sum(each.held + each.prompt_left for each in self._running.values())
-        return reserved + sequence.held + sequence.prompt_left <= capacity
+        return self._reserved() + sequence.held + sequence.prompt_left + 1 <= capacity
 
-    def _preempt(self) -> None:
-        """Take the places of the requests that began last, until the next tokens of the others fit."""
-        capacity = self._spec.kv_cache_tokens
+    def _reserved(self) -> int:
+        """Return the tokens of the KV cache that running requests need for their prompts and their next tokens."""
+        return sum(each.held + each.prompt_left + 1 for each in self._running.values())
+
+    def _preempt(self) -> bool:
+        """Take the places of the requests that began last, until the next tokens of the others fit.
+
+        Return whether one lost its place: then no request begins in this step, as it would lose its own in the next.
+        """
+        capacity, before = self._spec.kv_cache_tokens, self.counts.preemptions
         if capacity is None:
-            return
-        while len(self._running) > 1:
-            needed = sum(each.held + each.prompt_left + (not each.prompt_left) for each in self._running.values())
-            if needed <= capacity:
-                return
+            return False
+        while len(self._running) > 1 and self._reserved() > capacity:
             _, last = self._running.popitem()
             last.prompt_left = last.prompt = last.prompt + last.kept + last.produced
             last.kept = -last.produced  # its answer is now part of what it computes again, and must not count twice
@@ -216,6 +219,7 @@ class Engine(Generic[Key]):
             last.preemptions += 1
             self.counts.preemptions += 1
             self._waiting.appendleft(last)
+        return self.counts.preemptions > before
 
     def _draw(self, at_ns: int, batch: int) -> float:
         """Set the power from now on; return how many times as long the step takes at the GPU's power limit."""
