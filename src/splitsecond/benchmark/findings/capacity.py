@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from splitsecond.benchmark.findings.causes import cause_of_row, evidence
+from splitsecond.benchmark.findings.causes import cause_of_row, evidence, with_evidence
 from splitsecond.benchmark.findings.figures import ended, ttft_figure
 from splitsecond.benchmark.findings.findings import Capacity, CapacityStep, ConditionFindings
 from splitsecond.benchmark.findings.slo import Slo
@@ -289,9 +289,8 @@ def _own_cause(found: Capacity, failed: Row) -> list[Statement]:
         "computing": "No request waits, so computing takes the time",
     }[found.cause]
     capped = [("power cap", view.power_capped), ("heat", view.heat_capped)]
-    told = [evidence(view), *(f"{name} for {percent(round(share, 2))} of the time" for name, share in capped if share)]
-    words = "; ".join(filter(None, told))
-    return [Statement(f"{cause} {level(failed)} ({words}).", f"{cause} {level(failed, short=True)}:\n{words}.")]
+    told = [*evidence(view), *(f"{name} for {percent(round(share, 2))} of the time" for name, share in capped if share)]
+    return [with_evidence(f"{cause} {level(failed)}", told)]
 
 
 def _limit(name: str) -> str:

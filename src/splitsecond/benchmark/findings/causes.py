@@ -12,7 +12,7 @@ from splitsecond.benchmark.findings.figures import ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.row_fields import ServerView, TtftCheck
 from splitsecond.benchmark.findings.usable_rows import rows_by_target
-from splitsecond.core.wording import Statement, counted_as, level, load, number, percent
+from splitsecond.core.wording import LINE, Statement, counted_as, level, load, number, percent, ratio
 
 Row = ConditionFindings
 Cause = Literal["", "memory", "slots", "throttling", "computing"]
@@ -56,8 +56,8 @@ def is_throttled(view: ServerView) -> bool:
     return max(view.power_capped or 0.0, view.heat_capped or 0.0) >= THROTTLED
 
 
-def evidence(view: ServerView) -> str:
-    """Return what the series says about waiting: "11 waiting at the median, 16 computed; KV cache 97%"."""
+def evidence(view: ServerView) -> list[str]:
+    """Return what the series says about waiting: "11 waiting at the median", "KV cache 97%", "34 preemptions"."""
     parts = []
     if view.waiting is not None:
         parts.append(f"{number(view.waiting)} waiting at the median")
@@ -69,7 +69,18 @@ def evidence(view: ServerView) -> str:
         parts.append(counted_as(round(view.preemptions), "preemption"))
     if view.queue_ms is not None and view.ttft_ms:
         parts.append(f"{number(view.queue_ms)} of {number(view.ttft_ms)} ms of TTFT in the queue")
-    return "; ".join(parts)
+    return parts
+
+
+def with_evidence(words: str, told: Sequence[str], short: str = "") -> Statement:
+    """Return a statement with its evidence; in short, each line has as much of it as fits."""
+    lines = [f"{short or words}:"]
+    for part in told:
+        if len(lines) > 1 and len(f"{lines[-1]}; {part}.") <= LINE:
+            lines[-1] += f"; {part}"
+        else:
+            lines.append(part)
+    return Statement(f"{words} ({'; '.join(told)}).", "\n".join(lines) + ".")
 
 
 def server_statements(rows: Sequence[Row]) -> list[Statement]:
@@ -92,17 +103,15 @@ def _queue(lightest: Row, levels: Sequence[Row]) -> Iterator[Statement]:
         why = "because the KV cache is full" if memory_is_full(view) else ""
         if row is lightest:
             where = f"{level(row).capitalize()}, requests to {row.target} wait before they are computed"
-            yield _statement(f"{where}{f', {why}' if why else ''}", view)
+            yield with_evidence(f"{where}{f', {why}' if why else ''}", evidence(view))
             return
         if before and after and after >= LONGER * before:
             grown = "doubles" if after < 3 * before else f"is {number(after / before)} times as long"
             wait = f"because requests wait{', as the KV cache is full' if why else ''}"
-            yield _statement(f"TTFT p95 of {row.target} {grown} from {load(row)} on {wait}", view)
+            words = f"TTFT p95 of {row.target} {grown} from {load(row)} on {wait}"
+            short = f"{row.target}, TTFT p95 {ratio(after / before)}× from {load(row, short=True)} on: requests wait"
+            yield with_evidence(words, evidence(view), short + (", KV cache full" if why else ""))
             return
-
-
-def _statement(words: str, view: ServerView) -> Statement:
-    return Statement(f"{words} ({evidence(view)}).", f"{words}:\n{evidence(view)}.")
 
 
 def _ttft_p95(row: Row) -> float | None:
