@@ -163,8 +163,6 @@ def test_full_kv_cache_preempts_the_request_that_began_last() -> None:
     emissions = drain(engine)
     assert engine.counts.preemptions == 1
     assert [e.index for e in emissions if e.key == 2] == list(range(10)), "each token is sent once"
-    assert {e.preemptions for e in emissions if e.key == 1} == {0}
-    assert [e.preemptions for e in emissions if e.key == 2] == [0] * 4 + [1] * 6
     again = [e.at_ns for e in emissions if e.key == 2][4:6]
     end_of_one = max(e.at_ns for e in emissions if e.key == 1)
     assert again[0] == end_of_one + (10 + 1 + 14) * MS, "14 tokens of prompt and answer are computed again"

@@ -31,15 +31,13 @@ Key = TypeVar("Key")
 class Emission(msgspec.Struct, Generic[Key], frozen=True):
     """Token `index` (from 0) of request `key`, produced at the end of a step, at `at_ns`.
 
-    `began_ns` is the begin of the first step that worked on the request's prompt. `preemptions`: how often it has lost
-    its place in the KV cache.
+    `began_ns` is the begin of the first step that worked on the request's prompt.
     """
 
     key: Key
     index: int
     at_ns: int
     began_ns: int
-    preemptions: int = 0
 
 
 class EngineCounts(msgspec.Struct):
@@ -62,7 +60,6 @@ class _Sequence(msgspec.Struct, Generic[Key]):
     began_ns: int = -1
     prompt: int = 0
     kept: int = 0
-    preemptions: int = 0
 
     @property
     def held(self) -> int:
@@ -83,6 +80,8 @@ class Engine(Generic[Key]):
         self._power_w = spec.gpu.idle_w if spec.gpu else 0.0
         self._capped = False
         self.counts = EngineCounts()
+        self.preempted: list[Key] = []
+        """The requests that lost their places at the beginning of the current step."""
 
     @property
     def running(self) -> int:
@@ -148,9 +147,7 @@ class Engine(Generic[Key]):
         for sequence in list(self._running.values()):
             if not sequence.in_batch or sequence.prompt_left:
                 continue
-            emissions.append(
-                Emission(sequence.key, sequence.produced, ended_ns, sequence.began_ns, sequence.preemptions)
-            )
+            emissions.append(Emission(sequence.key, sequence.produced, ended_ns, sequence.began_ns))
             sequence.produced += 1
             sequence.output_left -= 1
             if not sequence.output_left:
@@ -208,7 +205,8 @@ class Engine(Generic[Key]):
 
         Return whether one lost its place: then no request begins in this step, as it would lose its own in the next.
         """
-        capacity, before = self._spec.kv_cache_tokens, self.counts.preemptions
+        capacity = self._spec.kv_cache_tokens
+        self.preempted.clear()
         if capacity is None:
             return False
         while len(self._running) > 1 and self._reserved() > capacity:
@@ -216,10 +214,10 @@ class Engine(Generic[Key]):
             last.prompt_left = last.prompt = last.prompt + last.kept + last.produced
             last.kept = -last.produced  # its answer is now part of what it computes again, and must not count twice
             last.in_batch = False
-            last.preemptions += 1
+            self.preempted.append(last.key)
             self.counts.preemptions += 1
             self._waiting.appendleft(last)
-        return self.counts.preemptions > before
+        return bool(self.preempted)
 
     def _draw(self, at_ns: int, batch: int) -> float:
         """Set the power from now on; return how many times as long the step takes at the GPU's power limit."""

@@ -136,6 +136,8 @@ class EngineProducer:
             for emission in self.engine.advance():
                 if (sender := self._senders.get(emission.key)) is not None:
                     sender.began_ns = emission.began_ns
-                    sender.preemptions = emission.preemptions
                     sender.offer(emission.index, emission.at_ns)
+            for key in self.engine.preempted:
+                if (sender := self._senders.get(key)) is not None:
+                    sender.preemptions += 1
         self._wait()
