@@ -12,7 +12,9 @@ client that reads each token separately. Our cost divided by it is comparable be
 
 `--quick` takes fewer requests and repeats (about five minutes). `--streams 2048,10000 --servers 8` measures only the
 error, with so many streams of several simulated servers, each measured by processes of its own. That needs 16 cores or
-more; a row is INVALID, with the reason, where the machine cannot do it.
+more; a row is INVALID, with the reason, where the machine cannot do it. With `--scrape`, each row is measured again
+while the metrics of a simulated engine are read, as a bench reads those of its server: `PAGES` pages a second, which
+together are as long as one of vLLM.
 """
 
 import argparse
@@ -33,6 +35,7 @@ from msgspec import Struct
 from splitsecond.benchmark.load.coordinator import WorkerSettings
 from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND
 from splitsecond.benchmark.runs.self_check import YARDSTICK, measure_instrument
+from splitsecond.benchmark.server_view.reader import Page
 from splitsecond.benchmark.statistics.accuracy import Accuracy
 from splitsecond.core import clock
 from splitsecond.core.observation import ArrivalClock
@@ -40,6 +43,8 @@ from splitsecond.core.transport.packets import packet_clock_refusal
 from splitsecond.log.statistics.summary import Summary
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
+SCRAPED, PAGES = "lambda-h100-mistral-7b", 20
+"""The engine whose metrics are read, and how many times a second."""
 LEVELS = (1, 32, 256, 1024)
 ERROR_TOKENS = 50
 COST_STREAMS = 256
@@ -101,6 +106,7 @@ def error_rows(
     command: Sequence[str],
     levels: Sequence[int] = LEVELS,
     servers: int = 1,
+    pages: Sequence[Page] = (),
 ) -> int:
     """Print a row of errors for each clock and number of streams; return how many miss a goal or lost requests."""
     missed = 0
@@ -111,6 +117,7 @@ def error_rows(
             tokens=ERROR_TOKENS,
             least=effort.least,
             servers=servers,
+            pages=pages,
             workers=WorkerSettings(arrival_clock=arrival_clock, command=command),
         ):
             wrong = misses(machine, found)
@@ -226,6 +233,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer requests and repeats")
     parser.add_argument("--streams", help="only the error, with these numbers of streams: 2048,10000")
+    parser.add_argument("--scrape", action="store_true", help="with --streams: also while metrics are read")
     parser.add_argument("--servers", type=int, default=1, help="simulated servers, for --streams")
     asked = parser.parse_args()
     effort = QUICK if asked.quick else FULL
@@ -238,7 +246,14 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     if asked.streams:
         levels = [int(each) for each in asked.streams.split(",")]
-        return 1 if error_rows("idle", clocks[:1], effort, WORKER_COMMAND, levels, asked.servers) else 0
+        missed = error_rows("idle", clocks[:1], effort, WORKER_COMMAND, levels, asked.servers)
+        if asked.scrape:
+            with run_simulator(SCRAPED) as (engine,):
+                url = f"{engine.origin}/metrics"
+                pages = [Page(number=number, engines=("vllm",), url=url) for number in range(PAGES)]
+                scraped = "idle, metrics read"
+                missed += error_rows(scraped, clocks[:1], effort, WORKER_COMMAND, levels, asked.servers, pages)
+        return 1 if missed else 0
     missed = error_rows("idle", clocks, effort, WORKER_COMMAND)
     with busy_cores(os.cpu_count() or 1):
         missed += error_rows("busy", clocks, effort, WORKER_COMMAND)

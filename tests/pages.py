@@ -82,6 +82,11 @@ NOT_RUN = {
         "$ splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some"
     },
     "docs/python": {"pip install": "downloads a release; tests/test_installed.py installs the wheel"},
+    "docs/server-view": {
+        "splitsecond bench ": "takes minutes; tests/server_view/test_of_a_run.py measures the same server for seconds",
+        "• TTFT p95": "the causes that are found depend on the load of the machine; that test has them",
+        "python -m benchmarks": "its figures are of the machine",
+    },
     "docs/sessions": {"Sessions at": "needs minutes for its intervals; tests/report/test_sessions.py has the table"},
     "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},
     "docs/watch": {"Continuing after": "twelve rounds, and a server that becomes slower: tests/cli/test_watch.py"},

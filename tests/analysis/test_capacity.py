@@ -10,7 +10,7 @@ from tests.golden import Golden
 from splitsecond.benchmark.findings.capacity import batches_of, capacity_of, capacity_statements, judge
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.benchmark.findings.row_fields import Estimated, Goodput, SessionFindings
+from splitsecond.benchmark.findings.row_fields import Estimated, Goodput, ServerView, SessionFindings
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation, SessionTurn
@@ -234,3 +234,36 @@ def test_limits_of_a_use_keep_its_name() -> None:
     found = capacity_of([step(1, 90, 90)], [], parse_slo("voice"), 0.95)
     assert found is not None
     assert (found.use, found.limits) == ("voice", {"ttft": 300.0})
+
+
+QUIET = ServerView(title="vLLM", running=8.0, running_max=8.0, waiting=0.0, kv_use_max=0.5)
+WAITS = msgspec.structs.replace(QUIET, waiting=11.0, ttft_ms=1000.0, queue_ms=900.0)
+
+
+@each_case(
+    ("view", "cause", "words"),
+    [
+        (
+            msgspec.structs.replace(WAITS, kv_use_max=0.97, preemptions=34.0),
+            "memory",
+            "The KV cache is full, so requests",
+        ),
+        (WAITS, "slots", "Requests wait for a free place in the batch at concurrency 16 (11 waiting at the median;"),
+        (msgspec.structs.replace(QUIET, power_capped=0.4), "throttling", "power cap for 40% of the time)."),
+        (QUIET, "computing", "No request waits, so computing takes the time at concurrency 16 (0 waiting"),
+        (None, "", ""),
+    ],
+)
+def test_servers_own_series_names_the_cause(view: ServerView | None, cause: str, words: str) -> None:
+    rows = [step(8, 240, 240), step(16, 70, 90, server=view)]
+    found = capacity_of(rows, [o for row in rows for o in requests(row)], SLO, 0.95)
+    assert found is not None
+    assert found.cause == cause
+    assert words in "\n".join(full(capacity_statements(found, rows)))
+
+
+def test_eviction_by_the_usage_of_sessions_comes_before_the_series() -> None:
+    rows = [step(8, 240, 240, **sessions(0.9)), step(16, 70, 90, server=WAITS, **sessions(0.2, misses=9))]
+    words = "\n".join(full(said(*rows)))
+    assert "The cause is eviction" in words
+    assert "waiting at the median" not in words

@@ -8,12 +8,12 @@ from tests.examples import examples
 from splitsecond.core.errors import Overloaded
 from splitsecond.simulator import profile
 from splitsecond.simulator.engine import Emission, Engine
-from splitsecond.simulator.profile import EngineSpec
+from splitsecond.simulator.profile import EngineSpec, GpuSpec
 
 MS = 1_000_000
 
 
-def spec(**changes: float | None) -> EngineSpec:
+def spec(**changes: float | GpuSpec | None) -> EngineSpec:
     fields = {
         "slots": 4,
         "prefill_tokens_per_s": 1_000.0,
@@ -153,3 +153,64 @@ def test_every_request_gets_its_tokens_once_in_order(
     for key, (_, _, output) in enumerate(asked):
         expected = [] if key in cancelled else list(range(output))
         assert [e.index for e in emissions if e.key == key] == expected
+
+
+def test_full_kv_cache_preempts_the_request_that_began_last() -> None:
+    """Two prompts of 10 and their answers of 10 need 40 tokens; 30 fit, so one begins again with what it has."""
+    engine: Engine[int] = Engine(spec(kv_cache_tokens=30))
+    for key in (1, 2):
+        engine.submit(key, prompt_tokens=10, output_tokens=10, now_ns=0)
+    emissions = drain(engine)
+    assert engine.counts.preemptions == 1
+    assert [e.index for e in emissions if e.key == 2] == list(range(10)), "each token is sent once"
+    again = [e.at_ns for e in emissions if e.key == 2][4:6]
+    end_of_one = max(e.at_ns for e in emissions if e.key == 1)
+    assert again[0] == end_of_one + (10 + 1 + 14) * MS, "14 tokens of prompt and answer are computed again"
+    assert again[1] == again[0] + 11 * MS
+
+
+def test_prompt_waits_until_the_kv_cache_has_room() -> None:
+    engine: Engine[int] = Engine(spec(kv_cache_tokens=25))
+    engine.submit(1, prompt_tokens=20, output_tokens=3, now_ns=0)
+    engine.submit(2, prompt_tokens=20, output_tokens=1, now_ns=0)
+    engine.advance()
+    assert (engine.running, engine.waiting) == (1, 1)
+    assert engine.kv_use == 21 / 25
+    emissions = drain(engine)
+    assert min(e.began_ns for e in emissions if e.key == 2) == max(e.at_ns for e in emissions if e.key == 1)
+    assert engine.counts.preemptions == 0
+
+
+@given(
+    requests=st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40)), min_size=1, max_size=8),
+    capacity=st.integers(10, 120),
+)
+@examples(60)
+def test_every_token_is_sent_once_however_small_the_kv_cache(requests: list[tuple[int, int]], capacity: int) -> None:
+    engine: Engine[int] = Engine(spec(kv_cache_tokens=capacity))
+    for key, (prompt, output) in enumerate(requests):
+        engine.submit(key, prompt_tokens=prompt, output_tokens=output, now_ns=0)
+    emissions = drain(engine)
+    for key, (_, output) in enumerate(requests):
+        assert [e.index for e in emissions if e.key == key] == list(range(output))
+    assert engine.kv_use == 0.0
+
+
+def test_gpu_at_its_power_limit_makes_steps_longer() -> None:
+    """Four sequences want 500 W of a GPU that may draw 400: each step takes 1.25 times as long."""
+    gpu = GpuSpec(idle_w=100, full_w=500, limit_w=400)
+    engine: Engine[int] = Engine(spec(gpu=gpu))
+    for key in range(4):
+        engine.submit(key, prompt_tokens=1, output_tokens=3, now_ns=0)
+    alone_ns = engine.next_ns or 0
+    assert (engine.power_w, engine.capped) == (200, False)
+    first = engine.advance()
+    assert (engine.power_w, engine.capped) == (400, True)
+    steps = sorted({e.at_ns for e in (*first, *drain(engine))})
+    assert steps[1] - alone_ns == (14 + 3) * MS * 1.25
+    assert steps[2] - steps[1] == 14 * MS * 1.25
+    assert engine.counts.capped_ns == steps[2] - alone_ns
+    assert engine.counts.step_ns == steps[-1]
+    assert (engine.power_w, engine.capped) == (100, False)
+    joules = (200 * alone_ns + 400 * (steps[2] - alone_ns) + 400 * (steps[3] - steps[2])) / 1e9
+    assert engine.energy_j(steps[-1] + 1000 * MS) == pytest.approx(joules + 100)

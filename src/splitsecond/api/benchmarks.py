@@ -61,6 +61,9 @@ class RequestSettings(TypedDict, total=False):
     max_cost: float | None
     location: str
     on: str
+    metrics: Sequence[str]
+    no_metrics: bool
+    usd_per_kwh: float | None
 
 
 async def bench(

@@ -10,7 +10,7 @@ from splitsecond.benchmark.findings.compare import compare as compare_runs
 from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
 from splitsecond.benchmark.findings.metric import Figure
-from splitsecond.benchmark.runs.concluding import recompute, run_folder
+from splitsecond.benchmark.runs.concluding import read_series, recompute, run_folder
 from splitsecond.benchmark.statistics.sessions import SessionTime, session_times
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, file_faults
@@ -247,7 +247,7 @@ class BenchRun(Mapping[str, Row]):
 
         target = Path(path)
         with file_faults(f"cannot write {target}", kind="unwritable_file"):
-            target.write_text(render_run(self.findings, self.observations), encoding="utf-8")
+            target.write_text(render_run(self.findings, self.observations, read_series(self.path)), encoding="utf-8")
         return target
 
 

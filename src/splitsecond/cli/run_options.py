@@ -102,6 +102,9 @@ class RunOptions:
             help="Your own machine: price, life, power, price of electricity. Or a known one: rtx-4090,YEARS,USD/KWH.",
         ),
     ] = None
+    usd_per_kwh: Annotated[
+        float | None, of_cost(metavar="USD", help="Price of electricity, for the energy of GPUs that are read.")
+    ] = None
     max_cost: Annotated[float | None, of_cost(metavar="USD", help="Stop at this cost and keep the results so far.")] = (
         None
     )
@@ -111,6 +114,16 @@ class RunOptions:
             metavar="PLACE", help="Where this machine stands, for the report.", default="what the machine reports"
         ),
     ] = ""
+    metrics: Annotated[
+        list[str] | None,
+        of_targets(
+            metavar="[TARGET=]URL",
+            help="A further page of metrics to read during the run, of a server or of GPUs. Repeatable.",
+        ),
+    ] = None
+    no_metrics: Annotated[
+        bool, of_targets("--no-metrics", help="Do not look for the metrics of servers and GPUs, and read none.")
+    ] = False
     json: Annotated[str, of_results(metavar="FILE", help="Write the results as JSON; - is standard output.")] = ""
     html: Annotated[bool, of_results(help="Write report.html.")] = True
 
@@ -128,6 +141,7 @@ class RunOptions:
             "policies": vars(self).get("policy") or [],
             "servers": option_values.servers(urls, self.model, self.name, self.api_key_env, self.api_format),
             "headers": option_values.headers(self.header or []),
+            "metrics": self.metrics or [],
             "body": option_values.json_object(self.body, "--body"),
             "prices": option_values.prices(self.price or [], self.price_per_hour or [], self.owned or []),
         }

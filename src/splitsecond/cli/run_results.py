@@ -13,6 +13,7 @@ from splitsecond.benchmark.report.plot_frame import legends
 from splitsecond.benchmark.report.plots import plots_of
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.terminal import run_table
+from splitsecond.benchmark.runs.concluding import read_series
 from splitsecond.cli.interruption import discard_output
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault, cannot_write
@@ -31,6 +32,7 @@ def show(
     *,
     screen: Console | None = None,
 ) -> bool:
+    server = read_series(folder.path)
     files: list[Path] = []
     failed: list[str] = []
     with _noting(failed, folder.path / RUN):
@@ -40,10 +42,10 @@ def show(
         files += [Path(where) for where in (output.json, output.csv, output.markdown) if where not in ("", "-")]
     if output.html:
         with _noting(failed, folder.path / REPORT):
-            files.append(folder.write(REPORT, render_run(run, observations).encode()))
+            files.append(folder.write(REPORT, render_run(run, observations, server).encode()))
     if output.png:
         with _noting(failed, folder.path):
-            files += save_png(plots_of(run, observations), legends(run), folder.path)
+            files += save_png(plots_of(run, observations, server), legends(run), folder.path)
     console = screen or output.screen()
     with _noting(failed, "the terminal"):
         run_table(run, console, files)

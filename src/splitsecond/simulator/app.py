@@ -42,6 +42,7 @@ from splitsecond.simulator.request import (
 )
 from splitsecond.simulator.response import IN_STREAM_ERROR, renderer, send_error, send_stream, send_whole
 from splitsecond.simulator.sender import ResponseSender
+from splitsecond.simulator.server_counts import ServerCounts
 from splitsecond.simulator.truth import TruthLog, TruthRecord
 
 MAX_BODY_BYTES = 32 << 20
@@ -83,6 +84,7 @@ class SimulatedProvider:
         self._counts: Counter[str] = Counter()
         self._rules = ReplyRules(profile.replies)
         self._journal = RequestJournal()
+        self._server_counts = ServerCounts()
         self._waiting: dict[str, SimulatedRequest] = {}  # created streams, each read by a second request
 
     def on_connect(self, connection: ServerConnection) -> None:
@@ -128,6 +130,8 @@ class SimulatedProvider:
         match cycle.method, cycle.path:
             case "GET", "/health":
                 return msgspec.json.encode({"status": "ok", "profile": self.profile.name, "in_flight": self._in_flight})
+            case "GET", "/metrics":
+                return self._metrics()
             case "GET", "/truth":
                 return self._truth.as_json(self.profile.name)
             case "DELETE", "/truth":
@@ -149,6 +153,15 @@ class SimulatedProvider:
             case _:
                 return None
         return b"[]"
+
+    def _metrics(self) -> bytes:
+        """Return the page about the engine. Raises `RejectedRequest` if the profile has none."""
+        engines = self._replicas.engines
+        if not engines:
+            raise RejectedRequest(404, "this provider has no engine to tell about", code="unknown_url")
+        from splitsecond.simulator.server_metrics import exposed  # which loads Prometheus' client
+
+        return exposed(self.profile, engines, self._server_counts, clock.now_ns())
 
     def _check_key(self, cycle: RequestCycle) -> None:
         """Raise `RejectedRequest` if the request has none of the profile's keys."""
@@ -261,6 +274,8 @@ class SimulatedProvider:
         def store_prompt() -> None:
             nonlocal evicted_tokens
             evicted_tokens = replica.store(request.cached)
+            took = sender.took(request.arrived_ns)
+            self._server_counts.began(took, request.prompt_tokens, request.cached_tokens)
 
         endpoint, parsed = request.endpoint, request.parsed
         create = endpoint.writer or endpoint.api_format.StreamWriter
@@ -304,6 +319,8 @@ class SimulatedProvider:
             self._senders.discard(sender)
             sender.end("abandoned")
             stop()
+            if sender.outcome == "complete":
+                self._server_counts.completed(sender.took(request.arrived_ns))
             self._record(request, request.fault_kind, in_flight, sender, evicted_tokens)
 
     def _record(
@@ -331,6 +348,7 @@ class SimulatedProvider:
                 cached_tokens=request.cached_tokens,
                 new_tokens=request.prompt_tokens - request.cached_tokens,
                 evicted_tokens=evicted_tokens,
+                preemptions=sender.preemptions if sender else 0,
                 cache_write_tokens=(request.cached.written_tokens if request.cached else None) or 0,
                 output_tokens=request.output_tokens,
                 fault=fault,

@@ -94,7 +94,7 @@ class EngineProducer:
 
     def __init__(self, spec: EngineSpec, pacer: Pacer, *, cached_ns: float) -> None:
         self._cached_ns = cached_ns
-        self._engine: Engine[int] = Engine(spec)
+        self.engine: Engine[int] = Engine(spec)
         self._pacer = pacer
         self._senders: dict[int, ResponseSender] = {}
         self._next_key = 0
@@ -107,33 +107,37 @@ class EngineProducer:
         key = self._next_key
         self._next_key += 1
         left = prompt_tokens - cached_tokens
-        self._engine.submit(
+        self.engine.submit(
             key,
             prompt_tokens=left,
             output_tokens=sender.tokens,
             now_ns=arrived_ns,
             load_ns=round(self._cached_ns * cached_tokens),
+            cached_tokens=cached_tokens,
         )
         self._senders[key] = sender
         self._wait()
 
         def stop() -> None:
             del self._senders[key]
-            self._engine.cancel(key)
+            self.engine.cancel(key)
 
         return stop
 
     def _wait(self) -> None:
-        if not self._ticking and self._engine.next_ns is not None:
+        if not self._ticking and self.engine.next_ns is not None:
             self._ticking = True
-            self._pacer.call_at(self._engine.next_ns, self._tick, self._engine.next_ns)
+            self._pacer.call_at(self.engine.next_ns, self._tick, self.engine.next_ns)
 
     def _tick(self, due_ns: int) -> None:
         self._ticking = False
         now = max(due_ns, clock.now_ns())
-        while (ends_ns := self._engine.next_ns) is not None and ends_ns <= now:
-            for emission in self._engine.advance():
+        while (ends_ns := self.engine.next_ns) is not None and ends_ns <= now:
+            for emission in self.engine.advance():
                 if (sender := self._senders.get(emission.key)) is not None:
                     sender.began_ns = emission.began_ns
                     sender.offer(emission.index, emission.at_ns)
+            for key in self.engine.preempted:
+                if (sender := self._senders.get(key)) is not None:
+                    sender.preemptions += 1
         self._wait()

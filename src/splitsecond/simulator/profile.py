@@ -58,12 +58,30 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             )
 
 
+class GpuSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The GPU of an engine: it draws `idle_w` without requests and `full_w` with all slots in use, and in between in
+    proportion. Beyond `limit_w` (None: no limit) it draws no more, and steps take longer in the same proportion.
+    """
+
+    idle_w: _Above0
+    full_w: _Above0
+    limit_w: _Above0 | None = None
+
+    def __post_init__(self) -> None:
+        if not self.idle_w <= (self.full_w if self.limit_w is None else self.limit_w) <= self.full_w:
+            raise ValueError("a gpu needs idle_w <= limit_w <= full_w")
+
+
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A continuous-batching server.
 
     A step takes `step_base_ms`, `step_per_sequence_ms` for each sequence in the batch, and the time of the prompt
     tokens processed in it (`prefill_tokens_per_s`, at most `prefill_chunk_tokens` in one step). `slots` sequences
     run at a time and `queue_limit` more can wait (None: any number); further requests get `full_status`.
+
+    Running requests hold their prompt and answer in a KV cache of `kv_cache_tokens` (None: without limit): a prompt
+    waits until it fits, and when answers fill the cache, the request that began last is preempted. `/metrics` tells
+    what the engine does, in the names of vLLM, and what its `gpu` does, in those of DCGM exporter.
     """
 
     slots: _AtLeastOne
@@ -71,6 +89,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prefill_chunk_tokens: _AtLeastOne
     step_base_ms: _Above0
     step_per_sequence_ms: Annotated[float, msgspec.Meta(ge=0)]
+    kv_cache_tokens: _AtLeastOne | None = None
+    gpu: GpuSpec | None = None
     queue_limit: _NotNegative | None = None
     full_status: Literal[429, 503] = 429
 

@@ -10,6 +10,7 @@ from zlib import crc32
 
 from splitsecond.core import clock
 from splitsecond.core.pacing import Pacer
+from splitsecond.simulator.engine import Engine
 from splitsecond.simulator.producers import EngineProducer, TableProducer, producer_for
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.prompt_cache import (
@@ -57,6 +58,11 @@ class Replicas:
             )
             for number in range(count)
         ]
+
+    @property
+    def engines(self) -> list[Engine[int]]:
+        """Return the engines of the replicas; none if the profile has a table."""
+        return [each.producer.engine for each in self._all if isinstance(each.producer, EngineProducer)]
 
     def choose(self, request: SimulatedRequest) -> tuple[Replica, CacheLookup | None]:
         """Return the replica for a request, with what its cache has of the prompt, which is used now."""

@@ -51,6 +51,8 @@ class ResponseSender:
         self.outcome: ResponseOutcome | None = None
         self.began_ns = 0
         """When the provider began with the prompt; set by the producer."""
+        self.preemptions = 0
+        """How often the request lost its place in the engine's KV cache; set by the producer."""
         self._first_ns = 0
         self._last_ns = 0
         self._opening = b""

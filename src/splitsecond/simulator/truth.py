@@ -28,8 +28,8 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     fewer of both; one that was buffered and never sent has none in `actual_ns`. `fault` is the kind of the fault that
     struck, or "". Of the `prompt_tokens`, `cached_tokens` were in the prompt cache, and `cache_write_tokens` were
     stored there because the client marked them; `new_tokens` were processed. `evicted_tokens` were dropped from the
-    full cache when the prompt was stored. `replica` (from 0) served the request, and `session` is the id of the
-    client's session, or "".
+    full cache when the prompt was stored. `preemptions`: how often the request lost its place in the engine's KV cache.
+    `replica` (from 0) served the request, and `session` is the id of the client's session, or "".
     """
 
     request_id: str
@@ -47,6 +47,7 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
     new_tokens: int = 0
     evicted_tokens: int = 0
+    preemptions: int = 0
     cache_write_tokens: int
     output_tokens: int
     fault: str

@@ -12,7 +12,8 @@ the load lasts. Such a load may fail, but never holds.
 
 Where sessions fail, the cause is eviction or computing. Eviction makes the server compute again what its prompt cache
 should have had. This work is compared with the new tokens, which it must compute in any case, and with the heaviest
-load that held: a cache that finds less than the ideal under each load is not what limits it.
+load that held: a cache that finds less than the ideal under each load is not what limits it. The server's own
+series, where it was read, tells the other causes (`causes`).
 
 The knee is the load beyond which requests only wait for each other: the lightest load for which every clearly heavier
 one has little more throughput.
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from splitsecond.benchmark.findings.causes import cause_of_row, evidence, with_evidence
 from splitsecond.benchmark.findings.figures import ended, ttft_figure
 from splitsecond.benchmark.findings.findings import Capacity, CapacityStep, ConditionFindings
 from splitsecond.benchmark.findings.slo import Slo
@@ -120,7 +122,7 @@ def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: S
         why=verdicts[known.ceiling] if known.ceiling is not None else "",
         undecided=known.undecided,
         likely=max((each for each in known.undecided if verdicts[each] == "promising"), default=None),
-        cause=cause_of(by_load[known.ceiling], by_load[lighter[-1]]) if known.ceiling and lighter else "",
+        cause=cause_of(by_load[known.ceiling], by_load[lighter[-1]] if lighter else None) if known.ceiling else "",
         knee=knee_of([row for row in rows if not row.invalid]),
     )
 
@@ -144,11 +146,13 @@ def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float)
     return step, verdict
 
 
-def cause_of(failed: Row, passed: Row) -> Literal["", "eviction", "computing"]:
-    more, less = computed_again(failed), computed_again(passed)
-    if more is None or less is None:
-        return ""
-    return "eviction" if more - less >= RECOMPUTED else "computing"
+def cause_of(failed: Row, passed: Row | None) -> Literal["", "eviction", "computing", "memory", "slots", "throttling"]:
+    """Return what limits the server: eviction, by the usage of sessions, before what its own series shows."""
+    more, less = computed_again(failed), computed_again(passed) if passed is not None else None
+    known = more is not None and less is not None
+    if more is not None and less is not None and more - less >= RECOMPUTED:
+        return "eviction"
+    return cause_of_row(failed) or ("computing" if known else "")
 
 
 def computed_again(row: Row) -> float | None:
@@ -245,10 +249,13 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
 
 
 def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Statement]:
+    own = _own_cause(found, failed)
+    if found.cause in ("memory", "slots", "throttling"):
+        return own
     session, again = failed.session, computed_again(failed)
     passed = found.likely or found.holds
     if not found.cause or session is None or again is None or passed is None:
-        return []
+        return own
     gave, before = (
         percent(round(each.session.cached_of_ideal.value or 0.0, 2)) if each.session else ""
         for each in (failed, rows[passed])
@@ -268,6 +275,22 @@ def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Stat
             f"The cause is eviction: the {short}.\n{missed}; {computed}.",
         )
     ]
+
+
+def _own_cause(found: Capacity, failed: Row) -> list[Statement]:
+    """Return what limits the server by its own series, with its evidence."""
+    view = failed.server
+    if view is None or found.cause in ("", "eviction"):
+        return []
+    cause = {
+        "memory": "The KV cache is full, so requests wait",
+        "slots": "Requests wait for a free place in the batch",
+        "throttling": "The GPUs are throttled",
+        "computing": "No request waits, so computing takes the time",
+    }[found.cause]
+    capped = [("power cap", view.power_capped), ("heat", view.heat_capped)]
+    told = [*evidence(view), *(f"{name} for {percent(round(share, 2))} of the time" for name, share in capped if share)]
+    return [with_evidence(f"{cause} {level(failed)}", told)]
 
 
 def _limit(name: str) -> str:

@@ -91,9 +91,10 @@ class Capacity(Struct, kw_only=True):
     `holds`: the heaviest load at which that is certain; `ceiling`: the lightest load above it at which it fails, with
     the verdict `why` ("" without a ceiling: the search was not allowed further). Loads in `undecided`, between the
     two, could be either; at `likely`, the heaviest of them, the share was met, but with too few requests to be certain.
-    `cause`: what limits a server of sessions: its prompt cache evicts prompts that come again ("eviction"), or it does
-    not, so the work itself is too much ("computing"); "": unknown. `knee`: the load at which system tokens/s saturate;
-    null if they grow to the end.
+    `cause`: what limits the server: its prompt cache evicts prompts of sessions that come again ("eviction"), or the
+    work itself is too much ("computing"). By the server's own series, requests wait because the KV cache is full
+    ("memory"), or for a free place in the batch ("slots"), or the GPUs are throttled ("throttling"). "": unknown.
+    `knee`: the load at which system tokens/s saturate; null if they grow to the end.
     """
 
     target: str
@@ -107,7 +108,7 @@ class Capacity(Struct, kw_only=True):
     why: str = ""
     undecided: list[float] = []
     likely: float | None = None
-    cause: Literal["", "eviction", "computing"] = ""
+    cause: Literal["", "eviction", "computing", "memory", "slots", "throttling"] = ""
     knee: float | None = None
 
 
@@ -291,7 +292,8 @@ if TYPE_CHECKING:
         `error_kinds` counts them by kind, and `error_examples` has one message of each. `cost_estimated`: attempts in
         `cost_usd` whose token counts were not all known. `price`: the price used, with its day and source.
         `phases_ms`: mean time of each phase of a request (dns, tcp, tls, network, provider, streaming); they add up.
-        `server_ms`: medians of the durations that the server reports, by its own names. `nodes`: the parts of the nodes
+        `server_ms`: medians of the durations that the server reports, by its own names. `server`: what it told about
+        itself meanwhile; null if it told nothing. `nodes`: the parts of the nodes
         that sent it; empty if one machine did.
         `invalid`: why the numbers of this row must not be trusted; `notes`: what a reader should know.
         """

@@ -146,6 +146,70 @@ class SessionFindings(Struct, kw_only=True):
     classes: list[TurnClass] = []
 
 
+class TtftCheck(Struct, frozen=True, kw_only=True):
+    """Comparison of the server's mean TTFT with ours, over all requests of a row's blocks.
+
+    `server_requests`, `requests`: first tokens that the server counted, and that the run saw. `others`: they differ, so
+    the server served others too. `network_ms`: mean round trip of the connections; None: unknown.
+    """
+
+    server_requests: int
+    requests: int
+    server_ms: float
+    network_ms: float | None
+    measured_ms: float
+    others: bool
+
+    @property
+    def rest_ms(self) -> float:
+        return self.measured_ms - self.server_ms - (self.network_ms or 0.0)
+
+
+class ServerView(Struct, frozen=True, kw_only=True):
+    """What the server of a row and its GPUs told about themselves. None: not told.
+
+    `title`: the engine. `samples`: readings while the load was up. Over these, `running`, `waiting` and `kv_use` (a
+    share) are medians, and `*_max` the highest. Over all requests of the row's blocks, `preemptions` counts requests
+    that lost their place in the KV cache, `cached_share` is the share of prompt tokens from the prefix cache,
+    `accepted_share` that of proposed tokens which were accepted, and `*_ms` are mean times. `check` compares the
+    server's TTFT with ours.
+
+    Of `gpus`: `gpu_use`, and the shares of time in which the power limit (`power_capped`) or heat (`heat_capped`)
+    slowed one down; `power_w` of all while the load was up, and `idle_power_w` before the run. `joules_per_token` and
+    `tokens_per_kwh` are about output tokens, and contain the idle power. `electricity_usd_per_million`: per million
+    output tokens.
+    """
+
+    title: str = ""
+    samples: int = 0
+    running: float | None = None
+    running_max: float | None = None
+    waiting: float | None = None
+    waiting_max: float | None = None
+    kv_use: float | None = None
+    kv_use_max: float | None = None
+    preemptions: float | None = None
+    cached_share: float | None = None
+    accepted_share: float | None = None
+    ttft_ms: float | None = None
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+    decode_ms: float | None = None
+    e2e_ms: float | None = None
+    check: TtftCheck | None = None
+    gpus: float | None = None
+    gpu_use: float | None = None
+    gpu_memory_bytes: float | None = None
+    clock_mhz: float | None = None
+    power_capped: float | None = None
+    heat_capped: float | None = None
+    power_w: float | None = None
+    idle_power_w: float | None = None
+    joules_per_token: float | None = None
+    tokens_per_kwh: float | None = None
+    electricity_usd_per_million: float | None = None
+
+
 class RowFields(Struct, kw_only=True):
     condition: str
     target: str
@@ -183,6 +247,7 @@ class RowFields(Struct, kw_only=True):
     phases_ms: dict[str, float] = {}
     server_ms: dict[str, float] = {}
     session: SessionFindings | None = None
+    server: ServerView | None = None
     instrument: Instrument
     nodes: list[NodeFindings] = []
     invalid: list[str] = []

@@ -12,7 +12,7 @@ seconds and still passes on their last reports.
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,17 +68,23 @@ class PlanResult(msgspec.Struct, kw_only=True):
     interrupted: dict[str, str] = {}
 
 
+async def _at_once() -> None:
+    """Return at once."""
+
+
 class PlanListener(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of a run, in its event loop and in the order of the reports.
 
     `on_pause` gets the first block of a round that begins later and the seconds until then, about once a second; 0:
-    it begins. An exception from one of them stops the workers and is raised.
+    it begins. `at_edge` is awaited before each block, and after the last one. An exception from one of them stops the
+    workers and is raised.
     """
 
     on_observation: Callable[[Observation], None]
     on_reading: Callable[[InstrumentReading], None]
     on_note: Callable[[RunNote], None]
     on_pause: Callable[[RequestBlock, float], None] = lambda block, left_s: None
+    at_edge: Callable[[], Awaitable[None]] = _at_once
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,10 +225,12 @@ class _Lane:
                 await self._pause(block, begun_ns)
                 number, begun_ns = block.round, clock.now_ns()
             parts = await self._parts(block)
+            await self._listener.at_edge()
             if len(parts) > 1:
                 begin_ns = clock.now_ns() + max(self._workers[place].starts_in_ns for place in parts)
                 parts = {place: msgspec.structs.replace(part, begin_ns=begin_ns) for place, part in parts.items()}
             await self._send_parts(parts)
+        await self._listener.at_edge()
 
     async def _pause(self, block: RequestBlock, begun_ns: int) -> None:
         """Wait until the round of `block` begins. `begun_ns`: when the round before it did."""

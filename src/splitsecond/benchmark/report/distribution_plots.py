@@ -7,6 +7,9 @@ from splitsecond.benchmark.report import rows, series
 from splitsecond.benchmark.report.plot_frame import level_slug, on_axis, target_entries_of
 from splitsecond.benchmark.report.rows import LoadLevel
 from splitsecond.benchmark.report.series import LoadOverTime, Samples
+from splitsecond.benchmark.server_view.samples import ServerSeries
+from splitsecond.benchmark.server_view.terms import TERMS
+from splitsecond.core import wording
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.axis import Axis, fitted, linear, shares
@@ -14,7 +17,9 @@ from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, picture
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
-AREA_HEIGHT, IN_FLIGHT_HEIGHT = 220, 64
+AREA_HEIGHT, STRIP_HEIGHT = 220, 64
+STRIPS = {"waiting": "waiting", "kv_use": "KV cache in use", "preemptions": "preemptions", "power_w": "power, W"}
+"""The names of what the server told, beside its values over time."""
 MIN_ITL_MS = 0.01
 """Shorter gaps count as this on an axis of gaps: they were read together."""
 MIN_ITL_PERCENTILE = 2
@@ -104,13 +109,13 @@ def _percentile_marks(condition: ConditionFindings) -> list[tuple[str, float, fl
     return [(name, ms, at) for name, ms, at in (("p50", ttft.p50, 0.5), ("p95", ttft.p95, 0.95)) if ms is not None]
 
 
-def over_time(run: Run, observations: Sequence[Observation]) -> list[Plot]:
+def over_time(run: Run, observations: Sequence[Observation], server: ServerSeries | None = None) -> list[Plot]:
     decides = on_axis(run)
     by_condition = grouped(observations, lambda o: o.condition)
     courses = {
         c.condition: course
         for c in run.conditions
-        if (course := series.over_time(c, by_condition.get(c.condition, ()))).ttft
+        if (course := series.over_time(c, by_condition.get(c.condition, ()), server)).ttft
     }
     deciding = [courses[c.condition] for c in run.conditions if c.condition in courses and decides(c.target)]
     values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
@@ -124,32 +129,47 @@ def over_time(run: Run, observations: Sequence[Observation]) -> list[Plot]:
     return drawn
 
 
+def _worth_drawing(points: Sequence[Point]) -> bool:
+    return any(value for _, value in points)
+
+
+def _below(title: str, most: float, words: str, end: float, left: float, *, last: bool) -> Chart:
+    """Return a strip below the dots, from 0 to `most`, with the time at its foot if it is the last one."""
+    seconds = linear("seconds under this load, its rounds joined" if last else "", 0, end or 1, grid=False)
+    high = max(most * 1.1, 1)
+    return Chart(
+        seconds, Axis(title=title, low=0, high=high, ticks=[(0, "0"), (most, words)]), height=STRIP_HEIGHT, left=left
+    )
+
+
 def _course_plot(run: Run, level: LoadLevel, courses: Mapping[str, LoadOverTime], ttft: Axis) -> Plot:
     decides, entries = on_axis(run), target_entries_of(run)
     deciding = [course for target, course in courses.items() if decides(target)] or [*courses.values()]
     end = max(course.in_flight[-1][0] for course in deciding)
     most = max(count for course in deciding for _, count in course.in_flight)
     upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
-    below = linear("in flight", 0, max(most * 1.1, 1), grid=False)
-    lower = Chart(
-        linear("seconds under this load, its rounds joined", 0, end or 1, grid=False),
-        Axis(title=below.title, low=0, high=below.high, ticks=[(0, "0"), (most, f"{most:,.0f}")]),
-        height=IN_FLIGHT_HEIGHT,
-        left=upper.left,
-    )
+    told = [term for term in series.SERVER_TERMS if any(_worth_drawing(c.server.get(term, ())) for c in deciding)]
+    below = [_below("in flight", most, f"{most:,.0f}", end, upper.left, last=not told)]
+    for term in told:
+        high = max(value for course in deciding for _, value in course.server.get(term, ()))
+        high, words = (1.0, "100%") if TERMS[term].unit == "share" else (high, wording.number(high))
+        below.append(_below(STRIPS[term], high, words, end, upper.left, last=term == told[-1]))
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))
-        lower.add(entries[target], lower.line(course.in_flight, steps=True, tip=target), look="thin")
+        below[0].add(entries[target], below[0].line(course.in_flight, steps=True, tip=target), look="thin")
+        for term, chart in zip(told, below[1:], strict=True):
+            chart.add(entries[target], chart.line(course.server.get(term, ()), tip=target), look="thin")
     if len(courses) == 1:
         (course,) = courses.values()
         upper.add(None, *(upper.upright_rule(at) for at in course.rounds[1:]), look="weak")
+    server_words = f" Then, as the server tells: {wording.listed([STRIPS[term] for term in told])}." if told else ""
     return picture(
         upper,
-        lower,
+        *below,
         name=f"time-{level_slug(level)}",
         section="time",
         title=level.title,
         description="Above, the TTFT of each request at the moment it was sent; below, the number of requests "
-        "in flight. The time between rounds is left out.",
+        f"in flight.{server_words} The time between rounds is left out.",
         heading=f"TTFT and requests in flight · {level.title}",
     )

@@ -12,11 +12,12 @@ from splitsecond.benchmark.report.distribution_plots import itl_distributions, o
 from splitsecond.benchmark.report.load_plots import by_load, throughput
 from splitsecond.benchmark.report.request_plots import slowest, split, stages, waterfalls
 from splitsecond.benchmark.report.session_plots import session_plots
+from splitsecond.benchmark.server_view.samples import ServerSeries
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import Plot
 
 
-def plots_of(run: Run, observations: Iterable[Observation]) -> list[Plot]:
+def plots_of(run: Run, observations: Iterable[Observation], server: ServerSeries | None = None) -> list[Plot]:
     if run.capacity:
         return [*capacity_plots.capacity_plots(run, run.capacity), *throughput(run), *stages(run)]
     everything = list(observations)
@@ -25,7 +26,7 @@ def plots_of(run: Run, observations: Iterable[Observation]) -> list[Plot]:
         *session_plots(run, everything),
         *ttft_distributions(run, samples),
         *itl_distributions(run, samples),
-        *over_time(run, everything),
+        *over_time(run, everything, server),
         *by_load(run, samples),
         *throughput(run),
         *stages(run),

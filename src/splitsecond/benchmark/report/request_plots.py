@@ -40,7 +40,7 @@ def _phases(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Plot]
 
 
 def split(run: Run, samples: Samples) -> list[Plot]:
-    parts = {c.condition: series.split(samples[c.condition]) for c in run.conditions}
+    parts = {c.condition: series.split(c, samples[c.condition]) for c in run.conditions}
     return _stacked(
         run,
         parts,
@@ -49,7 +49,8 @@ def split(run: Run, samples: Samples) -> list[Plot]:
         title="Time to first token, by the server's own times",
         legend="split",
         description="The mean TTFT of each target and load in parts: the round trip of the network, the queue and the "
-        "prefill as the server reports them, and the rest.",
+        "prefill as the server reports them, and the rest. Times from the server's metrics are those of all requests, "
+        "warm-up and cool-down included.",
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from splitsecond.benchmark.findings.causes import check_words
 from splitsecond.benchmark.findings.compare import ConditionChange
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, main_figures, main_totals, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
@@ -85,6 +86,7 @@ def remarks(level: LoadLevel) -> list[Remark]:
     said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
     said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c, searched=level.searched))]
     said += [("server", server_words(c), c) for c in level.conditions if c.server_ms]
+    said += [("server", words, c) for c in level.conditions if (words := check_words(c))]
     found: dict[tuple[str, str], list[str]] = {}
     for kind, text, c in said:
         found.setdefault((kind, text), []).append(c.target)

@@ -5,13 +5,14 @@ from splitsecond.benchmark.findings.figures import FIGURES, GROUPS, TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.recommendation import limit_words
 from splitsecond.benchmark.findings.row_fields import NodeFindings
-from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_matrix
+from splitsecond.benchmark.report import capacity, rows, savings, server_tables, sessions, use_matrix
 from splitsecond.benchmark.report.definitions import definitions
 from splitsecond.benchmark.report.headline import run_headline
 from splitsecond.benchmark.report.plot_frame import legends
 from splitsecond.benchmark.report.plots import plots_of
 from splitsecond.benchmark.report.rows import MetricColumn
 from splitsecond.benchmark.report.series import STAGES, stages_of
+from splitsecond.benchmark.server_view.samples import ServerSeries
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages import figure_cells
@@ -23,9 +24,9 @@ SHOWN_ELSEWHERE = ("command", "conditions.", "notes", "prices.")
 Column = tuple[str, Callable[[ConditionFindings], str]]
 
 
-def render_run(run: Run, observations: Sequence[Observation]) -> str:
+def render_run(run: Run, observations: Sequence[Observation], server: ServerSeries | None = None) -> str:
     headline = run_headline(run, observations)
-    return render("run.html", plots_of(run, observations), legends(run), headline=headline, **_context(run))
+    return render("run.html", plots_of(run, observations, server), legends(run), headline=headline, **_context(run))
 
 
 def _context(run: Run) -> dict[str, Any]:
@@ -54,6 +55,8 @@ def _context(run: Run) -> dict[str, Any]:
         "money": _condition_tables(run, MONEY, [c for c in run.conditions if c.cost_usd is not None]),
         "prices": rows.price_sentences(run),
         "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))]) + _server_tables(run),
+        "server": _condition_tables(run, server_tables.TABLES, [c for c in run.conditions if c.server]),
+        "server_sentences": server_tables.sentences(run),
         "instrument": rows.instrument_sentences(run),
         "instrument_tables": [*_condition_tables(run, INSTRUMENT), *_node_tables(run)],
         "errors": _errors(run, levels),

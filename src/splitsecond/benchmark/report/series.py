@@ -12,6 +12,8 @@ from msgspec import Struct
 from splitsecond.benchmark.findings.figures import FIGURES, successful, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
+from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.benchmark.statistics.steady import begin_ns
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.grouping import grouped
@@ -102,20 +104,28 @@ class LoadOverTime(Struct, frozen=True, kw_only=True):
 
     `ttft`: pairs of the second at which a request was sent and its TTFT in ms, by the moment from which `rows.ttft`
     counts. `in_flight`: pairs of a second and the requests in flight from then on. `rounds`: where rounds begin, s.
+    `server`: by term, pairs of a second and the server's value then; preemptions are counted from 0 on.
     """
 
     ttft: list[tuple[float, float]]
     in_flight: list[tuple[float, float]]
     rounds: list[float]
+    server: dict[str, list[tuple[float, float]]] = {}
 
 
-def over_time(condition: ConditionFindings, observations: Sequence[Observation]) -> LoadOverTime:
+SERVER_TERMS = ("waiting", "kv_use", "preemptions", "power_w")
+"""What the server told that is drawn over the time of a row, from top to bottom."""
+
+
+def over_time(
+    condition: ConditionFindings, observations: Sequence[Observation], server: ServerSeries | None = None
+) -> LoadOverTime:
     figure = ttft_figure(open_loop=rows.open_loop(condition))
     by_round: dict[int, list[Observation]] = {}
     for o in observations:
         if o.role in LOAD_ROLES and o.start_ns:
             by_round.setdefault(o.round, []).append(o)
-    ttft, changes, rounds, shift_ns = [], [], [], 0
+    ttft, changes, rounds, blocks, shift_ns = [], [], [], [], 0
     for _, block in sorted(by_round.items(), key=lambda item: min(map(begin_ns, item[1]))):
         begin = min(map(begin_ns, block))
         rounds.append(shift_ns / NS_PER_S)
@@ -125,8 +135,34 @@ def over_time(condition: ConditionFindings, observations: Sequence[Observation])
             value = figure.value(o)
             if o.role == "measured" and o.ok and value is not None:
                 ttft.append((at, value))
-        shift_ns += max(o.end_ns for o in block) - begin
-    return LoadOverTime(ttft=thinned(sorted(ttft)), in_flight=steps_of(sorted(changes)), rounds=rounds)
+        end = max(o.end_ns for o in block)
+        blocks.append((begin, end, shift_ns - begin))
+        shift_ns += end - begin
+    sources = server.of_target(condition.target) if server else []
+    told = {term: points for term in SERVER_TERMS if (points := _told(sources, term, blocks))}
+    return LoadOverTime(ttft=thinned(sorted(ttft)), in_flight=steps_of(sorted(changes)), rounds=rounds, server=told)
+
+
+def _told(
+    sources: Sequence[Sequence[ServerSample]], term: str, blocks: Sequence[tuple[int, int, int]]
+) -> list[tuple[float, float]]:
+    """Return the values of a term in the blocks of a row, which are (begin, end, what to add to a time), in ns.
+
+    A counter shows by how much it grew in these blocks.
+    """
+    own = next((samples for samples in sources if any(term in sample.values for sample in samples)), ())
+    points: list[tuple[float, float]] = []
+    grown = 0.0
+    for begin, end, shift in blocks:
+        inside = [s for s in own if begin <= s.at_ns <= end and term in s.values]
+        for before, sample in zip([*inside[:1], *inside], inside, strict=False):
+            grown += max(sample.values[term] - before.values[term], 0.0)
+            value = grown if TERMS[term].kind == "counter" else sample.values[term]
+            points.append(((sample.at_ns + shift) / NS_PER_S, value))
+    if len(points) <= CURVE_POINTS:
+        return points
+    kept = np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int)
+    return [points[i] for i in kept.tolist()]
 
 
 def joined_ns(requests: Sequence[Observation]) -> dict[int, int]:
@@ -164,7 +200,23 @@ def steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
     return [*found, (changes[-1][0], found[-1][1])]
 
 
-def split(observed: Sequence[Observation]) -> dict[str, float]:
+def split(condition: ConditionFindings, observed: Sequence[Observation]) -> dict[str, float]:
+    """Return the parts of TTFT in ms: by the times in the responses, or else by the histograms of the server."""
+    return _split_by_responses(observed) or _split_by_server(condition)
+
+
+def _split_by_server(condition: ConditionFindings) -> dict[str, float]:
+    """Divide the server's TTFT in the proportion of its queue and its prefill, which it counts of whole responses."""
+    view = condition.server
+    if view is None or view.check is None or view.check.others or view.queue_ms is None or not view.prefill_ms:
+        return {}
+    check = view.check
+    queue_ms = check.server_ms * view.queue_ms / (view.queue_ms + view.prefill_ms)
+    parts = (check.network_ms or 0.0, queue_ms, check.server_ms - queue_ms, max(check.rest_ms, 0.0))
+    return dict(zip(SPLIT, parts, strict=True))
+
+
+def _split_by_responses(observed: Sequence[Observation]) -> dict[str, float]:
     parts: list[tuple[float, ...]] = []
     for o in observed:
         times: dict[str, float] = {}

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 import msgspec
 
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
+from splitsecond.benchmark.findings.causes import server_statements
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
 from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
+from splitsecond.benchmark.findings.server_view import add_server_views
 from splitsecond.benchmark.findings.session_statements import session_statements
 from splitsecond.benchmark.findings.slo import Slo, parse_slo
 from splitsecond.benchmark.findings.statements import statements
@@ -18,6 +20,7 @@ from splitsecond.benchmark.load.sweep import swept
 from splitsecond.benchmark.money.caching import cache_savings
 from splitsecond.benchmark.runs.answers import add_answers
 from splitsecond.benchmark.runs.forecasting import add_forecasts
+from splitsecond.benchmark.server_view.samples import ServerRecord, ServerSeries
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
@@ -26,7 +29,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.wording import Statement
-from splitsecond.log.store.folder import RUN, read_observations, read_readings, read_run
+from splitsecond.log.store.folder import RUN, read_observations, read_readings, read_run, read_server
 
 
 class SessionsRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +61,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `command` is empty for a run of the Python API; `settings` are its options by name. `prices` are those of the day of
     the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share of requests that must
-    meet the limits.
+    meet the limits. `usd_per_kwh`: price of electricity.
     """
 
     command: list[str]
@@ -70,6 +73,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     share: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
     notes: list[str] = []
     sessions: SessionsRecord | None = None
+    usd_per_kwh: float | None = None
 
 
 def conclude(
@@ -80,10 +84,15 @@ def conclude(
     slo: Slo | None,
     prices: Prices,
     share: float | None = None,
+    *,
+    server: ServerSeries | None = None,
+    usd_per_kwh: float | None = None,
 ) -> None:
     spread = None if share else round_spread(observations)
     of_round = spread.requests_of_round if spread else None
     run.conditions = condition_rows(conditions, observations, readings, slo=slo, prices=prices, of_round=of_round)
+    if server:
+        add_server_views(run.conditions, observations, readings, server, usd_per_kwh)
     run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
@@ -95,7 +104,7 @@ def conclude(
         run.state([spread_statement(run.spread)] if run.spread else [])
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
-        found += session_statements(run.conditions)
+        found += session_statements(run.conditions) + server_statements(run.conditions)
         add_answers(run, observations, found + statements(run.conditions, observations), slo.use if slo else "")
         add_forecasts(run, observations)
     by_target: dict[str, list[str]] = {}
@@ -105,6 +114,10 @@ def conclude(
     for condition in run.conditions:
         places = (condition.condition, swept(condition.target, condition.workload), condition.target)
         condition.notes += [note for place in dict.fromkeys(places) for note in by_target.get(place, [])]
+
+
+def read_series(path: Path) -> ServerSeries:
+    return ServerSeries(read_server(run_folder(path), ServerRecord))
 
 
 def run_folder(path: Path) -> Path:
@@ -130,7 +143,17 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
     observations = read_observations(path)
     limits = slo or asked.slo
     slo_limits = parse_slo(limits) if limits else None
-    conclude(run, asked.conditions, observations, read_readings(path), slo_limits, asked.prices, asked.share)
+    conclude(
+        run,
+        asked.conditions,
+        observations,
+        read_readings(path),
+        slo_limits,
+        asked.prices,
+        asked.share,
+        server=read_series(path),
+        usd_per_kwh=asked.usd_per_kwh,
+    )
     return run, observations
 
 

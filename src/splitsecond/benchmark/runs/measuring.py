@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -42,6 +43,9 @@ from splitsecond.benchmark.runs.cost_limit import (
 )
 from splitsecond.benchmark.runs.environment import environment
 from splitsecond.benchmark.runs.targets import advised
+from splitsecond.benchmark.server_view.discovery import FoundPages
+from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
+from splitsecond.benchmark.server_view.watcher import ServerWatcher
 from splitsecond.benchmark.statistics.search import Verdict
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
@@ -53,6 +57,9 @@ from splitsecond.core.upstream.spec import TargetSpec, secrets
 from splitsecond.core.wording import counted_as
 from splitsecond.log.store.folder import RunFolder
 from splitsecond.routing.construction.user_policies import PolicyFile
+
+IDLE_S = 3.0
+"""How long the power of idle GPUs is read before a run."""
 
 
 class FolderFailed(Fault):
@@ -102,8 +109,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     response, in seconds, which a pilot request measures (None: the plan does not depend on it). With `precision` or
     `duration_s`, rounds follow until one of them is reached. `on`: the Ray cluster whose nodes send the requests, at
     most `processes` of them; "": this machine. `needs_packets`: no other clock will do. `exact_itl`: no stream is read
-    so seldom that its ITL is not exact. `remarks` are shown at the start; `notes` begin with the name of their target
-    or condition and a colon.
+    so seldom that its ITL is not exact. `server_pages` are read during the run. `remarks` are shown at the start;
+    `notes` begin with the name of their target or condition and a colon.
     """
 
     run_id: str
@@ -121,6 +128,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     exact_itl: bool = False
     prices: dict[str, Price] = {}
     servers: dict[str, str] = {}
+    server_pages: FoundPages = FoundPages()
+    usd_per_kwh: float | None = None
     search: LoadSearchDriver | None = None
     plan_with: Callable[[float | None], RunPlan] | None = None
     precision: Precision | None = None
@@ -184,6 +193,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             slo=self.slo,
             share=self.search.share if self.search else None,
             sessions=SessionsRecord.of(self.workload.sessions) if self.workload.sessions else None,
+            usd_per_kwh=self.usd_per_kwh,
         )
         return Run(
             id=self.run_id,
@@ -220,6 +230,7 @@ class Measurement:
         self._meter = meter
         self._progress = progress or NoProgress()
         self._readings: list[InstrumentReading] = []
+        self.server = ServerSeries(job.server_pages.sources)
         self._noted: set[str] = set()
         self._folder_failed = False
         self._unwritten: list[Callable[[], None]] = []
@@ -253,7 +264,10 @@ class Measurement:
         for remark in (*job.remarks, *job.notes):
             self._progress.note(remark)
         try:
-            async with self._nodes() as nodes:
+            for source in job.server_pages.sources:
+                self._keep(partial(self._folder.add_server, source))
+            async with self._nodes() as nodes, ServerWatcher(job.server_pages.pages, self._take_sample) as server:
+                await self._read_idle(server)
                 self._progress.stage("calibrating")
                 result = await run_plan(
                     job.plan,
@@ -268,6 +282,7 @@ class Measurement:
                         on_reading=self._read,
                         on_note=self._note,
                         on_pause=self._pause,
+                        at_edge=server.read_now,
                     ),
                     WorkerSettings(
                         most_processes=job.processes,
@@ -300,6 +315,13 @@ class Measurement:
             self.run.environment["nodes"] = [{"name": node.name} | node.described.environment for node in nodes]
             yield nodes
 
+    async def _read_idle(self, server: ServerWatcher) -> None:
+        """Read the power of the GPUs before the first request, where they report it."""
+        await server.read_now()
+        if self.server.has("power_w"):
+            self._progress.stage("reading the power of the idle GPUs")
+            await asyncio.sleep(IDLE_S)
+
     async def measure_or_discard(self) -> None:
         """Measure as `measure` does, and delete the folder if no load reached a target."""
         try:
@@ -327,6 +349,8 @@ class Measurement:
             self._slo,
             job.prices,
             job.search.share if job.search else None,
+            server=self.server,
+            usd_per_kwh=job.usd_per_kwh,
         )
 
     def _observe(self, observation: Observation) -> None:
@@ -342,6 +366,12 @@ class Measurement:
     def _read(self, reading: InstrumentReading) -> None:
         self._readings.append(reading)
         self._keep(lambda: self._folder.add_reading(reading))
+
+    def _take_sample(self, sample: ServerSample) -> None:
+        self.server.add(sample)
+        if not self._folder_failed:  # a failure of the folder ends the run where observations are kept
+            with contextlib.suppress(OSError):
+                self._folder.add_server(sample)
 
     def _note(self, note: RunNote) -> None:
         text = f"{note.condition or note.target}: {note.text}"

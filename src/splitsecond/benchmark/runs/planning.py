@@ -38,6 +38,7 @@ from splitsecond.benchmark.runs.settings import (
     WatchSettings,
 )
 from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
+from splitsecond.benchmark.server_view.discovery import FoundPages, find_pages
 from splitsecond.benchmark.statistics.search import Search
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.upstream.spec import Timeouts
@@ -280,6 +281,8 @@ class _Prepared:
             prompt_cache=sessions is not None,
         )
         self._servers = server_software(self.resolved.specs)
+        self._pages = FoundPages() if settings.no_metrics else find_pages(self.resolved.specs, settings.metrics)
+        self._remarks += self._pages.in_words()
         self.prices = find_prices(self.resolved.specs, self.resolved.prices | dict(settings.prices))
 
     def job(self, plan: RunPlan, *, slo: str = "", search: LoadSearchDriver | None = None) -> Job:
@@ -302,6 +305,8 @@ class _Prepared:
             exact_itl=self._settings.itl == EXACT,
             prices=self.prices,
             servers=self._servers,
+            server_pages=self._pages,
+            usd_per_kwh=self._settings.usd_per_kwh,
             search=search,
             policy_file=self._policy_file,
             remarks=self._remarks,

@@ -15,6 +15,8 @@ import msgspec
 from splitsecond.benchmark.load.coordinator import DEFAULT_WORKERS, Calibration, PlanListener, WorkerSettings, run_plan
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.server_view.reader import Page
+from splitsecond.benchmark.server_view.watcher import ServerWatcher
 from splitsecond.benchmark.statistics.accuracy import Accuracy, ServerTruth, accuracy
 from splitsecond.core.errors import Fault
 from splitsecond.core.observation import ArrivalClock, Observation
@@ -43,24 +45,31 @@ def measure_instrument(
     workers: WorkerSettings = DEFAULT_WORKERS,
     progress: Callable[[int], None] = lambda level: None,
     servers: int = 1,
+    pages: Sequence[Page] = (),
 ) -> list[Accuracy]:
     """Measure the instrument's error at each level, a number of parallel streams of 100 tokens/s.
 
     Each level sends `rounds` responses of `tokens` per stream (`least` or more in all), after one per stream to warm
     up. `progress` is called when a level begins. The streams are those of so many simulated `servers`, each a process
-    that other measuring processes measure. Runs an event loop of its own.
+    that other measuring processes measure. `pages` of metrics are read meanwhile, as a bench does. Runs an event loop
+    of its own.
     """
     results = []
     with ExitStack() as started:
         simulated = [started.enter_context(run_simulator(YARDSTICK))[0] for _ in range(servers)]
         for level in levels:
             progress(level)
-            results.append(_measure(simulated, level, max(least, rounds * level), tokens, workers))
+            results.append(_measure(simulated, level, max(least, rounds * level), tokens, workers, pages))
     return results
 
 
 def _measure(
-    servers: Sequence[RunningProvider], level: int, requests: int, tokens: int, workers: WorkerSettings
+    servers: Sequence[RunningProvider],
+    level: int,
+    requests: int,
+    tokens: int,
+    workers: WorkerSettings,
+    pages: Sequence[Page],
 ) -> Accuracy:
     observations: list[Observation] = []
     readings: list[InstrumentReading] = []
@@ -70,21 +79,30 @@ def _measure(
         for name in [f"{TARGET}-{number}"]
     }
     of_each, requests_each = (math.ceil(count / len(servers)) for count in (level, requests))
-    asyncio.run(
-        run_plan(
-            make_plan(
-                {name: spec.base_url for name, spec in specs.items()},
-                [PlannedLoad(concurrency=of_each)],
-                requests=requests_each,
-                blocks=1,
-                side_by_side=True,
-            ),
-            specs,
-            Calibration(workload=Workload(run=f"self-check-{level}", output_tokens=tokens), input_tokens=64),
-            PlanListener(on_observation=observations.append, on_reading=readings.append, on_note=lambda note: None),
-            workers,
-        )
+    plan = make_plan(
+        {name: spec.base_url for name, spec in specs.items()},
+        [PlannedLoad(concurrency=of_each)],
+        requests=requests_each,
+        blocks=1,
+        side_by_side=True,
     )
+
+    async def measure() -> None:
+        async with ServerWatcher(pages, lambda sample: None) as watcher:
+            await run_plan(
+                plan,
+                specs,
+                Calibration(workload=Workload(run=f"self-check-{level}", output_tokens=tokens), input_tokens=64),
+                PlanListener(
+                    on_observation=observations.append,
+                    on_reading=readings.append,
+                    on_note=lambda note: None,
+                    at_edge=watcher.read_now,
+                ),
+                workers,
+            )
+
+    asyncio.run(measure())
     truth = {record.request_id: record for server in servers for record in simulator_truth(server.origin)}
     return accuracy(of_each * len(servers), observations, truth, readings, server_tps=SERVER_TPS)
 

@@ -64,7 +64,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     "" to that of all other targets. `max_cost`: the run stops when it has cost this much, in US dollars (None: no
     limit). `location`: where the measuring machine stands ("": what it knows). `on`: the Ray cluster whose nodes send
     the requests, "ray://HOST:10001", or "ray" for the one that this machine is part of ("": this machine sends them);
-    `processes` is then the most nodes.
+    `processes` is then the most nodes. `metrics`: addresses of further pages with metrics of servers or GPUs, each
+    "[TARGET=]URL"; with `no_metrics` none is looked for, and none is read. `usd_per_kwh`: price of electricity.
     """
 
     targets: Sequence[str] = ()
@@ -89,6 +90,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: float | None = None
     location: str = ""
     on: str = ""
+    metrics: Sequence[str] = ()
+    no_metrics: bool = False
+    usd_per_kwh: float | None = None
 
     @property
     def arrival_clock(self) -> ArrivalClock:
@@ -116,6 +120,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
                 param="clock",
                 hint="`splitsecond doctor` says how to allow it.",
             )
+        if self.metrics and self.no_metrics:
+            raise wrong("metrics", self.metrics[0], "either it or no_metrics")
+        if self.usd_per_kwh is not None and not 0 <= self.usd_per_kwh < 1e3:
+            raise wrong("usd_per_kwh", self.usd_per_kwh, "US dollars per kilowatt-hour, such as 0.15")
         if self.max_cost is not None and not self.max_cost >= 0:
             raise wrong("max_cost", self.max_cost, "US dollars, 0 or more")
 

@@ -1,10 +1,11 @@
-"""The folder of a run: `run.json`, `observations.jsonl`, `readings.jsonl`, and the reports made from them.
+"""The folder of a run: `run.json`, `observations.jsonl`, `readings.jsonl`, and the reports made from them. Where a
+server told what it did, there is `server.jsonl` too.
 
 Measurements are worth more than reports about them. Each observation is appended as soon as it is known, one line in
 one write; `run.json` is replaced as a whole, by rename. A crash or a full disk can cost the line that is being written,
 never an earlier one, and readers ignore an incomplete last line.
 
-The content of `run.json` is defined in `benchmark.findings`; here it is any struct.
+The contents of `run.json` and `server.jsonl` are defined in `benchmark`; here they are any structs.
 """
 
 import contextlib
@@ -43,6 +44,7 @@ _LIVE_ROLES = ("measured", "winner", "loser")
 RUN = "run.json"
 OBSERVATIONS = "observations.jsonl"
 READINGS = "readings.jsonl"
+SERVER = "server.jsonl"
 _PRIVATE = 0o600
 """The mode of these files: they describe the machine and the command line, and quote providers. Reports are public."""
 MAX_NUMBER = 10**18
@@ -60,6 +62,7 @@ class RunFolder:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._observations = os.open(path / OBSERVATIONS, flags, _PRIVATE)
         self._readings = os.open(path / READINGS, flags, _PRIVATE)
+        self._server = -1  # opened by the first record, so that a run without them has no file
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
@@ -94,6 +97,12 @@ class RunFolder:
         """Append a reading of the instrument for one block. Raises `OSError`."""
         _append(self._readings, self._encoder.encode(reading))
 
+    def add_server(self, record: msgspec.Struct) -> None:
+        """Append a record of what a server told about itself. Raises `OSError`."""
+        if self._server < 0:
+            self._server = os.open(self.path / SERVER, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+        _append(self._server, self._encoder.encode(record))
+
     def write_run(self, run: msgspec.Struct) -> None:
         """Replace `run.json` atomically. Raises `OSError`."""
         self.write(RUN, msgspec.json.format(self._encoder.encode(run), indent=1))
@@ -120,7 +129,7 @@ class RunFolder:
     def discard(self) -> None:
         """Close and remove the files of the run, and its folder if `create` made it and it is empty."""
         self.close()
-        for name in (RUN, OBSERVATIONS, READINGS):
+        for name in (RUN, OBSERVATIONS, READINGS, SERVER):
             with contextlib.suppress(OSError):  # it is gone, or the disk takes no change
                 (self.path / name).unlink()
         if self._created:
@@ -129,10 +138,10 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the files. A second call does nothing."""
-        for descriptor in (self._observations, self._readings):
+        for descriptor in (self._observations, self._readings, self._server):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._observations = self._readings = -1
+        self._observations = self._readings = self._server = -1
 
 
 def _append(descriptor: int, line: bytes) -> None:
@@ -166,6 +175,12 @@ def read_observations(path: Path) -> list[Observation]:
 def read_readings(path: Path) -> list[InstrumentReading]:
     """Read every complete reading of a run's folder."""
     return _read_lines(path / READINGS, InstrumentReading, lambda reading: reading)
+
+
+def read_server(path: Path, kind: Any) -> list[Any]:
+    """Read every complete record of what servers told during a run, each a `kind`; none if there is no such file."""
+    file = path / SERVER
+    return _read_lines(file, kind, lambda record: record) if file.exists() else []
 
 
 def seeds(path: Path) -> list[tuple[Observation, float]]:

@@ -45,13 +45,13 @@ def listed_models(base_url: str, *, timeout_s: float, headers: Mapping[str, str]
     return [each for each in listed if 0 < len(each.id) <= MAX_NAME and each.id.isprintable() and " " not in each.id]
 
 
-def fetch(url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> bytes:
-    """Return up to `LONGEST_LIST` bytes of a page, without proxies and redirects. Raises one of `LIST_ERRORS`."""
+def fetch(url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None, most: int = LONGEST_LIST) -> bytes:
+    """Return up to `most` bytes of a page, without proxies and redirects. Raises one of `LIST_ERRORS`."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
     request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
         with direct.open(request, timeout=timeout_s) as answer:
-            body: bytes = answer.read(LONGEST_LIST)
+            body: bytes = answer.read(most)
             return body
     except urllib.error.HTTPError as error:
         error.close()  # the error is also the open response

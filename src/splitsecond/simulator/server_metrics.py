@@ -1,0 +1,81 @@
+"""`/metrics` of a simulated provider with an engine, in the names of vLLM, and of DCGM exporter for its GPU.
+
+Its truth is the truth log: the sums of its histograms are those of the log's times. A provider with a table has no
+engine to tell about, so it has no such page.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.simulator.engine import Engine
+from splitsecond.simulator.profile import Profile
+from splitsecond.simulator.server_counts import ServerCounts, Times
+
+MJ_PER_J = 1000
+POWER_CAP = 0x04
+"""The bit of NVML's reasons for a lower clock that stands for a power cap."""
+
+
+def exposed(profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int) -> bytes:
+    """Return the page."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(_families(profile, engines, counts, now_ns)))
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _families(profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int) -> Iterator[Metric]:
+    spec = profile.engine
+    each = [(str(number), engine) for number, engine in enumerate(engines)]
+    yield _gauge("vllm:num_requests_running", "engine", [(name, engine.running) for name, engine in each])
+    yield _gauge("vllm:num_requests_waiting", "engine", [(name, engine.waiting) for name, engine in each])
+    if spec is not None and spec.kv_cache_tokens is not None:
+        yield _gauge("vllm:kv_cache_usage_perc", "engine", [(name, engine.kv_use) for name, engine in each])
+    yield _counter("vllm:num_preemptions", sum(engine.counts.preemptions for engine in engines))
+    yield _counter("vllm:prompt_tokens", counts.prompt_tokens)
+    yield _counter("vllm:generation_tokens", sum(engine.counts.output_tokens for engine in engines))
+    if profile.prompt_cache is not None:
+        yield _counter("vllm:prefix_cache_queries", counts.prompt_tokens)
+        yield _counter("vllm:prefix_cache_hits", counts.cached_tokens)
+    yield _histogram("vllm:time_to_first_token_seconds", counts.ttft)
+    yield _histogram("vllm:request_queue_time_seconds", counts.queue)
+    yield _histogram("vllm:request_prefill_time_seconds", counts.prefill)
+    yield _histogram("vllm:request_decode_time_seconds", counts.decode)
+    yield _histogram("vllm:e2e_request_latency_seconds", counts.e2e)
+    if spec is not None and spec.gpu is not None:
+        busy = [(name, 100.0 * bool(engine.running)) for name, engine in each]
+        reasons = [(name, POWER_CAP * engine.capped) for name, engine in each]
+        yield _gauge("DCGM_FI_DEV_POWER_USAGE", "gpu", [(name, engine.power_w) for name, engine in each])
+        yield _gauge("DCGM_FI_DEV_GPU_UTIL", "gpu", busy)
+        yield _gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gpu", reasons)
+        millijoules = [(name, MJ_PER_J * engine.energy_j(now_ns)) for name, engine in each]
+        yield _gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "gpu", millijoules)
+
+
+def _gauge(name: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+    family = GaugeMetricFamily(name, name, labels=[label])
+    for of, value in values:
+        family.add_metric([of], value)
+    return family
+
+
+def _counter(name: str, value: float) -> Metric:
+    return CounterMetricFamily(name, name, value=value)
+
+
+def _histogram(name: str, times: Times) -> Metric:
+    family = HistogramMetricFamily(name, name)
+    family.add_metric([], buckets=[("+Inf", times.count)], sum_value=times.sum_ns / NS_PER_S)
+    return family

@@ -1,0 +1,121 @@
+"""Where pages of metrics are found, and what is wrong with addresses that a user gives."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.http_server import Received, Response, http_server
+
+from splitsecond.benchmark.server_view import discovery
+from splitsecond.benchmark.server_view.discovery import find_pages
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.upstream.spec import TargetSpec
+
+PAGES = Path(__file__).parent / "pages"
+
+
+def page(name: str) -> bytes:
+    return (PAGES / f"{name}.txt").read_bytes()
+
+
+@contextmanager
+def serving(answers: Mapping[str, bytes], received: list[Received] | None = None) -> Iterator[str]:
+    def respond(request: Received) -> Response:
+        if received is not None:
+            received.append(request)
+        return Response(answers[request.path]) if request.path in answers else Response(status=404)
+
+    with http_server(respond) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def _no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_has_gpus", lambda: False)
+
+
+def spec(url: str, name: str = "mine", **more: object) -> TargetSpec:
+    return TargetSpec(name=name, base_url=f"{url}/v1", model="m", **more)  # type: ignore[arg-type]
+
+
+def test_page_beside_the_target_is_found() -> None:
+    with serving({"/metrics": page("vllm")}) as url:
+        found = find_pages({"mine": spec(url)})
+        assert [(each.url, each.engines) for each in found.pages] == [(f"{url}/metrics", ("vllm",))]
+        assert [(each.title, each.targets) for each in found.sources] == [("vLLM", ["mine"])]
+        assert found.in_words() == [f"Reading the metrics of vLLM ({url}/metrics) once a second."]
+
+
+def test_targets_of_one_server_share_its_page() -> None:
+    with serving({"/metrics": page("sglang")}) as url:
+        found = find_pages({name: spec(url, name) for name in ("a", "b")})
+        assert [each.targets for each in found.sources] == [["a", "b"]]
+
+
+def test_page_of_trtllm_serve_is_at_its_own_path() -> None:
+    with serving({"/metrics": b"[]", "/prometheus/metrics": page("trtllm")}) as url:
+        assert [each.url for each in find_pages({"mine": spec(url)}).pages] == [f"{url}/prometheus/metrics"]
+
+
+def test_nothing_is_found_where_nothing_is_told() -> None:
+    with serving({"/metrics": b"splitsecond_requests_in_flight 1\n"}) as url:
+        assert find_pages({"mine": spec(url)}).pages == []
+    assert find_pages({"gone": spec("http://127.0.0.1:9")}).in_words() == []
+
+
+def test_hosted_providers_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "fetch", lambda *_, **__: pytest.fail("it was asked"))
+    assert find_pages({"hosted": TargetSpec(name="hosted", base_url="https://api.example/v1", model="m")}).pages == []
+
+
+def test_key_goes_to_the_page_of_its_own_server_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "secret-of-the-test")
+    received: list[Received] = []
+    with serving({"/metrics": page("llamacpp")}, received) as url, serving({"/gpus": page("dcgm")}, received) as other:
+        found = find_pages({"mine": spec(url, api_key_env=("MINE",))}, [f"{other}/gpus"])
+        assert {each.url: each.headers for each in found.pages} == {
+            f"{other}/gpus": {},
+            f"{url}/metrics": {"authorization": "Bearer secret-of-the-test"},
+        }
+        assert {
+            each.path: each.headers.get("authorization") for each in received if each.path in ("/gpus", "/metrics")
+        } == {
+            "/gpus": None,
+            "/metrics": "Bearer secret-of-the-test",
+        }
+
+
+def test_given_page_belongs_to_its_target_or_to_all() -> None:
+    with serving({"/a": page("dcgm"), "/b": page("vllm")}) as url:
+        specs = {name: TargetSpec(name=name, base_url="https://api.example/v1", model="m") for name in ("x", "y")}
+        found = find_pages(specs, [f"{url}/a", f"y={url}/b"])
+        assert [each.targets for each in found.sources] == [["x", "y"], ["y"]]
+
+
+def test_given_page_hides_its_password_in_the_record() -> None:
+    with serving({"/metrics": page("vllm")}) as url:
+        given = url.replace("http://", "http://user:word@") + "/metrics?key=1"
+        with pytest.raises(CallerFault) as raised:  # the server of the test does not know the path with its query
+            find_pages({"x": TargetSpec(name="x", base_url="https://api.example/v1", model="m")}, [given])
+        assert "word" not in str(raised.value)
+        assert "key=1" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("localhost:8000/metrics", "expected the address of a page"),
+        ("ftp://h/metrics", "expected the address of a page"),
+        ("other=http://127.0.0.1:9/metrics", "the run has no target 'other'"),
+        ("http://127.0.0.1:9/metrics", "cannot be read"),
+    ],
+)
+def test_given_page_that_cannot_be_used_is_an_error(given: str, words: str) -> None:
+    with pytest.raises(CallerFault, match=words):
+        find_pages({"mine": TargetSpec(name="mine", base_url="https://api.example/v1", model="m")}, [given])
+
+
+def test_given_page_of_no_known_engine_is_an_error_that_lists_them() -> None:
+    with serving({"/metrics": b"up 1\n"}) as url, pytest.raises(CallerFault, match=r"no metric that we know.*SGLang"):
+        find_pages({"mine": spec(url)}, [f"{url}/metrics"])
