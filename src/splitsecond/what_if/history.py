@@ -1,0 +1,350 @@
+"""Answers of targets, as the log knows them at each moment.
+
+A call that was sent to a target answers with that attempt. For any other target its answer is drawn from attempts of
+other calls there that are similar: with a prompt of about its length, streamed or not, with the session in the target's
+cache or not, and near in time. The nearest attempt to a moment close to the call's answers. So all calls of one slow
+minute meet the attempts of this minute, and an attempt that is rare in its time counts as much as many in another: it
+does not matter that a policy sends more calls to a target while it is fast.
+
+A race or a hedge closes its loser before its first token. Such a time is censored: the answer takes longer, and is drawn
+from similar attempts that took longer.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from splitsecond.core.catalog.model_names import identify
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
+from splitsecond.core.timing.columns import Floats, Integers, Mask
+from splitsecond.core.timing.packed_attempt import OUTCOMES, UNKNOWN
+from splitsecond.log.statistics.prefill import fitted
+from splitsecond.log.store.request_columns import LoggedAttempts, RequestColumns
+
+MIN_SIMILAR = 20
+"""Similar attempts that an answer must rest on."""
+NEAR_US = 3_600_000_000
+"""Within so much time before and after it."""
+JITTER_US = 60_000_000
+"""An answer is that of the attempt nearest to a moment within so much time of the call's."""
+LATE_NS = 20 * NS_PER_MS
+"""An attempt that begins later after its call than this was made because another one was slow or failed."""
+OWN_NS = 10 * NS_PER_S
+"""The call's own attempt answers if it is made within so much time of when it was made in the log."""
+MAX_SCALE = 4.0
+"""Prompts of one class differ by this factor at most, and so do times that are scaled between them."""
+FIT = 5000
+"""Attempts of a target that the dependence of times on lengths is fitted to."""
+COMPARED = 64
+"""Nearest attempts among which one that took longer is looked for."""
+OK, FAILED, CANCELLED = (OUTCOMES.index(name) for name in ("ok", "failed", "cancelled"))
+CACHE_AGES_NS = (300 * NS_PER_S, 3600 * NS_PER_S)
+WARMTHS = 4
+"""Classes of calls by when their session was at the target last: never, within 5 min, within an hour, earlier."""
+PROMPTS = 16
+Expectation = tuple[float, float, float]
+"""A time in seconds: fixed, for each new token of the prompt, and for each cached one (or token of the answer)."""
+_OF_THE_REQUEST = frozenset({400, 413, 422})
+
+
+class Basis:
+    """Why an answer can be trusted or not."""
+
+    SIMILAR, FEW, LONGER, SLOWER, LOAD = range(5)
+
+
+class LoggedAnswer(NamedTuple):
+    """An answer in virtual time, from the begin of the attempt. `wait_ns`: its first token, UNKNOWN if none came.
+    `fault`: place of its fault, UNKNOWN for none. `basis`: see `Basis`."""
+
+    wait_ns: int
+    end_ns: int
+    fault: int
+    input_tokens: int
+    cached_tokens: int
+    written_tokens: int
+    hour_tokens: int
+    output_tokens: int
+    basis: int
+
+
+class _Similar(NamedTuple):
+    """Attempts that resemble each other, in the order of time."""
+
+    at_us: "memoryview[int]"
+    attempt: "memoryview[int]"
+
+
+class History:
+    """The calls and attempts of a log. `chance`: the seed of what is drawn. `own`: calls answer with their own attempts;
+    otherwise all answers are drawn from other calls, which tries the drawing itself."""
+
+    def __init__(self, logged: RequestColumns, *, chance: int = 0, own: bool = True) -> None:
+        self.logged = logged
+        calls, attempts = logged.calls, logged.attempts
+        self._own = own
+        count = len(calls.came_us)
+        self._first = np.searchsorted(attempts.call, np.arange(count + 1))
+        self._chances = np.random.default_rng(chance).random(count)
+        self.models = [identify(name).model for name in logged.targets]
+        self.begin_ns = _begins(attempts)
+        known = attempts.first_token_ns != UNKNOWN
+        self._wait_ns = np.where(known, attempts.first_token_ns - self.begin_ns, UNKNOWN)
+        self._end_ns = np.maximum(attempts.end_ns - self.begin_ns, 0)
+        self._closed = ~known & (attempts.outcome == CANCELLED)
+        self.input_tokens = _prompts(logged, self._first)
+        self._warmth = self._warmths()
+        self._of_request = self._refused_requests()
+        prompt = prompt_class(self.input_tokens)[attempts.call]
+        stream = calls.stream[attempts.call]
+        self._new = np.maximum(self.input_tokens[attempts.call] - np.maximum(attempts.cached_tokens, 0), 0)
+        self._expected = self._expectations(stream)
+        usable = ~self._of_request[attempts.call]
+        begun_us = calls.came_us[attempts.call] + self.begin_ns // 1000
+        first = self.begin_ns - self._earliest()[attempts.call] <= LATE_NS
+        kind = self._kinds(attempts.target, stream, self._warmth, prompt)
+        self._of_kind = [_grouped(kind, begun_us, each) for each in (usable & first, usable)]
+        self._of_target = [_grouped(attempts.target, begun_us, each) for each in (usable & first, usable)]
+        self._longest = [
+            int(prompt[attempts.target == target].max(initial=0)) for target in range(len(logged.targets))
+        ]
+
+    def answer(self, call: int, target: int, number: int, at_us: int, *, late: bool, warmth: int) -> LoggedAnswer:
+        """Return the answer of `target` to its `number`-th attempt (from 0) of `call`, which begins at `at_us`.
+
+        `late`: the attempt was made because another one of the call is slow or has failed.
+        """
+        own = self._own_attempt(call, target, number, at_us, warmth) if self._own else UNKNOWN
+        longer_ns = UNKNOWN
+        if own != UNKNOWN:
+            if not self._closed[own]:
+                return self._as_logged(call, own)
+            longer_ns = int(self._end_ns[own])
+        stream = int(self.logged.calls.stream[call])
+        prompt = int(prompt_class(self.input_tokens[call]))
+        kind = int(self._kinds(target, stream, warmth, prompt))
+        similar = self._of_kind[late].get(kind)
+        basis = Basis.SIMILAR
+        if similar is None or not _are_near(similar, at_us):
+            basis = Basis.LONGER if prompt > self._longest[target] else Basis.FEW
+            similar = similar or self._of_target[late].get(target) or self._of_target[True][target]
+        chance = float(self._chances[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
+        found = self._drawn(similar, at_us, chance, longer_ns, call)
+        if found is None:
+            found, basis = similar.attempt[_nearest(similar.at_us, at_us)], Basis.SLOWER
+        return self._transferred(call, target, found, longer_ns, basis)
+
+    def own_warmth(self, attempt: int) -> int:
+        return int(self._warmth[attempt])
+
+    def _own_attempt(self, call: int, target: int, number: int, at_us: int, warmth: int) -> int:
+        begin, end = int(self._first[call]), int(self._first[call + 1])
+        if self._of_request[call]:
+            return begin
+        attempts = self.logged.attempts
+        for attempt in range(begin, end):
+            if attempts.target[attempt] == target:
+                if number:
+                    number -= 1
+                    continue
+                begun_us = int(self.logged.calls.came_us[call]) + int(self.begin_ns[attempt]) // 1000
+                same = self._warmth[attempt] == warmth and abs(at_us - begun_us) * 1000 <= OWN_NS
+                return attempt if same else UNKNOWN
+        return UNKNOWN
+
+    def _drawn(self, similar: _Similar, at_us: int, chance: float, longer_ns: int, call: int) -> int | None:
+        """Return the attempt that answers; it takes longer than `longer_ns`. None: no attempt near in time does."""
+        moment_us = at_us + round((2 * chance - 1) * JITTER_US)
+        place = _nearest(similar.at_us, moment_us)
+        found = similar.attempt[place]
+        if not self._own and self.logged.attempts.call[found] == call:
+            place += 1 if place + 1 < len(similar.at_us) else -1
+            found = similar.attempt[place]
+        if longer_ns == UNKNOWN and not self._closed[found]:
+            return found
+        least_ns = max(longer_ns, int(self._end_ns[found]) if self._closed[found] else 0)
+        low, high = max(place - COMPARED // 2, 0), place + COMPARED // 2
+        longer = [
+            each
+            for each in similar.attempt[low:high]
+            if not self._closed[each] and self._duration_ns(each) > least_ns
+        ]
+        return longer[int(chance * 997) % len(longer)] if longer else None
+
+    def _duration_ns(self, attempt: int) -> int:
+        wait_ns = int(self._wait_ns[attempt])
+        return int(self._end_ns[attempt]) if wait_ns == UNKNOWN else wait_ns
+
+    def _as_logged(self, call: int, attempt: int) -> LoggedAnswer:
+        a = self.logged.attempts
+        output = int(a.output_tokens[attempt])
+        return LoggedAnswer(
+            int(self._wait_ns[attempt]), int(self._end_ns[attempt]), int(a.fault[attempt]),
+            int(self.input_tokens[call]), max(int(a.cached_tokens[attempt]), 0),
+            max(int(a.cache_write_tokens[attempt]), 0), max(int(a.cache_write_1h_tokens[attempt]), 0),
+            max(output, 0), Basis.SIMILAR,
+        )  # fmt: skip
+
+    def _transferred(self, call: int, target: int, other: int, longer_ns: int, basis: int) -> LoggedAnswer:
+        """Return the answer to the attempt `other` as one to `call`, whose lengths differ a little."""
+        a, calls = self.logged.attempts, self.logged.calls
+        prompt, others_prompt = int(self.input_tokens[call]), int(self.input_tokens[a.call[other]])
+        share = prompt / max(others_prompt, 1)
+        cached, written, hour = (
+            min(round(max(int(each[other]), 0) * share), prompt)
+            for each in (a.cached_tokens, a.cache_write_tokens, a.cache_write_1h_tokens)
+        )
+        output, others_output = int(calls.output_tokens[call]), max(int(a.output_tokens[other]), 0)
+        answered = int(calls.target[call])
+        if output <= 0 or (answered != UNKNOWN and self.models[answered] != self.models[target]):
+            output = others_output
+        expected = self._expected[target, int(calls.stream[call])]
+        last = cached if calls.stream[call] else output
+        now, then = _expected(expected, prompt - cached, last), _expected(expected, *self._lengths(other))
+        scale = min(max(now / then, 1 / MAX_SCALE), MAX_SCALE) if now > 0 and then > 0 else 1.0
+        wait_ns, end_ns = int(self._wait_ns[other]), int(self._end_ns[other])
+        if wait_ns == UNKNOWN:
+            return LoggedAnswer(UNKNOWN, end_ns, int(a.fault[other]), prompt, 0, 0, 0, 0, basis)
+        decode_ns = end_ns - wait_ns
+        if a.outcome[other] != FAILED and output > 1 and others_output > 1:
+            decode_ns = round(decode_ns * (output - 1) / (others_output - 1))
+        wait_ns = max(round(wait_ns * scale), longer_ns + 1)
+        fault = int(a.fault[other]) if a.outcome[other] == FAILED else UNKNOWN
+        return LoggedAnswer(wait_ns, wait_ns + decode_ns, fault, prompt, cached, written, hour, output, basis)
+
+    def _lengths(self, attempt: int) -> tuple[int, int]:
+        a = self.logged.attempts
+        if self.logged.calls.stream[a.call[attempt]]:
+            return int(self._new[attempt]), max(int(a.cached_tokens[attempt]), 0)
+        return int(self._new[attempt]), max(int(a.output_tokens[attempt]), 0)
+
+    def _expectations(self, stream: Integers) -> dict[tuple[int, int], Expectation]:
+        """Return, for each target and calls that are streamed or not, how the time to the first token depends on new
+        tokens and on cached ones; for a whole answer on its length in their place."""
+        a = self.logged.attempts
+        found: dict[tuple[int, int], Expectation] = {}
+        for target in range(len(self.logged.targets)):
+            for streamed in (0, 1):
+                which = np.flatnonzero((a.target == target) & (stream == streamed) & (self._wait_ns > 0))
+                which = which[:: max(len(which) // FIT, 1)]
+                other = (a.cached_tokens if streamed else a.output_tokens)[which].clip(0)
+                model = fitted(self._new[which].astype(float), other.astype(float), self._wait_ns[which] / NS_PER_S)
+                if model is None and len(which) > MIN_SIMILAR:
+                    found[target, streamed] = _line(self._new[which].astype(float), self._wait_ns[which] / NS_PER_S)
+                else:
+                    numbers = (1.0, 0.0, 0.0) if model is None else (model.fixed, model.new, model.reused)
+                    found[target, streamed] = max(numbers[0], 0.0), max(numbers[1], 0.0), max(numbers[2], 0.0)
+        return found
+
+    def _kinds(
+        self, target: Integers | int, stream: Integers | int, warmth: Integers | int, prompt: Integers | int
+    ) -> Integers:
+        return np.asarray(((target * 2 + stream) * WARMTHS + warmth) * PROMPTS + prompt)
+
+    def _earliest(self) -> Integers:
+        found = np.zeros(len(self._first) - 1, np.int64)
+        some = np.flatnonzero(np.diff(self._first))
+        if len(some):
+            found[some] = np.minimum.reduceat(self.begin_ns, self._first[some])
+        return found
+
+    def _warmths(self) -> Integers:
+        calls, attempts = self.logged.calls, self.logged.attempts
+        found = np.zeros(len(attempts.call), np.int64)
+        last: dict[tuple[int, int, int], int] = {}
+        for attempt in np.flatnonzero(calls.session[attempts.call] != UNKNOWN).tolist():
+            call = int(attempts.call[attempt])
+            key = int(calls.session[call]), int(calls.agent[call]), int(attempts.target[attempt])
+            now_ns = int(calls.came_us[call]) * 1000 + int(self.begin_ns[attempt])
+            found[attempt] = warmth(last.get(key), now_ns)
+            if self._wait_ns[attempt] != UNKNOWN:
+                last[key] = now_ns
+        return found
+
+    def _refused_requests(self) -> Mask:
+        """Return which calls failed because of what they asked for, so that no other target helps."""
+        faults = self.logged.faults
+        refused = [each.type == "CallerFault" or each.status in _OF_THE_REQUEST for each in faults]
+        attempts = self.logged.attempts
+        found = np.zeros(len(self.logged.calls.came_us), bool)
+        found[attempts.call[np.array([*refused, False], bool)[attempts.fault]]] = True
+        return found & (self.logged.calls.outcome == FAILED)
+
+
+def warmth(last_ns: int | None, now_ns: int) -> int:
+    if last_ns is None:
+        return 0
+    return 1 + bisect_left(CACHE_AGES_NS, now_ns - last_ns)
+
+
+def prompt_class(tokens: Integers | int) -> Integers:
+    """Return the class of prompts by their length; the longest of a class is `MAX_SCALE` times the shortest."""
+    return np.asarray(np.log2(np.maximum(tokens, 1)) / np.log2(MAX_SCALE), np.int64).clip(0, PROMPTS - 1)
+
+
+def _begins(attempts: LoggedAttempts) -> Integers:
+    """Return when each attempt began, from the arrival of its call: before it connected. One that was not sent began
+    when the attempt before it ended."""
+    setup = attempts.dns_ns + attempts.tcp_ns + attempts.tls_ns
+    before = np.zeros(len(setup), np.int64)
+    same = attempts.call[1:] == attempts.call[:-1]
+    before[1:][same] = attempts.end_ns[:-1][same]
+    unsent = np.minimum(before, attempts.end_ns)
+    return np.where(attempts.sent_ns == UNKNOWN, unsent, np.maximum(attempts.sent_ns - setup, 0))
+
+
+def _prompts(logged: RequestColumns, first: Integers) -> Integers:
+    """Return the input tokens of each call; the median of all where they are not known."""
+    calls, attempts = logged.calls, logged.attempts
+    found = calls.input_tokens.copy()
+    known = attempts.input_tokens > 0
+    largest = np.zeros(len(found), np.int64)
+    np.maximum.at(largest, attempts.call[known], attempts.input_tokens[known])
+    found = np.where(found > 0, found, largest)
+    return np.where(found > 0, found, int(np.median(found[found > 0])) if (found > 0).any() else 1)
+
+
+def _expected(expectation: Expectation, new: int, other: int) -> float:
+    return expectation[0] + expectation[1] * new + expectation[2] * other
+
+
+def _line(new: Floats, seconds: Floats) -> Expectation:
+    """Return fixed time and time for each new token from the medians of shorter and of longer prompts."""
+    middle = np.median(new)
+    short, long = new <= middle, new > middle
+    if not long.any():
+        return 1.0, 0.0, 0.0
+    x = np.array([new[short].mean(), new[long].mean()])
+    y = np.array([np.median(seconds[short]), np.median(seconds[long])])
+    slope = max(float((y[1] - y[0]) / (x[1] - x[0])), 0.0)
+    return max(float(y[0] - slope * x[0]), float(y[0]) / MAX_SCALE), slope, 0.0
+
+
+def _grouped(kind: Integers, at_us: Integers, usable: Mask) -> dict[int, _Similar]:
+    some = np.flatnonzero(usable)
+    some = some[np.lexsort((at_us[some], kind[some]))]
+    names, starts = np.unique(kind[some], return_index=True)
+    ends = [*starts[1:].tolist(), len(some)]
+    times = np.ascontiguousarray(at_us[some])
+    return {
+        name: _Similar(memoryview(times[start:end]), memoryview(some[start:end]))
+        for name, start, end in zip(names.tolist(), starts.tolist(), ends, strict=True)
+    }
+
+
+def _nearest(at_us: Sequence[int], moment_us: int) -> int:
+    place = bisect_left(at_us, moment_us)
+    if place == len(at_us):
+        return place - 1
+    return place - 1 if place and moment_us - at_us[place - 1] < at_us[place] - moment_us else place
+
+
+def _are_near(similar: _Similar, at_us: int) -> bool:
+    times = similar.at_us
+    if len(times) < MIN_SIMILAR:
+        return False
+    place = bisect_left(times, at_us)
+    low = min(max(place - MIN_SIMILAR // 2, 0), len(times) - MIN_SIMILAR)
+    return at_us - times[low] <= NEAR_US and times[low + MIN_SIMILAR - 1] - at_us <= NEAR_US
