@@ -49,10 +49,12 @@ FAMILY = ("ttft_p50_ms", "ttft_p95_ms", "total_p50_ms", "total_p95_ms", "usd_per
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """Its TTFT is `level` × (fixed + new tokens × `per_new`), each answer with a scatter of its own. `drift`: amplitude
-    of the logarithm of its level over ten minutes and an hour. `spells`: mean seconds between slow spells, which last
-    `spell_s` at the mean and are `slower` times as slow. `load`: by how much each request in flight slows it. `outages`:
-    hours from the begin. `limit`: requests a minute. `lifetime_s`: of its prompt cache."""
+    """Its TTFT is `level` × (fixed + new tokens × `per_new`), each answer with a scatter of its own.
+
+    `drift`: amplitude of the logarithm of its level over ten minutes and an hour. `spells`: mean seconds between slow
+    spells, which last `spell_s` at the mean and are `slower` times as slow. `load`: by how much each request in flight
+    slows it. `outages`: hours from the begin. `limit`: requests a minute. `lifetime_s`: of its prompt cache.
+    """
 
     fixed: float = 0.3
     per_new: float = 0.00005
@@ -469,7 +471,10 @@ def judge(setting: str, today: str, other: str, seed: int, hours: float = HOURS)
 
 def tables(found: Sequence[Judged]) -> str:
     """Return the table of the document: how often the interval has the truth, and how often the sign is wrong."""
-    lines = ["| world | answers | no answer | interval has the truth | wrong sign | error of TTFT p50, p95 |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| world | answers | no answer | interval has the truth | wrong sign | error of TTFT p50, p95 |",
+        "|---|---|---|---|---|---|",
+    ]
     for name in [*SETTINGS, ""]:
         here = [each for each in found if name in ("", each.setting)]
         if not here:
@@ -479,7 +484,9 @@ def tables(found: Sequence[Judged]) -> str:
         inside = sum(low - SAME * abs(was) <= true <= high + SAME * abs(was) for low, high, _, true, was in judged)
         wrong = sum((low > 0 and true < 0) or (high < 0 and true > 0) for low, high, _, true, was in judged)
         errors = [
-            np.median([abs(f[2] - f[3]) / f[4] for each in given if (f := each.figures.get(figure)) is not None] or [np.nan])
+            np.median(
+                [abs(f[2] - f[3]) / f[4] for each in given if (f := each.figures.get(figure)) is not None] or [np.nan]
+            )
             for figure in FAMILY[:2]
         ]
         n = max(len(judged), 1)

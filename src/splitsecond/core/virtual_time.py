@@ -36,9 +36,12 @@ class _JumpingSelector(selectors.SelectSelector):
         self.now_ns = START_NS
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if ready or timeout == 0:
-            return ready
+        if timeout is None or len(self.get_map()) > 1:  # the loop itself registers one, with which threads wake it
+            ready = super().select(0)
+            if ready:
+                return ready
+        if timeout == 0:
+            return []
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set; waiting: " + _waiting_tasks())
         self.now_ns += max(1, round(timeout * clock.NS_PER_S))

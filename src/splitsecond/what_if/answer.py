@@ -22,6 +22,8 @@ from splitsecond.what_if.history import CANCELLED, FAILED, OK, Basis, History
 from splitsecond.what_if.replay import ReplayedCalls, costs, replay
 
 SCHEMA = "splitsecond.what-if/1"
+REPLAYS = 2
+"""Replays of today's policy."""
 MIN_COVERAGE = 0.7
 """Share of the calls that an answer must rest on."""
 TOLERANCE = 0.03
@@ -59,8 +61,11 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Today's policy over its own log. `figures`: `today` as logged, `what_if` as replayed with the calls' own attempts;
-    `drawn`: the same with all answers drawn from other calls. `differs`: the names of figures that do not agree."""
+    """Today's policy over its own log.
+
+    `figures`: `today` as logged, `what_if` as replayed with the calls' own attempts; `drawn`: the same with all answers
+    drawn from other calls. `differs`: the names of figures that do not agree.
+    """
 
     figures: list[FigureChange]
     drawn: list[FigureChange]
@@ -82,16 +87,24 @@ class PolicyAnswer(Struct, frozen=True, kw_only=True):
 
 
 class WhatIf(Struct, frozen=True, kw_only=True):
-    """Answer for the calls to `route`. `today`: its policy in the log. `since_us`, `until_us`: the first and the last of
-    `calls`, in microseconds since 1970. `answers`: empty if `identity` does not agree."""
+    """Answer for the calls to `route`.
+
+    `today`: its policy in the log. `calls`: those of the `replayed_calls` whose client waited for the answer.
+    `logged_calls`: as many are in the log. `since_us`, `until_us`: the first and the last of `calls`, in microseconds
+    since 1970. `unpriced`: targets without a price by the token, without which no cost is known. `answers`: empty if
+    `identity` does not agree.
+    """
 
     schema: str = SCHEMA
     route: str
     today: str
     calls: int
+    replayed_calls: int
+    logged_calls: int
     since_us: int
     until_us: int
     identity: Identity
+    unpriced: list[str] = field(default_factory=list)
     answers: list[PolicyAnswer] = field(default_factory=list)
 
 
@@ -102,13 +115,16 @@ def what_if(
     info: Callable[[str], TargetInfo],
     *,
     route: str = "",
+    logged_calls: int | None = None,
     any_load: bool = False,
+    sent: Callable[[int], None] = lambda calls: None,
 ) -> WhatIf:
     """Return what the calls of a log would have met with each of `policies` in the place of `today`.
 
-    `any_load`: the speed of no target depends on how many of these calls it gets. Raises `CallerFault` for a policy
-    that cannot be replayed, for targets that the log does not have, and for a log of fewer than `MIN_CALLS` calls. It
-    replaces the clock of this process while it runs.
+    `logged_calls`: how many there are, if `logged` is a part of them. `any_load`: the speed of no target depends on how
+    many of these calls it gets. `sent`: see `replay`; there are `REPLAYS` of today's policy and one of each other.
+    Raises `CallerFault` for a policy that cannot be replayed, for targets that the log does not have, and for a log of
+    fewer than `MIN_CALLS` calls. It replaces the clock of this process while it runs.
     """
     if len(logged.calls.came_us) < MIN_CALLS:
         raise CallerFault(
@@ -117,7 +133,7 @@ def what_if(
         )
     for policy in (today, *policies):
         check_policy(policy, logged.targets)
-    found = Comparison(logged, info, any_load=any_load)
+    found = Comparison(logged, info, any_load=any_load, sent=sent)
     identity = found.identity(today)
     answers = []
     if identity.agrees:
@@ -128,9 +144,12 @@ def what_if(
         route=route,
         today=repr(today),
         calls=found.calls,
+        replayed_calls=len(logged.calls.came_us),
+        logged_calls=len(logged.calls.came_us) if logged_calls is None else logged_calls,
         since_us=int(logged.calls.came_us[0]),
         until_us=int(logged.calls.came_us[-1]),
         identity=identity,
+        unpriced=[name for name in logged.targets if (price := info(name).price) is None or not price.by_token],
         answers=answers,
     )
 
@@ -163,11 +182,19 @@ def _unreplayable(policy: Expression) -> str:
 class Comparison:
     """The calls of a log, as they were and as other policies would have served them. See `what_if`."""
 
-    def __init__(self, logged: RequestColumns, info: Callable[[str], TargetInfo], *, any_load: bool = False) -> None:
+    def __init__(
+        self,
+        logged: RequestColumns,
+        info: Callable[[str], TargetInfo],
+        *,
+        any_load: bool = False,
+        sent: Callable[[int], None] = lambda calls: None,
+    ) -> None:
         self._logged = logged
         self._history = History(logged)
         self._info = info
         self._any_load = any_load
+        self._sent = sent
         calls = logged.calls
         self._stream = calls.stream.astype(bool)
         self._left = calls.outcome == CANCELLED
@@ -175,7 +202,8 @@ class Comparison:
         self.calls = int((~self._left).sum())
 
     def identity(self, today: Expression) -> Identity:
-        own, drawn = self.replayed(today), replay(History(self._logged, own=False), today, self._info, chance=2)
+        drawn = replay(History(self._logged, own=False), today, self._info, chance=2, sent=self._sent)
+        own = self.replayed(today)
         session, names = self._logged.calls.session, self._logged.targets
         covered = self.covered(drawn, check_load=False)
         figures, by_draws = (
@@ -187,7 +215,7 @@ class Comparison:
         return Identity(figures=figures, drawn=by_draws, coverage=self._coverage(drawn, covered), differs=differs)
 
     def replayed(self, policy: Expression) -> ReplayedCalls:
-        return replay(self._history, policy, self._info, chance=1)
+        return replay(self._history, policy, self._info, chance=1, sent=self._sent)
 
     def answer(self, policy: str, replayed: ReplayedCalls) -> PolicyAnswer:
         covered = self.covered(replayed)
@@ -286,4 +314,3 @@ def _hours(came_us: Integers, out: Mask, all_calls: Mask) -> str:
     sums = [int(counts[np.arange(first, first + 6) % 24].sum()) for first in range(24)]
     first = int(np.argmax(sums))
     return f"{first:02}:00 to {(first + 6) % 24:02}:00 UTC" if sums[first] * 2 > total else ""
-

@@ -63,9 +63,12 @@ class Outcomes(Struct, frozen=True, kw_only=True):
 
 
 class FigureChange(Struct, frozen=True, kw_only=True):
-    """One figure: `today` as logged, `what_if` as replayed. `ci95`: of `difference`, which is what_if − today. `p_value`:
-    None without an interval; of several policies adjusted by Holm, and `ci95` with it. NaN and infinity are None:
-    without any such value, or because more calls failed than the percentile leaves out."""
+    """One figure: `today` as logged, `what_if` as replayed.
+
+    `ci95`: of `difference`, which is what_if − today. `p_value`: None without an interval; of several policies adjusted
+    by Holm, and `ci95` with it. A figure is None without a value for it, or if more calls failed than the percentile
+    leaves out.
+    """
 
     name: str
     today: float | None

@@ -6,8 +6,8 @@ cache or not, and near in time. The nearest attempt to a moment close to the cal
 minute meet the attempts of this minute, and an attempt that is rare in its time counts as much as many in another: it
 does not matter that a policy sends more calls to a target while it is fast.
 
-A race or a hedge closes its loser before its first token. Such a time is censored: the answer takes longer, and is drawn
-from similar attempts that took longer.
+A race or a hedge closes its loser before its first token. Such a time is censored: the answer takes longer, and is
+drawn from similar attempts that took longer.
 """
 
 from bisect import bisect_left
@@ -78,8 +78,11 @@ class _Similar(NamedTuple):
 
 
 class History:
-    """The calls and attempts of a log. `chance`: the seed of what is drawn. `own`: calls answer with their own attempts;
-    otherwise all answers are drawn from other calls, which tries the drawing itself."""
+    """The calls and attempts of a log.
+
+    `chance`: the seed of what is drawn. `own`: calls answer with their own attempts; otherwise all answers are drawn
+    from other calls, which tries the drawing itself.
+    """
 
     def __init__(self, logged: RequestColumns, *, chance: int = 0, own: bool = True) -> None:
         self.logged = logged
@@ -97,19 +100,18 @@ class History:
         self.input_tokens = _prompts(logged, self._first)
         self._warmth = self._warmths()
         self._of_request = self._refused_requests()
-        prompt = prompt_class(self.input_tokens)[attempts.call]
+        self._prompt = prompt_class(self.input_tokens)
+        prompt = self._prompt[attempts.call]
         stream = calls.stream[attempts.call]
         self._new = np.maximum(self.input_tokens[attempts.call] - np.maximum(attempts.cached_tokens, 0), 0)
         self._expected = self._expectations(stream)
         usable = ~self._of_request[attempts.call]
         begun_us = calls.came_us[attempts.call] + self.begin_ns // 1000
         first = self.begin_ns - self._earliest()[attempts.call] <= LATE_NS
-        kind = self._kinds(attempts.target, stream, self._warmth, prompt)
+        kind = ((attempts.target * 2 + stream) * WARMTHS + self._warmth) * PROMPTS + prompt
         self._of_kind = [_grouped(kind, begun_us, each) for each in (usable & first, usable)]
         self._of_target = [_grouped(attempts.target, begun_us, each) for each in (usable & first, usable)]
-        self._longest = [
-            int(prompt[attempts.target == target].max(initial=0)) for target in range(len(logged.targets))
-        ]
+        self._longest = [int(prompt[attempts.target == target].max(initial=0)) for target in range(len(logged.targets))]
 
     def answer(self, call: int, target: int, number: int, at_us: int, *, late: bool, warmth: int) -> LoggedAnswer:
         """Return the answer of `target` to its `number`-th attempt (from 0) of `call`, which begins at `at_us`.
@@ -123,8 +125,8 @@ class History:
                 return self._as_logged(call, own)
             longer_ns = int(self._end_ns[own])
         stream = int(self.logged.calls.stream[call])
-        prompt = int(prompt_class(self.input_tokens[call]))
-        kind = int(self._kinds(target, stream, warmth, prompt))
+        prompt = int(self._prompt[call])
+        kind = ((target * 2 + stream) * WARMTHS + warmth) * PROMPTS + prompt
         similar = self._of_kind[late].get(kind)
         basis = Basis.SIMILAR
         if similar is None or not _are_near(similar, at_us):
@@ -167,9 +169,7 @@ class History:
         least_ns = max(longer_ns, int(self._end_ns[found]) if self._closed[found] else 0)
         low, high = max(place - COMPARED // 2, 0), place + COMPARED // 2
         longer = [
-            each
-            for each in similar.attempt[low:high]
-            if not self._closed[each] and self._duration_ns(each) > least_ns
+            each for each in similar.attempt[low:high] if not self._closed[each] and self._duration_ns(each) > least_ns
         ]
         return longer[int(chance * 997) % len(longer)] if longer else None
 
@@ -238,11 +238,6 @@ class History:
                     found[target, streamed] = max(numbers[0], 0.0), max(numbers[1], 0.0), max(numbers[2], 0.0)
         return found
 
-    def _kinds(
-        self, target: Integers | int, stream: Integers | int, warmth: Integers | int, prompt: Integers | int
-    ) -> Integers:
-        return np.asarray(((target * 2 + stream) * WARMTHS + warmth) * PROMPTS + prompt)
-
     def _earliest(self) -> Integers:
         found = np.zeros(len(self._first) - 1, np.int64)
         some = np.flatnonzero(np.diff(self._first))
@@ -279,7 +274,7 @@ def warmth(last_ns: int | None, now_ns: int) -> int:
     return 1 + bisect_left(CACHE_AGES_NS, now_ns - last_ns)
 
 
-def prompt_class(tokens: Integers | int) -> Integers:
+def prompt_class(tokens: Integers) -> Integers:
     """Return the class of prompts by their length; the longest of a class is `MAX_SCALE` times the shortest."""
     return np.asarray(np.log2(np.maximum(tokens, 1)) / np.log2(MAX_SCALE), np.int64).clip(0, PROMPTS - 1)
 

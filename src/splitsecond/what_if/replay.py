@@ -32,9 +32,11 @@ from splitsecond.what_if.history import LATE_NS, History, LoggedAnswer, warmth
 
 MAX_PROMPT = 1 << 22
 """Bytes of the longest prompt that policies see; a longer one looks as long as this."""
+SHOWN = 500
+"""Calls between two reports of progress."""
 MILLION = 1_000_000
 _SPACES = memoryview(b" " * MAX_PROMPT)
-_ATTEMPT = ("call", "target", "at_us", "input", "cached", "written", "hour", "output", "billed", "basis")
+_ATTEMPT = ("call", "target", "at_us", "input", "cached", "written", "hour", "output", "billed")
 
 
 class ReplayedCalls(Struct, frozen=True, kw_only=True):
@@ -54,13 +56,19 @@ class ReplayedCalls(Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    history: History, expression: Expression, info: Callable[[str], TargetInfo], *, chance: int = 0
+    history: History,
+    expression: Expression,
+    info: Callable[[str], TargetInfo],
+    *,
+    chance: int = 0,
+    sent: Callable[[int], None] = lambda calls: None,
 ) -> ReplayedCalls:
     """Send all calls of the log through the policy `expression`. All its targets must be in the log.
 
-    It replaces the clock of this process while it runs.
+    `sent` receives the number of calls that were sent since it was called before. It replaces the clock of this process
+    while it runs.
     """
-    return run_virtual(_Replay(history, expression, info, chance).run())
+    return run_virtual(_Replay(history, expression, info, chance).run(sent))
 
 
 class _OpenCall:
@@ -97,7 +105,7 @@ class _Replay:
         self._turns: dict[tuple[int, int], dict[int, int]] = {}
         self._ended_ns: dict[tuple[int, int], int] = {}
 
-    async def run(self) -> ReplayedCalls:
+    async def run(self, sent: Callable[[int], None]) -> ReplayedCalls:
         loop = asyncio.get_running_loop()
         running: set[asyncio.Task[None]] = set()
         for number, at_ns in enumerate(self._came_ns.tolist()):
@@ -106,6 +114,8 @@ class _Replay:
             task = loop.create_task(self._play(number))
             running.add(task)
             task.add_done_callback(running.discard)
+            if number % SHOWN == SHOWN - 1:
+                sent(SHOWN)
         while running:
             await asyncio.wait(running)
         return self._columns()
@@ -183,8 +193,8 @@ class _Replay:
         first = observed.first_token_ns is not None
         billed = first or not (observed.status >= 400 or observed.sent_ns is None)
         cached = (answer.cached_tokens, answer.written_tokens, answer.hour_tokens) if first else (0, 0, 0)
-        at_us = begin_ns // 1000 + self._shift_us
-        self._attempts.append((opened.number, target, at_us, answer.input_tokens, *cached, tokens, billed, answer.basis))
+        counts = answer.input_tokens, *cached, tokens
+        self._attempts.append((opened.number, target, begin_ns // 1000 + self._shift_us, *counts, billed))
         self._states.observe(observed)
 
     def fault(self, number: int) -> LoggedFault:
@@ -194,7 +204,8 @@ class _Replay:
         rows = np.array(self._attempts, np.int64).reshape(len(self._attempts), len(_ATTEMPT))
         columns = dict(zip(_ATTEMPT, rows.T, strict=True))
         prices = [self._info(name).price for name in self.history.logged.targets]
-        usd = costs(prices, columns["target"], *(columns[name] for name in ("input", "cached", "written", "hour", "output")))
+        counts = (columns[name] for name in ("input", "cached", "written", "hour", "output"))
+        usd = costs(prices, columns["target"], *counts)
         per_call = np.bincount(columns["call"], usd * columns["billed"], len(self._total))
         return ReplayedCalls(
             ttft_ns=self._ttft,
@@ -375,5 +386,3 @@ def made_fault(logged: LoggedFault, target: str) -> Fault:
         case "NetworkFault":
             return NetworkFault(words, kind=logged.kind, phase=phase, target=target)
     return ProviderFault(words, kind=logged.kind, phase=phase, target=target, status=logged.status)
-
-
