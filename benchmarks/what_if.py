@@ -233,10 +233,14 @@ class World:
         slow = any(begin <= at_s < end for begin, end in self.spells[number])
         return found * (provider.slower if slow else 1.0)
 
-    def run(self, policy: str) -> tuple[RequestColumns, Outcomes, Integers]:
+    def run(self, policy: str, *, known: bool = False) -> tuple[RequestColumns, Outcomes, Integers]:
+        """Return the log, sorted by time, what became of the calls, by their numbers, and their numbers in the log.
+
+        `known`: the log has the lengths of prompts of calls that failed, too.
+        """
         service = build(parse(policy), lambda name: _Target(name, self), self.states)
         rows = run_virtual(self._run(service))
-        return self._logged(rows)
+        return self._logged(rows, known)
 
     async def _run(self, service: Service) -> list[tuple[int, ...]]:
         rows: list[tuple[int, ...]] = [()] * len(self.calls.at_s)
@@ -281,8 +285,7 @@ class World:
             at_us = EPOCH_US + (begin_ns - START_NS) // 1000
             rows[number] = (at_us, OUTCOMES.index(outcome), target, first_ns, ended_ns - begin_ns, begin_ns)
 
-    def _logged(self, rows: list[tuple[int, ...]]) -> tuple[RequestColumns, Outcomes, Integers]:
-        """Return the log, sorted by time, what became of the calls, by their numbers, and their numbers in the log."""
+    def _logged(self, rows: list[tuple[int, ...]], known: bool) -> tuple[RequestColumns, Outcomes, Integers]:
         came_us, outcome, target, first_ns, end_ns, begin_ns = np.array(rows, np.int64).T
         calls = self.calls
         order = np.argsort(came_us, kind="stable")
@@ -314,7 +317,7 @@ class World:
             calls=CallColumns(
                 came_us=came_us[order], stream=calls.stream[order], outcome=outcome[order],
                 client=np.zeros(len(order), np.int64), target=target[order], first_token_ns=first_ns[order],
-                end_ns=end_ns[order], input_tokens=np.where(answered, calls.prompt, UNKNOWN)[order],
+                end_ns=end_ns[order], input_tokens=np.where(answered | known, calls.prompt, UNKNOWN)[order],
                 output_tokens=np.where(answered, calls.output, UNKNOWN)[order], session=calls.session[order],
                 agent=np.zeros(len(order), np.int64), turn=calls.turn[order], new_tokens=calls.new[order],
                 reusable_tokens=np.where(calls.session == UNKNOWN, UNKNOWN, calls.prompt - calls.new)[order],
@@ -448,7 +451,7 @@ def judge(setting: str, today: str, other: str, seed: int, hours: float = HOURS)
     calls = requests(seed, sessions=about.sessions, hours=hours)
     world = World(about, calls, seed, hours)
     logged, before, order = world.run(today)
-    _, truth, _ = World(about, calls, seed, hours).run(other)
+    _, truth, _ = World(about, calls, seed, hours).run(other, known=True)
     found = Comparison(logged, world.info, any_load=about.any_load)
     same = {"setting": setting, "today": today, "other": other, "seed": seed}
     identity = found.identity(parse(today))
@@ -514,10 +517,12 @@ def main() -> None:
         for pair in PAIRS
         for seed in seeds
     ]
+    found = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(judge, *zip(*pairs, strict=True)))
-    for each in found:
-        if options.show:
+        for each in pool.map(judge, *zip(*pairs, strict=True)):
+            found.append(each)
+            if not options.show:
+                continue
             print(f"{each.setting} {each.seed}: {each.today} -> {each.other}: {each.coverage:.0%} {each.refused}")
             for name, (low, high, difference, true, was) in each.figures.items():
                 mark = "" if low <= true <= high else " <--"

@@ -10,7 +10,7 @@ from splitsecond.benchmark.report.terminal import print_item
 from splitsecond.core.errors import printable
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import MISSING, counted_as, number, percent
-from splitsecond.what_if.answer import LEFT_OUT, Coverage, Identity, PolicyAnswer, WhatIf
+from splitsecond.what_if.answer import DRAWN, LEFT_OUT, Coverage, Identity, PolicyAnswer, WhatIf
 from splitsecond.what_if.exploration import Exploration
 from splitsecond.what_if.figures import FigureChange
 from splitsecond.what_if.history import Basis
@@ -66,14 +66,15 @@ def _print_identity(identity: Identity, console: Console) -> None:
             console, "✓ ", f"Today's policy, replayed over its own log, gives the log's figures: {text}.", "green"
         )
         return
+    if not identity.figures:
+        print_item(console, "✗ ", "Today's policy cannot be replayed over its own log: see what is left out.", "red")
+        _print_coverage(identity.coverage, console)
+        return
     print_item(console, "✗ ", "Today's policy, replayed over its own log, does not give the log's figures:", "red")
-    for kind, figures in (("", identity.figures), (", drawn from other calls", identity.drawn)):
+    for kind, figures in (("", identity.figures), (DRAWN, identity.drawn)):
         for each in figures:
             if f"{each.name}{kind}" in identity.differs:
                 print_item(console, "  ", f"{_replayed(each)}{kind}")
-    rest = [each for each in identity.differs if "," not in each and not any(f.name == each for f in identity.figures)]
-    for each in rest:
-        print_item(console, "  ", each)
     print_item(
         console,
         "  ",

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.timing.columns import Floats, Integers, Mask
+from splitsecond.core.timing.columns import US_PER_HOUR, Floats, Integers, Mask
 from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.routing.construction.expression import Expression, TargetName, targets
@@ -22,6 +22,7 @@ from splitsecond.what_if.history import CANCELLED, FAILED, OK, Basis, History
 from splitsecond.what_if.replay import ReplayedCalls, costs, replay
 
 SCHEMA = "splitsecond.what-if/1"
+DRAWN = ", drawn from other calls"
 REPLAYS = 2
 """Replays of today's policy."""
 MIN_COVERAGE = 0.7
@@ -32,7 +33,6 @@ all calls for the share of a target."""
 FAILED_TOLERANCE = 0.005
 LOAD_US = 300_000_000
 """Calls at a target are counted in periods of this length: its speed is known up to the largest number in the log."""
-US_PER_HOUR = 3_600_000_000
 
 LEFT_OUT = {
     Basis.FEW: "fewer than 20 similar attempts within an hour",
@@ -205,14 +205,15 @@ class Comparison:
         drawn = replay(History(self._logged, own=False), today, self._info, chance=2, sent=self._sent)
         own = self.replayed(today)
         session, names = self._logged.calls.session, self._logged.targets
-        covered = self.covered(drawn, check_load=False)
-        figures, by_draws = (
-            changes(self._today, self._outcomes(each), covered, session, names) for each in (own, drawn)
-        )
-        differs = [] if covered.sum() >= MIN_CALLS else ["too few calls with similar attempts"]
-        for kind, found in (("", figures), (", drawn from other calls", by_draws)):
-            differs += [f"{each.name}{kind}" for each in found if not _agrees(each)]
-        return Identity(figures=figures, drawn=by_draws, coverage=self._coverage(drawn, covered), differs=differs)
+        known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
+        coverage = self._coverage(drawn, covered)
+        if min(known.sum(), covered.sum()) < MIN_CALLS:
+            return Identity(figures=[], drawn=[], coverage=coverage, differs=["too few calls with similar attempts"])
+        figures = changes(self._today, self._outcomes(own), known, session, names)
+        by_draws = changes(self._today, self._outcomes(drawn), covered, session, names)
+        differs = [each.name for each in figures if not _agrees(each)]
+        differs += [f"{each.name}{DRAWN}" for each in by_draws if not _agrees(each)]
+        return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
 
     def replayed(self, policy: Expression) -> ReplayedCalls:
         return replay(self._history, policy, self._info, chance=1, sent=self._sent)

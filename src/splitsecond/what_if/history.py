@@ -18,14 +18,14 @@ import numpy as np
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
-from splitsecond.core.timing.columns import Floats, Integers, Mask
+from splitsecond.core.timing.columns import US_PER_HOUR, Floats, Integers, Mask
 from splitsecond.core.timing.packed_attempt import OUTCOMES, UNKNOWN
 from splitsecond.log.statistics.prefill import fitted
 from splitsecond.log.store.request_columns import LoggedAttempts, RequestColumns
 
 MIN_SIMILAR = 20
 """Similar attempts that an answer must rest on."""
-NEAR_US = 3_600_000_000
+NEAR_US = US_PER_HOUR
 """Within so much time before and after it."""
 JITTER_US = 60_000_000
 """An answer is that of the attempt nearest to a moment within so much time of the call's."""
@@ -37,6 +37,7 @@ MAX_SCALE = 4.0
 """Prompts of one class differ by this factor at most, and so do times that are scaled between them."""
 FIT = 5000
 """Attempts of a target that the dependence of times on lengths is fitted to."""
+MIN_EXPECTED_S = 0.001
 COMPARED = 64
 """Nearest attempts among which one that took longer is looked for."""
 OK, FAILED, CANCELLED = (OUTCOMES.index(name) for name in ("ok", "failed", "cancelled"))
@@ -103,8 +104,11 @@ class History:
         self._prompt = prompt_class(self.input_tokens)
         prompt = self._prompt[attempts.call]
         stream = calls.stream[attempts.call]
-        self._new = np.maximum(self.input_tokens[attempts.call] - np.maximum(attempts.cached_tokens, 0), 0)
-        self._expected = self._expectations(stream)
+        self._lengths = self._lengths_of_attempts(stream)
+        self._expectation = self._expectations(stream)
+        self._expected_s = self._expected_times(stream)
+        waited_ns = np.where(known, self._wait_ns, self._end_ns)
+        self._residual = waited_ns / NS_PER_S / self._expected_s
         usable = ~self._of_request[attempts.call]
         begun_us = calls.came_us[attempts.call] + self.begin_ns // 1000
         first = self.begin_ns - self._earliest()[attempts.call] <= LATE_NS
@@ -119,11 +123,8 @@ class History:
         `late`: the attempt was made because another one of the call is slow or has failed.
         """
         own = self._own_attempt(call, target, number, at_us, warmth) if self._own else UNKNOWN
-        longer_ns = UNKNOWN
-        if own != UNKNOWN:
-            if not self._closed[own]:
-                return self._as_logged(call, own)
-            longer_ns = int(self._end_ns[own])
+        if own != UNKNOWN and not self._closed[own]:
+            return self._as_logged(call, own)
         stream = int(self.logged.calls.stream[call])
         prompt = int(self._prompt[call])
         kind = ((target * 2 + stream) * WARMTHS + warmth) * PROMPTS + prompt
@@ -133,13 +134,10 @@ class History:
             basis = Basis.LONGER if prompt > self._longest[target] else Basis.FEW
             similar = similar or self._of_target[late].get(target) or self._of_target[True][target]
         chance = float(self._chances[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
-        found = self._drawn(similar, at_us, chance, longer_ns, call)
+        found = self._drawn(similar, at_us, chance, call, own)
         if found is None:
             found, basis = similar.attempt[_nearest(similar.at_us, at_us)], Basis.SLOWER
-        return self._transferred(call, target, found, longer_ns, basis)
-
-    def own_warmth(self, attempt: int) -> int:
-        return int(self._warmth[attempt])
+        return self._transferred(call, target, found, UNKNOWN if own == UNKNOWN else int(self._end_ns[own]), basis)
 
     def _own_attempt(self, call: int, target: int, number: int, at_us: int, warmth: int) -> int:
         begin, end = int(self._first[call]), int(self._first[call + 1])
@@ -156,26 +154,26 @@ class History:
                 return attempt if same else UNKNOWN
         return UNKNOWN
 
-    def _drawn(self, similar: _Similar, at_us: int, chance: float, longer_ns: int, call: int) -> int | None:
-        """Return the attempt that answers; it takes longer than `longer_ns`. None: no attempt near in time does."""
+    def _drawn(self, similar: _Similar, at_us: int, chance: float, call: int, closed: int) -> int | None:
+        """Return the attempt that answers. None: no attempt near in time takes long enough.
+
+        `closed`: the call's own attempt, which was closed before its first token; UNKNOWN: there is none. An attempt
+        that was closed itself is replaced by one that took longer than it was waited for. Times are compared as
+        multiples of what is expected for the lengths, because a race closes its loser early for a short prompt.
+        """
         moment_us = at_us + round((2 * chance - 1) * JITTER_US)
         place = _nearest(similar.at_us, moment_us)
         found = similar.attempt[place]
         if not self._own and self.logged.attempts.call[found] == call:
             place += 1 if place + 1 < len(similar.at_us) else -1
             found = similar.attempt[place]
-        if longer_ns == UNKNOWN and not self._closed[found]:
+        limits = [each for each in (closed, found) if each != UNKNOWN and self._closed[each]]
+        if not limits:
             return found
-        least_ns = max(longer_ns, int(self._end_ns[found]) if self._closed[found] else 0)
-        low, high = max(place - COMPARED // 2, 0), place + COMPARED // 2
-        longer = [
-            each for each in similar.attempt[low:high] if not self._closed[each] and self._duration_ns(each) > least_ns
-        ]
-        return longer[int(chance * 997) % len(longer)] if longer else None
-
-    def _duration_ns(self, attempt: int) -> int:
-        wait_ns = int(self._wait_ns[attempt])
-        return int(self._end_ns[attempt]) if wait_ns == UNKNOWN else wait_ns
+        least = max(self._residual[each] for each in limits)
+        near = np.asarray(similar.attempt[max(place - COMPARED // 2, 0) : place + COMPARED // 2])
+        longer = near[(self._residual[near] > least) & ~self._closed[near]]
+        return int(longer[int(chance * 997) % len(longer)]) if len(longer) else None
 
     def _as_logged(self, call: int, attempt: int) -> LoggedAnswer:
         a = self.logged.attempts
@@ -200,10 +198,9 @@ class History:
         answered = int(calls.target[call])
         if output <= 0 or (answered != UNKNOWN and self.models[answered] != self.models[target]):
             output = others_output
-        expected = self._expected[target, int(calls.stream[call])]
-        last = cached if calls.stream[call] else output
-        now, then = _expected(expected, prompt - cached, last), _expected(expected, *self._lengths(other))
-        scale = min(max(now / then, 1 / MAX_SCALE), MAX_SCALE) if now > 0 and then > 0 else 1.0
+        expectation = self._expectation[target, int(calls.stream[call])]
+        now_s = _expected(expectation, prompt - cached, cached if calls.stream[call] else output)
+        scale = min(max(now_s / float(self._expected_s[other]), 1 / MAX_SCALE), MAX_SCALE)
         wait_ns, end_ns = int(self._wait_ns[other]), int(self._end_ns[other])
         if wait_ns == UNKNOWN:
             return LoggedAnswer(UNKNOWN, end_ns, int(a.fault[other]), prompt, 0, 0, 0, 0, basis)
@@ -214,28 +211,47 @@ class History:
         fault = int(a.fault[other]) if a.outcome[other] == FAILED else UNKNOWN
         return LoggedAnswer(wait_ns, wait_ns + decode_ns, fault, prompt, cached, written, hour, output, basis)
 
-    def _lengths(self, attempt: int) -> tuple[int, int]:
-        a = self.logged.attempts
-        if self.logged.calls.stream[a.call[attempt]]:
-            return int(self._new[attempt]), max(int(a.cached_tokens[attempt]), 0)
-        return int(self._new[attempt]), max(int(a.output_tokens[attempt]), 0)
+    def _lengths_of_attempts(self, stream: Integers) -> Floats:
+        """Return, for each attempt, what its time to the first token depends on: new tokens of the prompt, and cached
+        ones; of a call that is not streamed, tokens of the answer in their place.
+
+        A closed attempt has no counts. It read as much from the cache as others of its target and age do on average.
+        """
+        a, calls = self.logged.attempts, self.logged.calls
+        prompt = self.input_tokens[a.call]
+        answered = self._wait_ns != UNKNOWN
+        kind = a.target * WARMTHS + self._warmth
+        tokens, read = (np.bincount(kind[answered], each[answered]) for each in (prompt, a.cached_tokens.clip(0)))
+        shares = np.zeros(int(kind.max(initial=0)) + 1)
+        np.divide(read, tokens, out=shares[: len(read)], where=tokens > 0)
+        cached = np.where(answered, a.cached_tokens.clip(0), prompt * shares[kind])
+        output = np.where(a.output_tokens > 0, a.output_tokens, calls.output_tokens[a.call]).clip(0)
+        return np.stack([np.maximum(prompt - cached, 0), np.where(stream == 1, cached, output)])
+
+    def _expected_times(self, stream: Integers) -> Floats:
+        target, (new, other) = self.logged.attempts.target, self._lengths
+        found = np.ones(len(target))
+        for (which, streamed), (fixed, by_new, by_other) in self._expectation.items():
+            here = (target == which) & (stream == streamed)
+            found[here] = fixed + by_new * new[here] + by_other * other[here]
+        return found.clip(MIN_EXPECTED_S)
 
     def _expectations(self, stream: Integers) -> dict[tuple[int, int], Expectation]:
-        """Return, for each target and calls that are streamed or not, how the time to the first token depends on new
-        tokens and on cached ones; for a whole answer on its length in their place."""
+        """Return how times depend on lengths, for each target and for calls that are streamed or not."""
         a = self.logged.attempts
         found: dict[tuple[int, int], Expectation] = {}
         for target in range(len(self.logged.targets)):
             for streamed in (0, 1):
                 which = np.flatnonzero((a.target == target) & (stream == streamed) & (self._wait_ns > 0))
                 which = which[:: max(len(which) // FIT, 1)]
-                other = (a.cached_tokens if streamed else a.output_tokens)[which].clip(0)
-                model = fitted(self._new[which].astype(float), other.astype(float), self._wait_ns[which] / NS_PER_S)
-                if model is None and len(which) > MIN_SIMILAR:
-                    found[target, streamed] = _line(self._new[which].astype(float), self._wait_ns[which] / NS_PER_S)
-                else:
-                    numbers = (1.0, 0.0, 0.0) if model is None else (model.fixed, model.new, model.reused)
-                    found[target, streamed] = max(numbers[0], 0.0), max(numbers[1], 0.0), max(numbers[2], 0.0)
+                (new, other), seconds = self._lengths[:, which], self._wait_ns[which] / NS_PER_S
+                model = fitted(new, other, seconds)
+                numbers = (1.0, 0.0, 0.0)
+                if model is not None:
+                    numbers = max(model.fixed, 0.0), max(model.new, 0.0), max(model.reused, 0.0)
+                elif len(which) > MIN_SIMILAR:
+                    numbers = _line(new, seconds)
+                found[target, streamed] = numbers
         return found
 
     def _earliest(self) -> Integers:
@@ -302,7 +318,7 @@ def _prompts(logged: RequestColumns, first: Integers) -> Integers:
 
 
 def _expected(expectation: Expectation, new: int, other: int) -> float:
-    return expectation[0] + expectation[1] * new + expectation[2] * other
+    return max(expectation[0] + expectation[1] * new + expectation[2] * other, MIN_EXPECTED_S)
 
 
 def _line(new: Floats, seconds: Floats) -> Expectation:

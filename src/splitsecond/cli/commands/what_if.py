@@ -78,7 +78,7 @@ def what_if(
         )
     requests, count = logged.requests(name, calls)
     if share:
-        found = [exploration(requests, now, each, share, logged.span_s / DAY_S, count) for each in others]
+        found = [exploration(requests, now, each, share, count) for each in others]
         _write_exploration(output, found, name)
         return
     facts = logged.facts(requests.targets)
