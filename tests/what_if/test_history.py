@@ -62,7 +62,7 @@ def test_slow_minutes_stay_slow() -> None:
 
 
 def test_a_closed_attempt_takes_longer_than_it_was_waited_for() -> None:
-    wait_ms = [[200, 100 + 10 * (call % 50)] for call in range(500)]
+    wait_ms = [[200, 100 + 10 * (call * 17 % 50)] for call in range(500)]
     history = History(columns(wait_ms, closed=dict.fromkeys(range(0, 500, 7), 300)))
     for call in range(0, 500, 7):
         found = answer(history, call, 1)

@@ -31,6 +31,9 @@ TOLERANCE = 0.03
 """Difference between log and replay that is accepted whatever its interval: as a share of a time or of the cost, and of
 all calls for the share of a target."""
 FAILED_TOLERANCE = 0.005
+TAILS = ("ttft_p95_ms", "total_p95_ms")
+MAX_HIDDEN = 0.01
+"""Share of the calls that may be left out because a race was lost, for figures of slow calls: these are slow ones."""
 LOAD_US = 300_000_000
 """Calls at a target are counted in periods of this length: its speed is known up to the largest number in the log."""
 
@@ -204,13 +207,12 @@ class Comparison:
     def identity(self, today: Expression) -> Identity:
         drawn = replay(History(self._logged, own=False), today, self._info, chance=2, sent=self._sent)
         own = self.replayed(today)
-        session, names = self._logged.calls.session, self._logged.targets
         known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
         coverage = self._coverage(drawn, covered)
         if min(known.sum(), covered.sum()) < MIN_CALLS:
             return Identity(figures=[], drawn=[], coverage=coverage, differs=["too few calls with similar attempts"])
-        figures = changes(self._today, self._outcomes(own), known, session, names)
-        by_draws = changes(self._today, self._outcomes(drawn), covered, session, names)
+        figures = self._changes(own, known)
+        by_draws = self._changes(drawn, covered)
         differs = [each.name for each in figures if not _agrees(each)]
         differs += [f"{each.name}{DRAWN}" for each in by_draws if not _agrees(each)]
         return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
@@ -224,13 +226,16 @@ class Comparison:
         if coverage.share < MIN_COVERAGE or coverage.covered < MIN_CALLS:
             least = f"at least {MIN_COVERAGE:.0%} and {MIN_CALLS} calls are needed"
             return PolicyAnswer(policy=policy, coverage=coverage, refused=f"too little of it is known: {least}")
-        calls = self._logged.calls
-        figures = changes(self._today, self._outcomes(replayed), covered, calls.session, self._logged.targets)
-        return PolicyAnswer(policy=policy, coverage=coverage, figures=figures)
+        return PolicyAnswer(policy=policy, coverage=coverage, figures=self._changes(replayed, covered))
 
-    def _outcomes(self, replayed: ReplayedCalls) -> Outcomes:
+    def _changes(self, replayed: ReplayedCalls, covered: Mask) -> list[FigureChange]:
+        """Return the figures; without those of slow calls if too many slow times are hidden behind lost races."""
         r = replayed
-        return Outcomes.of(r.ttft_ns, r.total_ns, r.failed, r.target, r.usd, self._stream)
+        outcomes = Outcomes.of(r.ttft_ns, r.total_ns, r.failed, r.target, r.usd, self._stream)
+        found = changes(self._today, outcomes, covered, self._logged.calls.session, self._logged.targets)
+        if ((r.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
+            return found
+        return [FigureChange(name=each.name, today=each.today) if each.name in TAILS else each for each in found]
 
     def covered(self, replayed: ReplayedCalls, *, check_load: bool = True) -> Mask:
         """Return which calls an answer rests on."""
@@ -295,7 +300,7 @@ def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outc
 
 def _agrees(figure: FigureChange) -> bool:
     if figure.today is None or figure.what_if is None or figure.difference is None:
-        return figure.today == figure.what_if
+        return figure.name in TAILS or figure.today == figure.what_if
     low, high = figure.ci95
     if low is not None and high is not None and low <= 0 <= high:
         return True

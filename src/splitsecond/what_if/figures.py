@@ -66,14 +66,14 @@ class FigureChange(Struct, frozen=True, kw_only=True):
     """One figure: `today` as logged, `what_if` as replayed.
 
     `ci95`: of `difference`, which is what_if − today. `p_value`: None without an interval; of several policies adjusted
-    by Holm, and `ci95` with it. A figure is None without a value for it, or if more calls failed than the percentile
-    leaves out.
+    by Holm, and `ci95` with it. A figure is None without a value for it, if more calls failed than the percentile
+    leaves out, or if lost races hide too many slow times.
     """
 
     name: str
     today: float | None
-    what_if: float | None
-    difference: float | None
+    what_if: float | None = None
+    difference: float | None = None
     ci95: Interval = (None, None)
     p_value: float | None = None
 

@@ -38,7 +38,7 @@ MAX_SCALE = 4.0
 FIT = 5000
 """Attempts of a target that the dependence of times on lengths is fitted to."""
 MIN_EXPECTED_S = 0.001
-COMPARED = 64
+COMPARED = 32
 """Nearest attempts among which one that took longer is looked for."""
 OK, FAILED, CANCELLED = (OUTCOMES.index(name) for name in ("ok", "failed", "cancelled"))
 CACHE_AGES_NS = (300 * NS_PER_S, 3600 * NS_PER_S)
@@ -58,7 +58,8 @@ class Basis:
 
 class LoggedAnswer(NamedTuple):
     """An answer in virtual time, from the begin of the attempt. `wait_ns`: its first token, UNKNOWN if none came.
-    `fault`: place of its fault, UNKNOWN for none. `basis`: see `Basis`."""
+    `fault`: place of its fault, UNKNOWN for none. `basis`: see `Basis`. `sure_ns`: until then it surely has no token
+    where the basis is `SLOWER`."""
 
     wait_ns: int
     end_ns: int
@@ -69,6 +70,7 @@ class LoggedAnswer(NamedTuple):
     hour_tokens: int
     output_tokens: int
     basis: int
+    sure_ns: int = 0
 
 
 class _Similar(NamedTuple):
@@ -135,9 +137,8 @@ class History:
             similar = similar or self._of_target[late].get(target) or self._of_target[True][target]
         chance = float(self._chances[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
         found = self._drawn(similar, at_us, chance, call, own)
-        if found is None:
-            found, basis = similar.attempt[_nearest(similar.at_us, at_us)], Basis.SLOWER
-        return self._transferred(call, target, found, UNKNOWN if own == UNKNOWN else int(self._end_ns[own]), basis)
+        sure_ns = UNKNOWN if own == UNKNOWN else int(self._end_ns[own])
+        return self._transferred(call, target, found, sure_ns, basis)
 
     def _own_attempt(self, call: int, target: int, number: int, at_us: int, warmth: int) -> int:
         begin, end = int(self._first[call]), int(self._first[call + 1])
@@ -154,12 +155,13 @@ class History:
                 return attempt if same else UNKNOWN
         return UNKNOWN
 
-    def _drawn(self, similar: _Similar, at_us: int, chance: float, call: int, closed: int) -> int | None:
-        """Return the attempt that answers. None: no attempt near in time takes long enough.
+    def _drawn(self, similar: _Similar, at_us: int, chance: float, call: int, closed: int) -> int:
+        """Return the attempt that answers; one that was closed itself if none near in time took longer.
 
         `closed`: the call's own attempt, which was closed before its first token; UNKNOWN: there is none. An attempt
-        that was closed itself is replaced by one that took longer than it was waited for. Times are compared as
-        multiples of what is expected for the lengths, because a race closes its loser early for a short prompt.
+        that was closed itself is replaced by any that took longer than it was waited for, and so on: this draws from
+        the Kaplan-Meier estimate. Times are compared as multiples of what is expected for the lengths, because a race
+        closes its loser early for a short prompt.
         """
         moment_us = at_us + round((2 * chance - 1) * JITTER_US)
         place = _nearest(similar.at_us, moment_us)
@@ -168,12 +170,17 @@ class History:
             place += 1 if place + 1 < len(similar.at_us) else -1
             found = similar.attempt[place]
         limits = [each for each in (closed, found) if each != UNKNOWN and self._closed[each]]
-        if not limits:
-            return found
-        least = max(self._residual[each] for each in limits)
-        near = np.asarray(similar.attempt[max(place - COMPARED // 2, 0) : place + COMPARED // 2])
-        longer = near[(self._residual[near] > least) & ~self._closed[near]]
-        return int(longer[int(chance * 997) % len(longer)]) if len(longer) else None
+        low = max(min(place - COMPARED // 2, len(similar.attempt) - COMPARED), 0)
+        near = similar.attempt[low : low + COMPARED]
+        while limits:
+            longest = max(limits, key=lambda each: float(self._residual[each]))
+            longer = [each for each in near if self._residual[each] > self._residual[longest]]
+            if not longer:
+                return longest
+            chance = chance * 997 % 1.0
+            found = longer[int(chance * len(longer))]
+            limits = [found] if self._closed[found] else []
+        return found
 
     def _as_logged(self, call: int, attempt: int) -> LoggedAnswer:
         a = self.logged.attempts
@@ -185,7 +192,7 @@ class History:
             max(output, 0), Basis.SIMILAR,
         )  # fmt: skip
 
-    def _transferred(self, call: int, target: int, other: int, longer_ns: int, basis: int) -> LoggedAnswer:
+    def _transferred(self, call: int, target: int, other: int, sure_ns: int, basis: int) -> LoggedAnswer:
         """Return the answer to the attempt `other` as one to `call`, whose lengths differ a little."""
         a, calls = self.logged.attempts, self.logged.calls
         prompt, others_prompt = int(self.input_tokens[call]), int(self.input_tokens[a.call[other]])
@@ -202,12 +209,15 @@ class History:
         now_s = _expected(expectation, prompt - cached, cached if calls.stream[call] else output)
         scale = min(max(now_s / float(self._expected_s[other]), 1 / MAX_SCALE), MAX_SCALE)
         wait_ns, end_ns = int(self._wait_ns[other]), int(self._end_ns[other])
+        if self._closed[other]:
+            wait_ns = end_ns = max(round(end_ns * scale), sure_ns) + 1
+            return LoggedAnswer(wait_ns, end_ns, UNKNOWN, prompt, 0, 0, 0, output, Basis.SLOWER, wait_ns)
         if wait_ns == UNKNOWN:
             return LoggedAnswer(UNKNOWN, end_ns, int(a.fault[other]), prompt, 0, 0, 0, 0, basis)
         decode_ns = end_ns - wait_ns
         if a.outcome[other] != FAILED and output > 1 and others_output > 1:
             decode_ns = round(decode_ns * (output - 1) / (others_output - 1))
-        wait_ns = max(round(wait_ns * scale), longer_ns + 1)
+        wait_ns = max(round(wait_ns * scale), sure_ns + 1)
         fault = int(a.fault[other]) if a.outcome[other] == FAILED else UNKNOWN
         return LoggedAnswer(wait_ns, wait_ns + decode_ns, fault, prompt, cached, written, hour, output, basis)
 

@@ -28,7 +28,7 @@ from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
-from splitsecond.what_if.history import LATE_NS, History, LoggedAnswer, warmth
+from splitsecond.what_if.history import LATE_NS, Basis, History, LoggedAnswer, warmth
 
 MAX_PROMPT = 1 << 22
 """Bytes of the longest prompt that policies see; a longer one looks as long as this."""
@@ -182,13 +182,14 @@ class _Replay:
         found = self.history.answer(opened.number, target, number, at_us, late=late, warmth=warm)
         if opened.session is not None and found.wait_ns != UNKNOWN:
             turns[target] = now_ns
-        self._basis[opened.number] = max(self._basis[opened.number], found.basis)
         return found
 
     def opened(self, call: Call) -> _OpenCall:
         return self._open[call.id]
 
     def ended(self, opened: _OpenCall, target: int, answer: LoggedAnswer, begin_ns: int, observed: Observation) -> None:
+        if answer.basis != Basis.SLOWER or observed.end_ns - begin_ns >= answer.sure_ns:
+            self._basis[opened.number] = max(self._basis[opened.number], answer.basis)
         tokens = observed.output_tokens or 0
         first = observed.first_token_ns is not None
         billed = first or not (observed.status >= 400 or observed.sent_ns is None)
