@@ -234,7 +234,7 @@ class World:
         return found * (provider.slower if slow else 1.0)
 
     def run(self, policy: str, *, known: bool = False) -> tuple[RequestColumns, Outcomes, Integers]:
-        """Return the log, sorted by time, what became of the calls, by their numbers, and their numbers in the log.
+        """Return the log, sorted by time, how the calls ended, by their numbers, and their numbers in the log.
 
         `known`: the log has the lengths of prompts of calls that failed, too.
         """

@@ -82,7 +82,7 @@ def test_attempts_that_are_rare_or_far_away_are_too_few() -> None:
     assert answer(dense, 101, 1, at_s=101 * 60).basis == Basis.SIMILAR
 
 
-def test_attempts_made_because_another_was_slow_answer_no_first_attempt() -> None:
+def test_late_attempts_answer_no_first_attempt() -> None:
     logged = columns([[500, 300] for _ in range(200)])
     hedged = logged.attempts.target == 1
     for name in ("sent_ns", "first_token_ns", "last_token_ns", "end_ns"):

@@ -273,7 +273,7 @@ class Comparison:
 
 
 def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outcomes:
-    """Return what became of the calls in the log. A complete answer ends when its attempt ended: how fast the client
+    """Return how the calls ended in the log. A complete answer ends when its attempt ended: how fast the client
     read it is not the policy's."""
     logged = history.logged
     calls, attempts = logged.calls, logged.attempts

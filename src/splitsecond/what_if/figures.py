@@ -27,7 +27,7 @@ NAMES = ("ttft_p50_ms", "ttft_p95_ms", "total_p50_ms", "total_p95_ms", "usd_per_
 
 
 class Outcomes(Struct, frozen=True, kw_only=True):
-    """What became of calls: one place for each. `ttft_ms` and `total_ms`: infinite for a call that failed; `ttft_ms` is
+    """How calls ended: one place for each. `ttft_ms` and `total_ms`: infinite for a call that failed; `ttft_ms` is
     NaN for one that was not streamed. `usd`: NaN if unknown. `target`: that answered, or UNKNOWN."""
 
     ttft_ms: Floats
