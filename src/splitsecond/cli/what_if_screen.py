@@ -117,6 +117,10 @@ def _print_coverage(coverage: Coverage, console: Console) -> None:
         hours = f", mostly {coverage.hours}" if coverage.hours else ""
         words += f" Left out{hours}: {listed}."
     print_item(console, "  ", words)
+    if coverage.over_load:
+        share = percent(coverage.over_load / coverage.calls)
+        words = f"{share} met more calls at a target than it ever had in the log: taken to be no slower (--any-load)."
+        print_item(console, "  ", words, "yellow")
 
 
 def _known(figure: FigureChange) -> bool:

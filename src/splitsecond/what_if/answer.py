@@ -50,13 +50,18 @@ _OF_STREAMS = frozenset({"stall", "floor", "over"})
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
-    """Which calls an answer rests on. `left_out`: the number of calls for each reason. `hours`: the hours of the day
-    (UTC) in which most of them were; "" if none stands out."""
+    """Which calls an answer rests on.
+
+    `left_out`: the number of calls for each reason. `hours`: the hours of the day (UTC) in which most of them were; ""
+    if none stands out. `over_load`: those of the `covered` calls that met more calls at a target than it ever had in
+    the log, which was to be ignored.
+    """
 
     calls: int
     covered: int
     left_out: dict[str, int] = field(default_factory=dict)
     hours: str = ""
+    over_load: int = 0
 
     @property
     def share(self) -> float:
@@ -134,9 +139,9 @@ def what_if(
             f"the log has {len(logged.calls.came_us):,} calls to the route {route!r}; {MIN_CALLS} are needed",
             kind="nothing_logged",
         )
-    for policy in (today, *policies):
-        check_policy(policy, logged.targets)
     found = Comparison(logged, info, any_load=any_load, sent=sent)
+    for policy in (today, *policies):
+        check_policy(policy, found.asked)
     identity = found.identity(today)
     answers = []
     if identity.agrees:
@@ -157,11 +162,11 @@ def what_if(
     )
 
 
-def check_policy(policy: Expression, logged: Sequence[str]) -> None:
-    """Raise `CallerFault` if the calls of a log with these targets cannot be replayed through `policy`."""
+def check_policy(policy: Expression, asked: Sequence[str]) -> None:
+    """Raise `CallerFault` if the calls of a log with attempts at these targets cannot be replayed through `policy`."""
     if why := _unreplayable(policy):
         raise CallerFault(f"{policy!r} cannot be replayed: {why}", kind="not_replayable")
-    if missing := [name for name in targets(policy) if name not in logged]:
+    if missing := [name for name in targets(policy) if name not in asked]:
         words = f"the log has no attempt at {' or '.join(missing)} for this route"
         hint = "Send it a small share of the calls for a week: see --explore 1%."
         raise CallerFault(words, kind="never_asked", hint=hint)
@@ -195,6 +200,7 @@ class Comparison:
     ) -> None:
         self._logged = logged
         self._history = History(logged)
+        self.asked = self._history.asked
         self._info = info
         self._any_load = any_load
         self._sent = sent
@@ -240,8 +246,7 @@ class Comparison:
     def covered(self, replayed: ReplayedCalls, *, check_load: bool = True) -> Mask:
         """Return which calls an answer rests on."""
         if check_load and not self._any_load:
-            over = self._overloaded(replayed)
-            replayed.basis[over & (replayed.basis == Basis.SIMILAR)] = Basis.LOAD
+            replayed.basis[self._overloaded(replayed) & (replayed.basis == Basis.SIMILAR)] = Basis.LOAD
         return (replayed.basis == Basis.SIMILAR) & ~self._left
 
     def _overloaded(self, replayed: ReplayedCalls) -> Mask:
@@ -249,6 +254,8 @@ class Comparison:
         logged, found = self._logged.attempts, np.zeros(len(self._logged.calls.came_us), bool)
         begun_us = self._logged.calls.came_us[logged.call] + self._history.begin_ns // 1000
         call, target, at_us = replayed.attempts
+        if not len(at_us):
+            return found
         first = int(min(begun_us.min(), at_us.min())) // LOAD_US
         for number in range(len(self._logged.targets)):
             here = target == number
@@ -269,6 +276,7 @@ class Comparison:
             covered=int(covered.sum()),
             left_out={words: count for words, count in reasons.items() if count},
             hours=_hours(self._logged.calls.came_us, out, ~self._left),
+            over_load=int((self._overloaded(replayed) & covered).sum()),
         )
 
 

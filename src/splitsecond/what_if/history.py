@@ -83,8 +83,8 @@ class _Similar(NamedTuple):
 class History:
     """The calls and attempts of a log.
 
-    `chance`: the seed of what is drawn. `own`: calls answer with their own attempts; otherwise all answers are drawn
-    from other calls, which tries the drawing itself.
+    `asked`: the targets that it knows. `chance`: the seed of what is drawn. `own`: calls answer with their own
+    attempts; otherwise all answers are drawn from other calls, which tries the drawing itself.
     """
 
     def __init__(self, logged: RequestColumns, *, chance: int = 0, own: bool = True) -> None:
@@ -117,6 +117,7 @@ class History:
         kind = ((attempts.target * 2 + stream) * WARMTHS + self._warmth) * PROMPTS + prompt
         self._of_kind = [_grouped(kind, begun_us, each) for each in (usable & first, usable)]
         self._of_target = [_grouped(attempts.target, begun_us, each) for each in (usable & first, usable)]
+        self.asked = [name for number, name in enumerate(logged.targets) if number in self._of_target[True]]
         self._longest = [int(prompt[attempts.target == target].max(initial=0)) for target in range(len(logged.targets))]
 
     def answer(self, call: int, target: int, number: int, at_us: int, *, late: bool, warmth: int) -> LoggedAnswer:

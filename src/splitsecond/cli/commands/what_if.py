@@ -20,7 +20,7 @@ from splitsecond.what_if.exploration import Exploration, exploration
 
 DAY_S = 24 * 3600
 LONGEST_S = 3650 * DAY_S
-MAX_CALLS = 100_000
+MAX_CALLS = 50_000
 
 
 def what_if(
