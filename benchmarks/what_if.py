@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Raw, Struct
@@ -22,6 +22,7 @@ from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import Fault, ProviderFault
+from splitsecond.core.events import Event
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.service import Call, Notes, Reply, ReplyBase, Service
 from splitsecond.core.session import CallSession
@@ -53,7 +54,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     `drift`: amplitude of the logarithm of its level over ten minutes and an hour. `spells`: mean seconds between slow
     spells, which last `spell_s` at the mean and are `slower` times as slow. `load`: by how much each request in flight
-    slows it. `outages`: hours from the begin. `limit`: requests a minute. `lifetime_s`: of its prompt cache.
+    slows it. `outages`: parts of the whole time. `limit`: requests a minute. `lifetime_s`: of its prompt cache.
     """
 
     fixed: float = 0.3
@@ -95,8 +96,8 @@ SETTINGS: dict[str, Setting] = {
         about="both have the same slow minutes", a=Provider(), b=Provider(fixed=0.36, price=DEAR), shared=900
     ),
     "outages": Setting(
-        about="a fails for ten minutes twice",
-        a=Provider(outages=((1.0, 1.17), (4.0, 4.17))),
+        about="a is down for 3% of the time, twice",
+        a=Provider(outages=((0.3, 0.33), (0.7, 0.73))),
         b=Provider(fixed=0.36, price=DEAR),
     ),
     "limits": Setting(
@@ -195,6 +196,12 @@ class _Reply(ReplyBase):
     async def finished(self) -> None:
         await self._over
 
+    def arrived(self) -> list[Event]:
+        return []
+
+    async def read(self) -> bytes:
+        raise RuntimeError("a simulated answer has no bytes")
+
     async def aclose(self) -> None:
         if not self._over.done():
             self._timer.cancel()
@@ -208,6 +215,7 @@ class World:
     def __init__(self, setting: Setting, calls: Requests, seed: int, hours: float) -> None:
         self.setting = setting
         self.calls = calls
+        self.seconds = hours * 3600
         self.providers = dict(zip(TARGETS, (setting.a, setting.b), strict=True))
         random = np.random.default_rng([seed, 1])
         self.noise = random.normal(0, 1, (len(calls.at_s), len(TARGETS)))
@@ -396,7 +404,7 @@ class _Target:
 
     def _refused(self, number: int, at_s: float, attempts: int) -> tuple[int, float] | None:
         provider, world = self._provider, self._world
-        if any(begin * 3600 <= at_s < end * 3600 for begin, end in provider.outages):
+        if any(begin <= at_s / world.seconds < end for begin, end in provider.outages):
             return 503, FAILS_AFTER_S
         if provider.limit:
             sent = world.sent[self._number]
@@ -453,7 +461,7 @@ def judge(setting: str, today: str, other: str, seed: int, hours: float = HOURS)
     logged, before, order = world.run(today)
     _, truth, _ = World(about, calls, seed, hours).run(other, known=True)
     found = Comparison(logged, world.info, any_load=about.any_load)
-    same = {"setting": setting, "today": today, "other": other, "seed": seed}
+    same: dict[str, Any] = {"setting": setting, "today": today, "other": other, "seed": seed}
     identity = found.identity(parse(today))
     if not identity.agrees:
         return Judged(**same, refused=f"identity: {', '.join(identity.differs)}")

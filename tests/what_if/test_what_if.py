@@ -139,6 +139,11 @@ def test_parquet_has_the_same_columns(log: Path, logged: RequestColumns, tmp_pat
         for name in ours.__struct_fields__:
             assert getattr(ours, name).tolist() == getattr(theirs, name).tolist(), name
     assert exported.targets == logged.targets
+    both = [past, Past.open(f"{PARQUET}{tmp_path}/exported")]
+    until = clock.wall_time() + timedelta(minutes=1)
+    by_hour, exported_by_hour = (each.calls_by_hour("chat", epoch, until) for each in both)
+    routes, exported_routes = (each.routes(epoch, until) for each in both)
+    assert (exported_by_hour, exported_routes) == (by_hour, routes)
 
 
 def test_hours_are_counted_and_routes_are_listed(log: Path) -> None:
