@@ -63,6 +63,7 @@ NOT_RUN = {
         "splitsecond run ": "the programs are not installed; tests/cli/test_run.py runs one",
         "splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some",
         "splitsecond watch ": "takes a minute; docs/watch.md runs it for seconds",
+        "splitsecond what-if ": "needs a log of two targets; tests/cli/test_what_if.py has one",
     },
     "docs/capacity": {
         "$ splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --sessions": (
@@ -89,6 +90,9 @@ NOT_RUN = {
     },
     "docs/sessions": {"Sessions at": "needs minutes for its intervals; tests/report/test_sessions.py has the table"},
     "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},
+    "docs/what-if": {
+        "$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one"
+    },
     "docs/watch": {"Continuing after": "twelve rounds, and a server that becomes slower: tests/cli/test_watch.py"},
 }
 """Beginnings of commands and of whole blocks that cannot run here, and the reason. Commands are still parsed, by

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from splitsecond.api.connection import ChatReply as ChatReply
     from splitsecond.api.connection import Connection as Connection
     from splitsecond.api.connection import connect as connect
+    from splitsecond.api.replays import what_if as what_if
     from splitsecond.api.results import BenchRun as BenchRun
     from splitsecond.api.results import Estimate as Estimate
     from splitsecond.api.results import compare as compare
@@ -45,6 +46,7 @@ _EXPORTS = {
     "Estimate": "api.results",
     "compare": "api.results",
     "load": "api.results",
+    "what_if": "api.replays",
     "Price": "core.catalog.price",
     "CallerFault": "core.errors",
     "Fault": "core.errors",

@@ -12,7 +12,7 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, Self, TypeVar
 
 from splitsecond.api import batch as batches
-from splitsecond.api import benchmarks
+from splitsecond.api import benchmarks, replays
 from splitsecond.api.batch import BatchRun
 from splitsecond.api.connection import ChatReply, Connection, Messages
 from splitsecond.api.results import BenchRun, compare, load
@@ -31,6 +31,7 @@ __all__ = [
     "connect",
     "load",
     "watch",
+    "what_if",
 ]
 
 P = ParamSpec("P")
@@ -103,6 +104,7 @@ batch = _waiting(batches.batch)
 bench = _waiting(benchmarks.bench)
 capacity = _waiting(benchmarks.capacity)
 watch = _iterating(benchmarks.watch)
+what_if = _waiting(replays.what_if)
 
 
 class SyncConnection:

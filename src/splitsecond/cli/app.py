@@ -44,6 +44,7 @@ COMMANDS = {
     "Reports on served traffic": {
         "speed": "Grade targets by the speed of the requests that they served.",
         "recommend": "Recommend targets for a use, such as voice, chat or batch.",
+        "what-if": "Replay the log through another policy: speed, cost, failures.",
         "sessions": "Show sessions of agents, and what one waited for.",
         "cost": "Show what calls cost, losers of races included.",
         "import": "Import a log of another program for speed, recommend and cost.",
@@ -82,7 +83,7 @@ class CommandTable(Mapping[str, Command]):
 
     def _make(self, name: str) -> Command:
         heading = self._headings[name]
-        python_name = f"{name}_" if name in _KEYWORDS else name
+        python_name = f"{name}_" if name in _KEYWORDS else name.replace("-", "_")
         function = getattr(import_module(f"splitsecond.cli.commands.{python_name}"), python_name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         settings = {"allow_interspersed_args": name not in _RUN_PROGRAMS}

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,16 +12,20 @@ from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import prices
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.timing.columns import AttemptColumns
+from splitsecond.core.timing.columns import US_PER_HOUR, AttemptColumns
 from splitsecond.log.production.speed import By, ProductionSpeed, SpeedComparison, period_hours
 from splitsecond.log.production.traffic import SIDES, ProductionTraffic
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import PARQUET, LoggedSession, Past
 from splitsecond.log.store.parquet_export import ExportedLog
+from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.construction.expression import Expression, TargetName
+from splitsecond.routing.machinery.definition import Policy
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
+from splitsecond.routing.targets.target_info import TargetInfo
 
 DAYS = 14.0
 LONGEST_DAYS = 3650.0
@@ -73,6 +77,36 @@ class LoggedTraffic:
         facts = TargetDirectory(self._settings)
         facts.learn(facts.look_up(targets))
         return facts.price
+
+    def facts(self, targets: Sequence[str]) -> Callable[[str], TargetInfo]:
+        """Return what is known of targets before any request, as the gateway knows it."""
+        directory = TargetDirectory(self._settings or RouterSettings())
+        directory.learn(directory.look_up(targets))
+        return directory.facts
+
+    def policy(self, route: str) -> Expression | None:
+        """Return the policy of a route by the configuration; that of a target is the target. None: not known."""
+        known = None if self._settings is None else self._settings.routes.get(route)
+        return TargetName(route) if known is None and "/" in route else known
+
+    def policies(self) -> Mapping[str, Policy]:
+        """Return the policies of the user, by the configuration."""
+        return self._settings.policies.policies() if self._settings and self._settings.policies else {}
+
+    def routes(self) -> list[tuple[str, int]]:
+        """Return the routes in the log and the numbers of their calls, the most frequent first."""
+        return self._past.routes(self.since, self.until)
+
+    def requests(self, route: str, max_calls: int) -> tuple[RequestColumns, int]:
+        """Return calls to `route` with their attempts, and how many calls there are: if these are more than
+        `max_calls`, whole hours that are evenly spread over the time."""
+        hours = self._past.calls_by_hour(route, self.since, self.until)
+        count = sum(calls for _, calls in hours)
+        every = max(count / max_calls, 1.0)
+        taken = dict.fromkeys(hours[int(place * every)][0] for place in range(int(len(hours) / every)))
+        first_us, last_us = (round(each.timestamp() * 1e6) for each in (self.since, self.until))
+        spans = [(max(at * US_PER_HOUR, first_us), min((at + 1) * US_PER_HOUR, last_us)) for at in taken]
+        return self._past.requests(route, spans), count
 
     def stops_billing(self, target: str) -> bool | None:
         """Return whether output is not billed that would have come after we closed a request; None: not known."""

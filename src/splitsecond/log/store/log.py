@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
     from splitsecond.core.timing.columns import AttemptColumns
     from splitsecond.log.store.parquet import ParquetDatabase
     from splitsecond.log.store.parquet_export import ExportedLog
+    from splitsecond.log.store.request_columns import RequestColumns
 
 __all__ = ["CallRecord", "Log", "Past", "SpentTokens", "check_url"]
 
@@ -255,6 +256,26 @@ class Past:
                 for row in found:
                     yield _EPOCH + row.came_us * _US, call_record(row, attempts[row.call])
                 after = and_(c.came_us >= last.came_us, or_(c.came_us > last.came_us, c.n > last.n))
+
+    def calls_by_hour(self, route: str, since: datetime, until: datetime) -> list[tuple[int, int]]:
+        from splitsecond.log.store.request_columns import calls_by_hour
+
+        with self._connection() as connection:
+            return calls_by_hour(connection, route, _us(since), _us(until))
+
+    def requests(self, route: str, spans_us: Sequence[tuple[int, int]]) -> "RequestColumns":
+        """Return the calls to `route` that came in within these times, with their attempts."""
+        from splitsecond.log.store.request_columns import request_columns
+
+        with self._connection() as connection:
+            return request_columns(connection, route, spans_us)
+
+    def routes(self, since: datetime, until: datetime) -> list[tuple[str, int]]:
+        """Return the routes of calls in this time and their numbers, the most frequent first."""
+        from splitsecond.log.store.request_columns import routes
+
+        with self._connection() as connection:
+            return routes(connection, _us(since), _us(until))
 
     def contained(self, records: Sequence[CallRecord]) -> set[str]:
         """Return the ids of those calls that are in the log, perhaps written by a process that died since."""

@@ -1,0 +1,53 @@
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.what_if.answer import WhatIf
+
+
+async def what_if(
+    log: str | os.PathLike[str],
+    policy: str | Sequence[str],
+    *,
+    today: str = "",
+    route: str = "",
+    since: str = "14d",
+    config: str | os.PathLike[str] | None = None,
+    any_load: bool = False,
+    calls: int | None = None,
+) -> WhatIf:
+    """Return what the calls of a log would have met with another policy, or several.
+
+    `log`: its URL, a SQLite file, or a folder of Parquet files; "": that of the configuration `config`. `today`: the
+    policy of `route` in that time; "": that of the configuration. `route`: "": the one with most calls. `since`: how
+    far to look back. `any_load`: the speed of no target depends on how many of these calls it gets. At most `calls`
+    are replayed. docs/what-if.md explains the answer. Raises `CallerFault` for a policy that cannot be replayed, or a
+    log that cannot be read.
+
+    It runs in a process of its own, because virtual time replaces the clock of its process.
+    """
+    options = {
+        "--log": os.fspath(log), "--today": today, "--route": route, "--since": since,
+        "--config": "" if config is None else os.fspath(config), "--calls": "" if calls is None else str(calls),
+    }  # fmt: skip
+    given = [text for name, value in options.items() if value for text in (name, value)]
+    policies = [policy] if isinstance(policy, str) else [*policy]
+    flags = ["--any-load"] if any_load else []
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "splitsecond", "what-if", "--json", "-", *given, *flags, "--", *policies,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        out, err = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    if not out:
+        words = err.decode("utf-8", "replace").strip().removeprefix("splitsecond: ").rstrip(".")
+        raise CallerFault(words or "the replay has failed", kind="what_if")
+    return msgspec.json.decode(out, type=WhatIf)

@@ -1,0 +1,133 @@
+from typing import Annotated
+
+import typer
+from msgspec import to_builtins
+from rich.console import Console
+from rich.progress import Progress
+
+from splitsecond.cli.log_source import LoggedTraffic
+from splitsecond.cli.options import Config, Csv, Json, Log, Markdown
+from splitsecond.cli.results import Output
+from splitsecond.cli.what_if_screen import print_exploration, print_what_if
+from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.validation import nearest
+from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.machinery.settings import Duration
+from splitsecond.what_if.answer import REPLAYS
+from splitsecond.what_if.answer import what_if as answered
+from splitsecond.what_if.exploration import Exploration, exploration
+
+DAY_S = 24 * 3600
+LONGEST_S = 3650 * DAY_S
+MAX_CALLS = 50_000
+
+
+def what_if(
+    policies: Annotated[
+        list[str],
+        typer.Argument(metavar="POLICY...", help="Policies to replay the calls through.", show_default=False),
+    ],
+    log: Log = "",
+    config: Config = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 12h, 14d.")] = "14d",
+    route: Annotated[
+        str, typer.Option(metavar="NAME", help="The route whose calls are replayed. Default: the most frequent one.")
+    ] = "",
+    today: Annotated[
+        str, typer.Option(metavar="POLICY", help="Its policy in that time. Default: that of the configuration.")
+    ] = "",
+    any_load: Annotated[
+        bool, typer.Option("--any-load", help="The speed of no target depends on how many of these calls it gets.")
+    ] = False,
+    explore: Annotated[
+        str, typer.Option(metavar="SHARE", help="Only propose what to route so that the log can answer, such as 1%.")
+    ] = "",
+    calls: Annotated[
+        int, typer.Option(min=1000, metavar="N", help="Most calls to replay: whole hours, evenly spread.")
+    ] = MAX_CALLS,
+    json: Json = "",
+    csv: Csv = "",
+    markdown: Markdown = "",
+) -> None:
+    """Replay the log through another policy: speed, cost, failures.
+
+    \b
+    splitsecond what-if 'hedge("a/m", "b/m")' --since 14d
+    splitsecond what-if 'fallback("a/m", "b/m")' 'race("a/m", "b/m")' --route chat
+    splitsecond what-if 'fallback("b/m", "a/m")' --explore 1%
+
+    All calls of a route in their order and at their times, through the policy itself, in virtual time. A target answers
+    as the log knows it at that moment: with the call's own attempt, or with one that is similar and near in time.
+    Today's policy is replayed first, and must give the log's own figures; otherwise there is no answer.
+    Calls for which the log has too few similar attempts are left out, and there is no figure if they are many.
+    """
+    output = Output(json=json, csv=csv, markdown=markdown)
+    output.check()
+    share = _share(explore)
+    logged = LoggedTraffic(log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S)
+    own = logged.policies()
+    others = [parse(each, own) for each in policies]
+    name = _route(logged, route)
+    now = parse(today, own) if today else logged.policy(name)
+    if now is None:
+        raise CallerFault(
+            f"the policy of the route {name!r} in the log is not known",
+            kind="no_policy",
+            hint="Name it with --today, or the gateway's configuration with --config.",
+        )
+    requests, count = logged.requests(name, calls)
+    if share:
+        found = [exploration(requests, now, each, share, count) for each in others]
+        _write_exploration(output, found, name)
+        return
+    facts = logged.facts(requests.targets)
+    screen = Console(stderr=True)
+    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
+        total = (REPLAYS + len(others)) * len(requests.calls.came_us)
+        task = progress.add_task("replaying the log", total=total)
+        result = answered(
+            requests, now, others, facts, route=name, logged_calls=count, any_load=any_load,
+            sent=lambda more: progress.advance(task, more),
+        )  # fmt: skip
+
+    def show(console: Console) -> None:
+        print_what_if(result, console)
+
+    rows = [{"policy": each.policy, **to_builtins(figure)} for each in result.answers for figure in each.figures]
+    output.write(result, lambda: rows, show)
+    show(output.screen())
+    if not result.identity.agrees or any(each.refused for each in result.answers):
+        raise typer.Exit(1)
+
+
+def _write_exploration(output: Output, found: list[Exploration], route: str) -> None:
+    def show(console: Console) -> None:
+        for each in found:
+            print_exploration(each, route, console)
+
+    output.write(found, lambda: found, show)
+    show(output.screen())
+
+
+def _share(text: str) -> float:
+    if not text:
+        return 0.0
+    number = text.removesuffix("%")
+    try:
+        share = float(number) / 100 if text.endswith("%") else float(number)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 0.5:
+        raise CallerFault(f"--explore: got {text}, expected a share such as 1%, at most 50%", kind="bad_option")
+    return share
+
+
+def _route(logged: LoggedTraffic, route: str) -> str:
+    known = dict(logged.routes())
+    if not known:
+        raise logged.nothing()
+    if route and route not in known:
+        hint = f"{nearest(route, known)} There are: {', '.join(known)}.".lstrip()
+        raise CallerFault(f"the log has no calls to a route {route!r}", kind="unknown_route", hint=hint)
+    return route or next(iter(known))

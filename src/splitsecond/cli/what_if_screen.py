@@ -1,0 +1,155 @@
+"""The answer of `splitsecond what-if` in a terminal."""
+
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.benchmark.report.terminal import print_item
+from splitsecond.core.errors import printable
+from splitsecond.core.money.cost import usd
+from splitsecond.core.wording import MISSING, counted_as, number, percent
+from splitsecond.what_if.answer import DRAWN, LEFT_OUT, Coverage, Identity, PolicyAnswer, WhatIf
+from splitsecond.what_if.exploration import Exploration
+from splitsecond.what_if.figures import FigureChange
+from splitsecond.what_if.history import Basis
+
+HEADINGS = {
+    "ttft_p50_ms": "TTFT p50 ms",
+    "ttft_p95_ms": "TTFT p95 ms",
+    "total_p50_ms": "completion p50 ms",
+    "total_p95_ms": "completion p95 ms",
+    "usd_per_1000": "$ per 1,000 calls",
+    "failed": "failed",
+}
+_IN_IDENTITY = ("ttft_p50_ms", "ttft_p95_ms", "total_p50_ms", "total_p95_ms", "usd_per_1000", "failed")
+
+
+def print_what_if(found: WhatIf, console: Console) -> None:
+    _print_identity(found.identity, console)
+    since, until = (datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us))
+    console.print()
+    replayed = counted_as(found.calls, "call")
+    if found.logged_calls > found.replayed_calls:
+        replayed += f" of {found.logged_calls:,}, in whole hours that are evenly spread"
+    print_item(
+        console, "", f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC: {replayed}"
+    )
+    print_item(console, "", f"Today: {printable(found.today)}")
+    if found.unpriced:
+        print_item(console, "", f"Cost: not known, because {printable(' and '.join(found.unpriced))} have no price.")
+    for each in found.answers:
+        console.print()
+        _print_answer(each, console)
+
+
+def print_exploration(found: Exploration, route: str, console: Console) -> None:
+    print_item(console, "", f"To replay {printable(found.policy)}, route this for a week:")
+    console.print(Text(f"  {printable(route)}: {printable(found.route)}", "cyan"), soft_wrap=True)
+    names = " and ".join(found.explored)
+    print_item(
+        console,
+        "",
+        f"About {found.per_day:,.0f} calls a day then go to {printable(names)}, whatever happened before. "
+        f"With them, {percent(found.coverage)} of the calls rest on at least 20 similar attempts within an hour.",
+    )
+    if found.coverage < 0.8:
+        more = "No share up to 50% is enough" if found.needed is None else f"{percent(found.needed)} would be enough"
+        print_item(console, "", f"{more} for 80% of the calls.", "yellow")
+
+
+def _print_identity(identity: Identity, console: Console) -> None:
+    if identity.agrees:
+        text = ", ".join(_replayed(each) for each in identity.figures if each.name in _IN_IDENTITY and _known(each))
+        print_item(
+            console, "✓ ", f"Today's policy, replayed over its own log, gives the log's figures: {text}.", "green"
+        )
+        return
+    if not identity.figures:
+        print_item(console, "✗ ", "Today's policy cannot be replayed over its own log: see what is left out.", "red")
+        _print_coverage(identity.coverage, console)
+        return
+    print_item(console, "✗ ", "Today's policy, replayed over its own log, does not give the log's figures:", "red")
+    for kind, figures in (("", identity.figures), (DRAWN, identity.drawn)):
+        for each in figures:
+            if f"{each.name}{kind}" in identity.differs:
+                print_item(console, "  ", f"{_replayed(each)}{kind}")
+    print_item(
+        console,
+        "  ",
+        "So there is no answer. Is this the policy of that time? Name it with --today, or look back less far.",
+    )
+
+
+def _print_answer(answer: PolicyAnswer, console: Console) -> None:
+    console.print(Text(printable(answer.policy), "bold"), soft_wrap=True)
+    _print_coverage(answer.coverage, console)
+    if answer.refused:
+        print_item(console, "  ", f"No answer: {answer.refused}.", "yellow")
+        if LEFT_OUT[Basis.LOAD] in answer.coverage.left_out:
+            words = "If no target is slower with more of these calls, say so with --any-load."
+            print_item(console, "  ", words)
+        print_item(console, "  ", "--explore 1% proposes what to route so that the log can answer.")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading, justify in (
+        ("", "left"),
+        ("today", "right"),
+        ("what if", "right"),
+        ("difference (95% interval)", "left"),
+    ):
+        table.add_column(heading, justify=justify, no_wrap=bool(heading))  # type: ignore[arg-type] # one of two
+    for each in answer.figures:
+        if each.name in HEADINGS and not _known(each):
+            continue
+        name = HEADINGS.get(each.name, f"answered by {each.name}")
+        cells = (_text(each, each.today), _text(each, each.what_if))
+        table.add_row(printable(name), *cells, Text(_difference(each), "" if each.is_real else "dim"))
+    console.print(table)
+
+
+def _print_coverage(coverage: Coverage, console: Console) -> None:
+    words = f"{percent(coverage.share)} of {counted_as(coverage.calls, 'call')} rest on at least 20 similar attempts."
+    if coverage.left_out:
+        reasons = sorted(coverage.left_out.items(), key=lambda one: -one[1])
+        listed = "; ".join(f"{reason} ({percent(count / coverage.calls)})" for reason, count in reasons)
+        hours = f", mostly {coverage.hours}" if coverage.hours else ""
+        words += f" Left out{hours}: {listed}."
+    print_item(console, "  ", words)
+    if coverage.over_load:
+        share = percent(coverage.over_load / coverage.calls)
+        words = f"{share} met more calls at a target than it ever had in the log: taken to be no slower (--any-load)."
+        print_item(console, "  ", words, "yellow")
+
+
+def _known(figure: FigureChange) -> bool:
+    return figure.today is not None or figure.what_if is not None
+
+
+def _replayed(figure: FigureChange) -> str:
+    name = HEADINGS.get(figure.name, f"share of {figure.name}")
+    return f"{printable(name)} {_text(figure, figure.what_if)} for {_text(figure, figure.today)}"
+
+
+def _text(figure: FigureChange, value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return MISSING
+    sign = ("+" if value > 0 else "−" if value < 0 else "") if signed else ""
+    size = abs(value)
+    if figure.name == "usd_per_1000":
+        return f"{sign}{usd(size)}"
+    if figure.name == "failed" or "/" in figure.name:
+        return f"{sign}{number(size * 100)}" if signed else percent(size)
+    return f"{sign}{number(size)}"
+
+
+def _difference(figure: FigureChange) -> str:
+    low, high = figure.ci95
+    if figure.difference is None:
+        return MISSING
+    points = " points" if figure.name == "failed" or "/" in figure.name else ""
+    moved = f"{_text(figure, figure.difference, signed=True)}{points}"
+    if low is None or high is None:
+        return moved
+    return f"{moved} ({_text(figure, low, signed=True)} to {_text(figure, high, signed=True)})"

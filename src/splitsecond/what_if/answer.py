@@ -1,0 +1,330 @@
+"""The answer to what would have happened, and when there is none.
+
+Today's policy comes first: replayed over its own log it must give the log's own figures, both with the calls' own
+attempts and with answers that are all drawn from other calls. Otherwise the log or the configuration is not what the
+replay takes it for, and there is no answer.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.timing.columns import US_PER_HOUR, Floats, Integers, Mask
+from splitsecond.core.timing.packed_attempt import UNKNOWN
+from splitsecond.log.store.request_columns import RequestColumns
+from splitsecond.routing.construction.expression import Expression, TargetName, targets
+from splitsecond.routing.targets.target_info import TargetInfo
+from splitsecond.what_if.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
+from splitsecond.what_if.history import CANCELLED, FAILED, OK, Basis, History
+from splitsecond.what_if.replay import ReplayedCalls, costs, replay
+
+SCHEMA = "splitsecond.what-if/1"
+DRAWN = ", drawn from other calls"
+REPLAYS = 2
+"""Replays of today's policy."""
+MIN_COVERAGE = 0.7
+"""Share of the calls that an answer must rest on."""
+TOLERANCE = 0.03
+"""Difference between log and replay that is accepted whatever its interval: as a share of a time or of the cost, and of
+all calls for the share of a target."""
+FAILED_TOLERANCE = 0.005
+TAILS = ("ttft_p95_ms", "total_p95_ms")
+MAX_HIDDEN = 0.01
+"""Share of the calls that may be left out because a race was lost, for figures of slow calls: these are slow ones."""
+LOAD_US = 300_000_000
+"""Calls at a target are counted in periods of this length: its speed is known up to the largest number in the log."""
+
+LEFT_OUT = {
+    Basis.FEW: "fewer than 20 similar attempts within an hour",
+    Basis.LONGER: "prompts longer than the target ever had",
+    Basis.SLOWER: "a race was lost, and no similar attempt took longer",
+    Basis.LOAD: "more calls at a target than it ever had in the log",
+}
+_UNREADABLE = frozenset({"by_complexity", "by_task", "cache", "cascade", "pipeline", "cap"})
+"""Policies that look into prompts and answers, of which the log has none."""
+_OF_STREAMS = frozenset({"stall", "floor", "over"})
+"""Settings for which a policy follows the tokens of an answer, of which the log has only the first and the last."""
+
+
+class Coverage(Struct, frozen=True, kw_only=True):
+    """Which calls an answer rests on.
+
+    `left_out`: the number of calls for each reason. `hours`: the hours of the day (UTC) in which most of them were; ""
+    if none stands out. `over_load`: those of the `covered` calls that met more calls at a target than it ever had in
+    the log, which was to be ignored.
+    """
+
+    calls: int
+    covered: int
+    left_out: dict[str, int] = field(default_factory=dict)
+    hours: str = ""
+    over_load: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.covered / self.calls if self.calls else 0.0
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Today's policy over its own log.
+
+    `figures`: `today` as logged, `what_if` as replayed with the calls' own attempts; `drawn`: the same with all answers
+    drawn from other calls. `differs`: the names of figures that do not agree.
+    """
+
+    figures: list[FigureChange]
+    drawn: list[FigureChange]
+    coverage: Coverage
+    differs: list[str]
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differs
+
+
+class PolicyAnswer(Struct, frozen=True, kw_only=True):
+    """One policy over the calls of the log. `refused`: why there are no figures; "" if there are."""
+
+    policy: str
+    coverage: Coverage
+    figures: list[FigureChange] = field(default_factory=list)
+    refused: str = ""
+
+
+class WhatIf(Struct, frozen=True, kw_only=True):
+    """Answer for the calls to `route`.
+
+    `today`: its policy in the log. `calls`: those of the `replayed_calls` whose client waited for the answer.
+    `logged_calls`: as many are in the log. `since_us`, `until_us`: the first and the last of `calls`, in microseconds
+    since 1970. `unpriced`: targets without a price by the token, without which no cost is known. `answers`: empty if
+    `identity` does not agree.
+    """
+
+    schema: str = SCHEMA
+    route: str
+    today: str
+    calls: int
+    replayed_calls: int
+    logged_calls: int
+    since_us: int
+    until_us: int
+    identity: Identity
+    unpriced: list[str] = field(default_factory=list)
+    answers: list[PolicyAnswer] = field(default_factory=list)
+
+
+def what_if(
+    logged: RequestColumns,
+    today: Expression,
+    policies: Sequence[Expression],
+    info: Callable[[str], TargetInfo],
+    *,
+    route: str = "",
+    logged_calls: int | None = None,
+    any_load: bool = False,
+    sent: Callable[[int], None] = lambda calls: None,
+) -> WhatIf:
+    """Return what the calls of a log would have met with each of `policies` in the place of `today`.
+
+    `logged_calls`: how many there are, if `logged` is a part of them. `any_load`: the speed of no target depends on how
+    many of these calls it gets. `sent`: see `replay`; there are `REPLAYS` of today's policy and one of each other.
+    Raises `CallerFault` for a policy that cannot be replayed, for targets that the log does not have, and for a log of
+    fewer than `MIN_CALLS` calls. It replaces the clock of this process while it runs.
+    """
+    if len(logged.calls.came_us) < MIN_CALLS:
+        raise CallerFault(
+            f"the log has {len(logged.calls.came_us):,} calls to the route {route!r}; {MIN_CALLS} are needed",
+            kind="nothing_logged",
+        )
+    found = Comparison(logged, info, any_load=any_load, sent=sent)
+    for policy in (today, *policies):
+        check_policy(policy, found.asked)
+    identity = found.identity(today)
+    answers = []
+    if identity.agrees:
+        answers = [found.answer(repr(each), found.replayed(each)) for each in policies]
+        figures = adjusted({each.policy: each.figures for each in answers if not each.refused})
+        answers = [replace(each, figures=figures.get(each.policy, [])) for each in answers]
+    return WhatIf(
+        route=route,
+        today=repr(today),
+        calls=found.calls,
+        replayed_calls=len(logged.calls.came_us),
+        logged_calls=len(logged.calls.came_us) if logged_calls is None else logged_calls,
+        since_us=int(logged.calls.came_us[0]),
+        until_us=int(logged.calls.came_us[-1]),
+        identity=identity,
+        unpriced=[name for name in logged.targets if (price := info(name).price) is None or not price.by_token],
+        answers=answers,
+    )
+
+
+def check_policy(policy: Expression, asked: Sequence[str]) -> None:
+    """Raise `CallerFault` if the calls of a log with attempts at these targets cannot be replayed through `policy`."""
+    if why := _unreplayable(policy):
+        raise CallerFault(f"{policy!r} cannot be replayed: {why}", kind="not_replayable")
+    if missing := [name for name in targets(policy) if name not in asked]:
+        words = f"the log has no attempt at {' or '.join(missing)} for this route"
+        hint = "Send it a small share of the calls for a week: see --explore 1%."
+        raise CallerFault(words, kind="never_asked", hint=hint)
+
+
+def _unreplayable(policy: Expression) -> str:
+    if isinstance(policy, TargetName):
+        return ""
+    if policy.own is not None:
+        return f"{policy.policy} is a policy of your own, which may read prompts, and the log has none"
+    if policy.policy in _UNREADABLE:
+        return f"{policy.policy} reads prompts or answers, and the log has none"
+    settings = dict(policy.settings)
+    if policy.policy == "race" and settings.get("by") == "total":
+        return 'race(by="total") reads answers, and the log has none'
+    if policy.policy == "resume" or _OF_STREAMS & settings.keys():
+        return "it follows the tokens of an answer, and the log has only the first and the last"
+    return next(filter(None, map(_unreplayable, policy.parts)), "")
+
+
+class Comparison:
+    """The calls of a log, as they were and as other policies would have served them. See `what_if`."""
+
+    def __init__(
+        self,
+        logged: RequestColumns,
+        info: Callable[[str], TargetInfo],
+        *,
+        any_load: bool = False,
+        sent: Callable[[int], None] = lambda calls: None,
+    ) -> None:
+        self._logged = logged
+        self._history = History(logged)
+        self.asked = self._history.asked
+        self._info = info
+        self._any_load = any_load
+        self._sent = sent
+        calls = logged.calls
+        self._stream = calls.stream.astype(bool)
+        self._left = calls.outcome == CANCELLED
+        self._today = logged_outcomes(self._history, info)
+        self.calls = int((~self._left).sum())
+
+    def identity(self, today: Expression) -> Identity:
+        drawn = replay(History(self._logged, own=False), today, self._info, chance=2, sent=self._sent)
+        own = self.replayed(today)
+        known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
+        coverage = self._coverage(drawn, covered)
+        if min(known.sum(), covered.sum()) < MIN_CALLS:
+            return Identity(figures=[], drawn=[], coverage=coverage, differs=["too few calls with similar attempts"])
+        figures = self._changes(own, known)
+        by_draws = self._changes(drawn, covered)
+        differs = [each.name for each in figures if not _agrees(each)]
+        differs += [f"{each.name}{DRAWN}" for each in by_draws if not _agrees(each)]
+        return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
+
+    def replayed(self, policy: Expression) -> ReplayedCalls:
+        return replay(self._history, policy, self._info, chance=1, sent=self._sent)
+
+    def answer(self, policy: str, replayed: ReplayedCalls) -> PolicyAnswer:
+        covered = self.covered(replayed)
+        coverage = self._coverage(replayed, covered)
+        if coverage.share < MIN_COVERAGE or coverage.covered < MIN_CALLS:
+            least = f"at least {MIN_COVERAGE:.0%} and {MIN_CALLS} calls are needed"
+            return PolicyAnswer(policy=policy, coverage=coverage, refused=f"too little of it is known: {least}")
+        return PolicyAnswer(policy=policy, coverage=coverage, figures=self._changes(replayed, covered))
+
+    def _changes(self, replayed: ReplayedCalls, covered: Mask) -> list[FigureChange]:
+        """Return the figures; without those of slow calls if too many slow times are hidden behind lost races."""
+        r = replayed
+        outcomes = Outcomes.of(r.ttft_ns, r.total_ns, r.failed, r.target, r.usd, self._stream)
+        found = changes(self._today, outcomes, covered, self._logged.calls.session, self._logged.targets)
+        if ((r.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
+            return found
+        return [FigureChange(name=each.name, today=each.today) if each.name in TAILS else each for each in found]
+
+    def covered(self, replayed: ReplayedCalls, *, check_load: bool = True) -> Mask:
+        """Return which calls an answer rests on."""
+        if check_load and not self._any_load:
+            replayed.basis[self._overloaded(replayed) & (replayed.basis == Basis.SIMILAR)] = Basis.LOAD
+        return (replayed.basis == Basis.SIMILAR) & ~self._left
+
+    def _overloaded(self, replayed: ReplayedCalls) -> Mask:
+        """Return which calls were at a target when it had more calls than in any such time of the log."""
+        logged, found = self._logged.attempts, np.zeros(len(self._logged.calls.came_us), bool)
+        begun_us = self._logged.calls.came_us[logged.call] + self._history.begin_ns // 1000
+        call, target, at_us = replayed.attempts
+        if not len(at_us):
+            return found
+        first = int(min(begun_us.min(), at_us.min())) // LOAD_US
+        for number in range(len(self._logged.targets)):
+            here = target == number
+            if not here.any():
+                continue
+            counts = np.bincount(begun_us[logged.target == number] // LOAD_US - first)
+            most = int(counts.max(initial=0))
+            most += 1 + round(2 * most**0.5)  # as many may come by chance
+            periods = at_us[here] // LOAD_US - first
+            found[call[here][np.bincount(periods)[periods] > most]] = True
+        return found
+
+    def _coverage(self, replayed: ReplayedCalls, covered: Mask) -> Coverage:
+        out = ~covered & ~self._left
+        reasons = {words: int((out & (replayed.basis == basis)).sum()) for basis, words in LEFT_OUT.items()}
+        return Coverage(
+            calls=self.calls,
+            covered=int(covered.sum()),
+            left_out={words: count for words, count in reasons.items() if count},
+            hours=_hours(self._logged.calls.came_us, out, ~self._left),
+            over_load=int((self._overloaded(replayed) & covered).sum()),
+        )
+
+
+def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outcomes:
+    """Return how the calls ended in the log. A complete answer ends when its attempt ended: how fast the client
+    read it is not the policy's."""
+    logged = history.logged
+    calls, attempts = logged.calls, logged.attempts
+    total_ns = calls.end_ns.copy()
+    answered = (attempts.outcome == OK) & (attempts.target == calls.target[attempts.call])
+    total_ns[attempts.call[answered]] = attempts.end_ns[answered]
+    prompt = np.where(attempts.input_tokens > 0, attempts.input_tokens, history.input_tokens[attempts.call])
+    counts = (
+        each.clip(0)
+        for each in (
+            attempts.cached_tokens,
+            attempts.cache_write_tokens,
+            attempts.cache_write_1h_tokens,
+            attempts.output_tokens,
+        )
+    )
+    usd = costs([info(name).price for name in logged.targets], attempts.target, prompt, *counts)
+    unsent = attempts.sent_ns == UNKNOWN
+    billed = (attempts.first_token_ns != UNKNOWN) | ~(unsent | (attempts.status >= 400))
+    per_call: Floats = np.bincount(attempts.call, usd * billed, len(calls.came_us))
+    failed = calls.outcome == FAILED
+    return Outcomes.of(calls.first_token_ns, total_ns, failed, calls.target, per_call, calls.stream.astype(bool))
+
+
+def _agrees(figure: FigureChange) -> bool:
+    if figure.today is None or figure.what_if is None or figure.difference is None:
+        return figure.name in TAILS or figure.today == figure.what_if
+    low, high = figure.ci95
+    if low is not None and high is not None and low <= 0 <= high:
+        return True
+    if figure.name == "failed":
+        return abs(figure.difference) <= FAILED_TOLERANCE
+    size = 1.0 if "/" in figure.name else abs(figure.today)
+    return abs(figure.difference) <= TOLERANCE * size
+
+
+def _hours(came_us: Integers, out: Mask, all_calls: Mask) -> str:
+    """Return the six hours of the day that have most of the calls `out`, if more than half of these are in them."""
+    hours = came_us // US_PER_HOUR % 24
+    counts, calls = (np.bincount(hours[each], minlength=24) for each in (out, all_calls))
+    total = int(counts.sum())
+    if not total or int((calls > 0).sum()) < 12:
+        return ""
+    sums = [int(counts[np.arange(first, first + 6) % 24].sum()) for first in range(24)]
+    first = int(np.argmax(sums))
+    return f"{first:02}:00 to {(first + 6) % 24:02}:00 UTC" if sums[first] * 2 > total else ""

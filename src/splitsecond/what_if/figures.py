@@ -1,0 +1,172 @@
+"""Figures of the same calls twice, as they were logged and as they were replayed, and their differences.
+
+A call that failed counts as slower than all others. Intervals come from leaving out periods of time in turn, and
+sessions where there are any (`log/statistics/jackknife`): calls of one slow hour resemble each other.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.timing.columns import Floats, Integers, Mask
+from splitsecond.core.timing.packed_attempt import UNKNOWN
+from splitsecond.log.statistics.jackknife import jackknife_intervals
+from splitsecond.log.statistics.sample_comparison import holm_levels
+from splitsecond.log.statistics.student import t_doubt, t_quantile
+from splitsecond.log.statistics.summary import DOUBT, Interval
+
+PERIODS = 20
+"""Periods of equal numbers of calls."""
+MIN_CALLS = 200
+"""Calls that figures need."""
+NAMES = ("ttft_p50_ms", "ttft_p95_ms", "total_p50_ms", "total_p95_ms", "usd_per_1000", "failed")
+
+
+class Outcomes(Struct, frozen=True, kw_only=True):
+    """How calls ended: one place for each. `ttft_ms` and `total_ms`: infinite for a call that failed; `ttft_ms` is
+    NaN for one that was not streamed. `usd`: NaN if unknown. `target`: that answered, or UNKNOWN."""
+
+    ttft_ms: Floats
+    total_ms: Floats
+    usd: Floats
+    failed: Mask
+    target: Integers
+
+    @classmethod
+    def of(
+        cls, ttft_ns: Integers, total_ns: Integers, failed: Mask, target: Integers, usd: Floats, stream: Mask
+    ) -> "Outcomes":
+        broken = failed | (total_ns == UNKNOWN)
+        ttft_ms = np.where(failed | (ttft_ns == UNKNOWN), np.inf, ttft_ns / NS_PER_MS)
+        return cls(
+            ttft_ms=np.where(stream, ttft_ms, np.nan),
+            total_ms=np.where(broken, np.inf, total_ns / NS_PER_MS),
+            usd=usd,
+            failed=failed,
+            target=target,
+        )
+
+    def figures(self, which: Mask, targets: int) -> Floats:
+        """Return the figures of `NAMES`, then the share of the calls that each target answered."""
+        ttft, total, usd = self.ttft_ms[which], self.total_ms[which], self.usd[which]
+        ttft = ttft[~np.isnan(ttft)]
+        times = [_percentile(values, q) for values in (ttft, total) for q in (0.5, 0.95)]
+        n = max(int(which.sum()), 1)
+        target = self.target[which]
+        shares = np.bincount(target[target != UNKNOWN], minlength=targets) / n
+        dollars = float(usd.mean()) * 1000 if len(usd) else math.nan
+        return np.array([*times, dollars, float(self.failed[which].mean()) if n else math.nan, *shares])
+
+
+class FigureChange(Struct, frozen=True, kw_only=True):
+    """One figure: `today` as logged, `what_if` as replayed.
+
+    `ci95`: of `difference`, which is what_if − today. `p_value`: None without an interval; of several policies adjusted
+    by Holm, and `ci95` with it. A figure is None without a value for it, if more calls failed than the percentile
+    leaves out, or if lost races hide too many slow times.
+    """
+
+    name: str
+    today: float | None
+    what_if: float | None = None
+    difference: float | None = None
+    ci95: Interval = (None, None)
+    p_value: float | None = None
+
+    @property
+    def is_real(self) -> bool:
+        return self.p_value is not None and self.p_value < DOUBT
+
+
+def changes(
+    today: Outcomes, other: Outcomes, which: Mask, session: Integers, targets: Sequence[str]
+) -> list[FigureChange]:
+    """Return the figures of the calls `which`, and the share of each target under its name."""
+    places = np.flatnonzero(which)
+    period = np.zeros(len(which), np.int64)
+    period[places] = np.arange(len(places)) * PERIODS // max(len(places), 1)
+    sessions = np.where(session == UNKNOWN, np.arange(len(session)), session)[places]
+
+    def both(kept: Mask) -> Floats:
+        mask = np.zeros(len(which), bool)
+        mask[places[kept]] = True
+        return np.concatenate([side.figures(mask, len(targets)) for side in (today, other)])
+
+    middle = both(np.ones(len(places), bool))
+    size = len(NAMES) + len(targets)
+    groups = [period[places]] if (session == UNKNOWN).all() else [period[places], sessions]
+
+    def differences(kept: Mask) -> Floats:
+        found = both(kept)
+        return _minus(found[size:], found[:size])
+
+    middles = _minus(middle[size:], middle[:size])
+    found = []
+    known = np.isfinite(middles)
+    intervals = jackknife_intervals(lambda kept: _finite(differences(kept)), _finite(middles), groups)
+    for place, name in enumerate((*NAMES, *targets)):
+        low, high = intervals[place] if known[place] else (None, None)
+        found.append(
+            FigureChange(
+                name=name,
+                today=_or_none(middle[place]),
+                what_if=_or_none(middle[size + place]),
+                difference=_or_none(middles[place]),
+                ci95=(low, high),
+                p_value=_doubt(float(middles[place]), low, high),
+            )
+        )
+    return found
+
+
+def adjusted(answers: Mapping[str, Sequence[FigureChange]]) -> dict[str, list[FigureChange]]:
+    """Return the figures of several policies, each with what Holm's procedure leaves of it among all policies."""
+    found = {policy: list(figures) for policy, figures in answers.items()}
+    if len(found) < 2:
+        return found
+    for place in range(len(next(iter(found.values())))):
+        tested = {policy: each[place].p_value for policy, each in found.items()}
+        levels = holm_levels({policy: p for policy, p in tested.items() if p is not None})
+        for policy, (p_value, level) in levels.items():
+            figure = found[policy][place]
+            low, high = figure.ci95
+            if low is None or high is None or figure.difference is None:
+                continue
+            half = (high - low) / 2 * t_quantile(level, PERIODS - 1) / t_quantile(DOUBT, PERIODS - 1)
+            ci95 = figure.difference - half, figure.difference + half
+            found[policy][place] = replace(figure, p_value=p_value, ci95=ci95)
+    return found
+
+
+def _doubt(difference: float, low: float | None, high: float | None) -> float | None:
+    if low is None or high is None:
+        return None
+    error = (high - low) / 2 / t_quantile(DOUBT, PERIODS - 1)
+    if error <= 0:
+        return 1.0 if difference == 0 else 0.0
+    return t_doubt(difference / error, PERIODS - 1)
+
+
+def _percentile(values: Floats, q: float) -> float:
+    if not len(values):
+        return math.nan
+    place = min(math.ceil(q * len(values)) - 1, len(values) - 1)
+    return float(np.partition(values, max(place, 0))[max(place, 0)])
+
+
+def _minus(first: Floats, second: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(first - second)
+
+
+def _finite(values: Floats) -> Floats:
+    """Return `values` with 0 in place of those that have no interval, which would make all of them unknown."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
