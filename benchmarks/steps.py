@@ -5,12 +5,17 @@ gateway runs in this process, traced, with the configuration of `benchmarks.gate
 processes of their own. Warm-up requests are not counted. The counts include timers of the log and the streamed samples
 of the default configuration, which follow the clock, so they vary by a few percent. `--telemetry` turns OpenTelemetry
 on; its threads, which export, are not counted.
+
+`--policy` has the two targets of the mode under another policy. All requests are one session, with the same prompt
+each time; with `--grows` they are sessions of 40 turns, each with a longer prompt. `--no-sessions` has the gateway
+recognise none: the difference is what sessions cost.
 """
 
 import argparse
 import asyncio
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,18 +23,25 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import msgspec
 import uvloop
 
-from benchmarks.gateway import CHAT, GATEWAY, KEY, QUESTION, TELEMETRY, free_ports, responds
+from benchmarks.gateway import GATEWAY, KEY, QUESTION, TELEMETRY, free_ports, responds
 from splitsecond.cli.app import app
+from splitsecond.gateway.records.sessions import Sessions
 
 MODES = {"default": ("plain", False), "ttft": ("events", False), "stream": ("events", True), "whole": ("whole", False)}
 """The route of each mode of `benchmarks.gateway`, and whether the client requests a stream."""
+POLICIES = ("one target", "fallback", "weighted", "fastest", "cheapest")
+TURNS = 40
+"""Of each session that grows."""
+ANSWER = "Measure both from where you are, at the hours that matter, with prompts like yours. " * 12
 _SOURCE = "/splitsecond/"
 
 
@@ -86,6 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="have the events of a stream read together, or each on its own; otherwise that follows the machine's load",
     )
     parser.add_argument("--most", type=int, default=40, help="functions to show (default 40)")
+    parser.add_argument("--policy", choices=POLICIES, help="of the route (default: that of the mode)")
+    parser.add_argument("--grows", action="store_true", help="each request is the next turn of its session")
+    parser.add_argument("--no-sessions", action="store_true", help="have the gateway recognise no session")
     parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry, and every call recorded")
     options = parser.parse_args(arguments)
     upstream, port = free_ports(2)
@@ -100,7 +115,9 @@ def _count(folder: Path, options: argparse.Namespace, upstream: int, port: int) 
     file = folder / "splitsecond.yaml"
     text = GATEWAY + TELEMETRY if options.telemetry else GATEWAY
     text = text.format(folder=folder, upstream=upstream, events=upstream, paced=upstream, port=port)
-    file.write_text(text.replace('/whole"', '/v1"'))
+    file.write_text(_with_policy(text.replace('/whole"', '/v1"'), options))
+    if options.no_sessions:
+        Sessions.began = lambda *_: None  # type: ignore[method-assign]
     os.environ["BENCH_KEY"] = KEY
     new = uvloop.new_event_loop
 
@@ -120,20 +137,41 @@ def _count(folder: Path, options: argparse.Namespace, upstream: int, port: int) 
     return counts
 
 
+def _with_policy(text: str, options: argparse.Namespace) -> str:
+    """Return the configuration with another policy over the targets of the mode."""
+    if options.policy is None:
+        return text
+    route, provider = MODES[options.mode][0], "whole" if options.mode == "whole" else "events"
+    targets = f'"{provider}/m", "{provider}2/m"'
+    expression = f"{provider}/m" if options.policy == "one target" else f"{options.policy}({targets})"
+    return re.sub(f"  {route}: .*policy.*", f"  {route}: {{policy: '{expression}'}}", text)
+
+
+def _bodies(options: argparse.Namespace) -> Iterator[bytes]:
+    """Yield the body of each request."""
+    model, stream = MODES[options.mode]
+    for number in count():
+        messages = [{"role": "user", "content": QUESTION}]
+        if options.grows:
+            session, turns = divmod(number, TURNS)
+            messages[0]["content"] = f"{session}: {QUESTION}"
+            messages += [{"role": "assistant", "content": ANSWER}, {"role": "user", "content": QUESTION}] * turns
+        yield msgspec.json.encode({"model": model, "stream": stream, "max_tokens": 64, "messages": messages})
+
+
 def _send_all(
     options: argparse.Namespace, port: int, counts: Counts, loops: Sequence[asyncio.AbstractEventLoop]
 ) -> None:
     """Send the requests on one connection, then end the gateway."""
-    model, stream = MODES[options.mode]
+    bodies = _bodies(options)
     while not responds(f"http://127.0.0.1:{port}"):
         time.sleep(0.05)
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    body = CHAT % (model, "true" if stream else "false", QUESTION)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
 
     def send(number: int) -> None:
         for _ in range(number):
-            connection.request("POST", "/v1/chat/completions", body, headers)
+            connection.request("POST", "/v1/chat/completions", next(bodies), headers)
             with connection.getresponse() as response:
                 if response.status != 200:
                     raise RuntimeError(f"{response.status}: {response.read()!r}")

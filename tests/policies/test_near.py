@@ -99,7 +99,13 @@ def test_targets_outside_do_not_replace_those_inside() -> None:
 
     class Noting(TargetStates):
         def guard(
-            self, target: str, service: object, among: frozenset[str], *, needs_stream: bool = True
+            self,
+            target: str,
+            service: object,
+            among: frozenset[str],
+            *,
+            needs_stream: bool = True,
+            compares_caches: bool = True,
         ) -> FakeService:
             given[target] = among
             assert isinstance(service, FakeService)

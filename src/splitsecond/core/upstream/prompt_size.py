@@ -39,12 +39,22 @@ def input_tokens(call: Call) -> int:
     size = 0
     for name, value in call.body.items():
         if name in _PROMPT:
-            data = raw_bytes(value)
-            size += len(data)
-            if len(data) > _MAY_HOLD_PICTURES:
-                for picture in _picture_sizes(data):
-                    size += PICTURE_TOKENS * BYTES_PER_TOKEN - picture
+            size += _size(raw_bytes(value))
     return max(size // BYTES_PER_TOKEN, 1)
+
+
+def text_tokens(data: bytes | memoryview) -> int:
+    """Return the estimated number of tokens of a part of a prompt."""
+    return _size(data) // BYTES_PER_TOKEN
+
+
+def _size(data: bytes | memoryview) -> int:
+    """Return the length of `data`, with as much for each inline picture as its tokens are worth."""
+    size = len(data)
+    if size > _MAY_HOLD_PICTURES:
+        for picture in _picture_sizes(data):
+            size += PICTURE_TOKENS * BYTES_PER_TOKEN - picture
+    return size
 
 
 def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
-from splitsecond.core.service import WHOLE_OPERATIONS, Call, Spoken
+from splitsecond.core.service import Call, Spoken
 from splitsecond.core.session import CONVERSATION, CallSession
-from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN, input_tokens, raw_bytes
+from splitsecond.core.upstream.prompt_size import raw_bytes, text_tokens
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
-from splitsecond.routing.machinery.conversation import conversation_beginning, without_cache_marks
+from splitsecond.routing.machinery.conversation import first_messages, without_cache_marks
 from splitsecond.routing.requests.session_names import session_name
 
 MAX_AGENTS = 8192
@@ -38,18 +38,19 @@ title of a session for instance."""
 SECRET_BYTES = 32
 _HASH = 8
 _PROMPT = _HASH * (2 + BLOCKS)  # its size, the hash of all of it, and that at each border
-_KEY, _USED, _TURN, _ENDED, _TOKENS, _TARGET, _PROMPTS_AT = range(7)
+_KEY, _USED, _TURN, _ENDED, _TOKENS, _STORED_TOKENS, _TARGET, _PROMPTS_AT = range(8)
 _WIDTH = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
 _CELLS = MAX_AGENTS * _WIDTH
 _SIZE = SECRET_BYTES + _CELLS * _HASH
 _CONTINUING = frozenset(CONTINUES)
+_END = b' \n]"'
+"""What ends the messages. Without it, each turn begins with the whole turn before."""
 _FIELDS: Mapping[Spoken, Sequence[str]] = {
     "openai": ("tools", "prompt", "messages"),
     "anthropic": ("tools", "system", "messages"),
     "responses": ("tools", "instructions", "input"),
 }
 """The parts of a prompt in each API format, in the order in which providers cache them."""
-_MAY_HOLD_PICTURES = 16_384
 
 
 class Sessions:
@@ -60,7 +61,7 @@ class Sessions:
         self._bytes = mapped(memory, _SIZE)
         if memory is None:
             self._bytes[:SECRET_BYTES] = secrets.token_bytes(SECRET_BYTES)
-        self._secret = bytes(self._bytes[:SECRET_BYTES])
+        self._keyed = blake2b(key=self._bytes[:SECRET_BYTES], digest_size=_HASH)
         self._cells = self._bytes[SECRET_BYTES:].cast("Q")
 
     @staticmethod
@@ -70,14 +71,12 @@ class Sessions:
         return memory
 
     def began(self, headers: Mapping[bytes, bytes], call: Call, continued: str = "") -> CallSession | None:
-        """Return where in its session `call` is, and remember its prompt. None: the call has no prompt.
+        """Return where in its session `call` is, and remember its prompt. None: it has no prompt of a conversation.
 
         `continued`: the session of the stored response that it continues, "" for none. Takes time in proportion to the
         prompt; a thread may call it.
         """
-        if call.operation in WHOLE_OPERATIONS:
-            return None
-        named = session_name(headers, call.body)
+        named, parts = session_name(headers, call.body), prompt_parts(call)
         agent = parent = 0
         if named is not None:
             source, session = named.source, self._hash(call.client.encode(), named.name)
@@ -86,30 +85,32 @@ class Sessions:
                 parent = self._hash(session.to_bytes(_HASH, "big"), named.parent) if named.parent else 0
         elif continued:
             source, session = "previous_response_id", int(continued, 16)
-        elif beginning := conversation_beginning(call.body):
-            source, session = CONVERSATION, self._hash(call.client.encode(), *beginning)
+        elif parts:
+            source, session = CONVERSATION, self._hash(call.client.encode(), *parts[:-1], *first_messages(parts[-1]))
         else:
             return None
         cells, at = self._cells, self._entry(agent or session)
         ended_ns = cells[at + _ENDED]
         cells[at + _USED] = call.start_ns
         cells[at + _TURN] = turn = cells[at + _TURN] + 1
-        prompt = prompt_text(call)
-        size = len(prompt)
-        tokens = input_tokens(call) if size > _MAY_HOLD_PICTURES else max(size // BYTES_PER_TOKEN, 1)
+        prompt = b"\0".join(parts).rstrip(_END)
         if _CONTINUING.isdisjoint(call.body):
-            reusable = tokens * self._sent_before(at, prompt) // size if size else 0
+            before = cells[at + _PROMPTS_AT]
+            if self._continues(at, prompt):
+                new, reusable = text_tokens(memoryview(prompt)[before:]), cells[at + _TOKENS]
+            else:
+                new, reusable = self._compare(at, prompt)
+            cells[at + _TOKENS] = cells[at + _STORED_TOKENS] = new + reusable
         else:  # the provider adds what it has stored
-            reusable = cells[at + _TOKENS]
-            tokens += reusable
-        cells[at + _TOKENS] = tokens
+            new, reusable = text_tokens(prompt), cells[at + _STORED_TOKENS]
+            cells[at + _STORED_TOKENS] = new + reusable
         return CallSession(
             id=f"{session:016x}",
             source=source,
             agent=f"{agent:016x}" if agent else "",
             parent=f"{parent:016x}" if parent else "",
             turn=turn,
-            new_tokens=tokens - reusable,
+            new_tokens=new,
             reusable_tokens=reusable,
             idle_ns=max(call.start_ns - ended_ns, 0) if ended_ns else None,
         )
@@ -129,7 +130,9 @@ class Sessions:
             cells[at + _TARGET] = _target_hash(target)
 
     def _hash(self, *parts: bytes | memoryview) -> int:
-        return int.from_bytes(blake2b(b"\0".join(parts), key=self._secret, digest_size=_HASH).digest(), "big")
+        running = self._keyed.copy()
+        running.update(b"\0".join(parts))
+        return int.from_bytes(running.digest(), "big")
 
     def _entry(self, key: int) -> int:
         """Return the place of an agent's entry, which is new if there was none."""
@@ -146,39 +149,63 @@ class Sessions:
         cells[oldest] = key
         return oldest
 
+    def _compare(self, entry: int, prompt: bytes) -> tuple[int, int]:
+        """Return how many tokens of `prompt` are new, and with how many one of the agent's latest prompts begins.
+        Remember the prompt."""
+        tokens = text_tokens(prompt)
+        reusable = tokens * self._sent_before(entry, prompt) // max(len(prompt), 1)
+        return tokens - reusable, reusable
+
+    def _continues(self, entry: int, prompt: bytes) -> bool:
+        """Return whether `prompt` begins with the latest one of the agent, if there is one; then it takes its place.
+
+        Nearly all prompts do, so this compares one hash, and adds those of what is new.
+        """
+        cells, at = self._cells, entry + _PROMPTS_AT
+        size, done = len(prompt), cells[at]
+        running, view = self._keyed.copy(), memoryview(prompt)
+        if done:
+            running.update(view[:done])
+            if running.digest() != self._bytes[SECRET_BYTES + (at + 1) * _HASH : SECRET_BYTES + (at + 2) * _HASH]:
+                return False
+            if done == size:
+                return True
+        before, block = _block(done), _block(size)
+        wider = block // before
+        kept = max(done - 1, 0) // before // wider
+        if wider > 1:
+            cells[at + 2 : at + 2 + kept] = cells[at + 1 + wider : at + 2 + wider * kept : wider]
+        hashes = b""
+        for border in range((kept + 1) * block, size, block):
+            running.update(view[done:border])
+            hashes += running.digest()
+            done = border
+        running.update(view[done:])
+        begin = SECRET_BYTES + at * _HASH
+        new = begin + (2 + kept) * _HASH
+        self._bytes[new : new + len(hashes)] = hashes
+        self._bytes[begin : begin + 2 * _HASH] = size.to_bytes(_HASH, sys.byteorder) + running.digest()
+        return True
+
     def _sent_before(self, entry: int, prompt: bytes) -> int:
         """Return how many bytes of `prompt` one of the agent's latest prompts begins with; remember the prompt."""
         begin, size = SECRET_BYTES + (entry + _PROMPTS_AT) * _HASH, len(prompt)
-        latest = self._cells[entry + _PROMPTS_AT]
-        hashes = self._hashes(prompt, latest)
-        new = size.to_bytes(_HASH, sys.byteorder) + hashes[size]
-        if size > MIN_BLOCK:
-            new += b"".join([hashes[border] for border in _borders(size)])
-        if not latest or hashes.get(latest) == bytes(self._bytes[begin + _HASH : begin + 2 * _HASH]):
-            self._bytes[begin : begin + len(new)] = new  # in the place of the one that it continues
-            return latest
         stored = self._bytes[begin : begin + PROMPTS * _PROMPT].tobytes()
         known = [stored[at : at + _PROMPT] for at in range(0, len(stored), _PROMPT)]
         sizes = [int.from_bytes(each[:_HASH], sys.byteorder) for each in known]
-        hashes = self._hashes(prompt, *sizes)
+        hashes = self._hashes(prompt, sizes)
         common = [_common(hashes, size, *each) for each in zip(known, sizes, strict=True)]
         kept = [each for each, same, own in zip(known, common, sizes, strict=True) if 2 * same <= own]
-        records = b"".join([new.ljust(_PROMPT, b"\0"), *kept[: PROMPTS - 1]])
-        self._bytes[begin : begin + PROMPTS * _PROMPT] = records.ljust(PROMPTS * _PROMPT, b"\0")
+        own = b"".join([hashes[border] for border in (size, *_borders(size))])
+        new = (size.to_bytes(_HASH, sys.byteorder) + own).ljust(_PROMPT, b"\0")
+        self._bytes[begin : begin + PROMPTS * _PROMPT] = b"".join([new, *kept, bytes(len(stored))])[: len(stored)]
         return max(common)
 
-    def _hashes(self, prompt: bytes, *ends: int) -> dict[int, bytes]:
+    def _hashes(self, prompt: bytes, ends: Iterable[int]) -> dict[int, bytes]:
         """Return the hash of the prompt up to each border of its blocks, to each of `ends`, and of all of it."""
-        size, running = len(prompt), blake2b(key=self._secret, digest_size=_HASH)
-        borders = {size, *ends}
-        if size > MIN_BLOCK:
-            borders.update(_borders(size))
-        elif len(borders) == 1:
-            running.update(prompt)
-            return {size: running.digest()}
-        view, done = memoryview(prompt), 0
+        size, running, view, done = len(prompt), self._keyed.copy(), memoryview(prompt), 0
         found: dict[int, bytes] = {}
-        for border in sorted(borders):
+        for border in sorted({size, *ends, *_borders(size)}):
             if border > size:
                 break
             running.update(view[done:border])
@@ -192,12 +219,10 @@ def _target_hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=_HASH).digest(), "big") | 1
 
 
-def prompt_text(call: Call) -> bytes:
-    """Return the prompt in a form in which each turn begins with the whole turn before: without what ends the messages,
-    and without marks for caches."""
+def prompt_parts(call: Call) -> list[bytes]:
+    """Return the parts of the prompt, the messages last, without marks for caches."""
     body = call.body
-    parts = [bytes(raw_bytes(body[name])) for name in _FIELDS[call.api_format] if name in body]
-    return without_cache_marks(b"\0".join(parts)).rstrip(b' \n]"')
+    return [without_cache_marks(bytes(raw_bytes(body[name]))) for name in _FIELDS[call.api_format] if name in body]
 
 
 def _common(hashes: Mapping[int, bytes], size: int, known: bytes, known_size: int) -> int:
@@ -221,7 +246,4 @@ def _borders(size: int) -> range:
 
 
 def _block(size: int) -> int:
-    block = MIN_BLOCK
-    while block * BLOCKS < size:
-        block *= 2
-    return block
+    return 1 << max((size - 1) // BLOCKS, MIN_BLOCK - 1).bit_length()

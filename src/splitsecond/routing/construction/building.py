@@ -37,22 +37,30 @@ def build(
         trim_logprobs=trim_logprobs,
     )
 
-    def made(part: Expression, others: frozenset[str], needs_stream: bool, continued: bool) -> Service:
+    def made(
+        part: Expression, others: frozenset[str], needs_stream: bool, continued: bool, compares_caches: bool
+    ) -> Service:
         if isinstance(part, TargetName):
             service = services[part.name]
             if states is None or not guarded:
                 return service
-            return states.guard(part.name, service, others | {part.name}, needs_stream=needs_stream)
+            among = others | {part.name}
+            return states.guard(
+                part.name, service, among, needs_stream=needs_stream, compares_caches=compares_caches
+            )
         policy = part.definition
         first, later, named_others = _others_of_branches(part, others, known)
         stream = needs_stream or policy.waits_for_token(dict(part.settings))
         inside = continued or policy.continues(dict(part.settings))
-        named = {name: made(branch, named_others, stream, inside) for name, branch in part.named}
-        branches = [made(branch, later if n else first, stream, inside) for n, branch in enumerate(part.branches)]
+        caches = compares_caches or policy.compares_caches(dict(part.settings))
+        named = {name: made(branch, named_others, stream, inside, caches) for name, branch in part.named}
+        branches = [
+            made(branch, later if n else first, stream, inside, caches) for n, branch in enumerate(part.branches)
+        ]
         names = tuple(map(targets, part.parts))
         return policy.service(branches, named, dict(part.settings), replace(context, names=names, continued=continued))
 
-    service = made(expression, frozenset(), needs_stream=False, continued=False)
+    service = made(expression, frozenset(), needs_stream=False, continued=False, compares_caches=False)
     return service if context.budget is None else BudgetedService(service, context.budget)
 
 

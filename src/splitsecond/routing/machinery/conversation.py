@@ -33,7 +33,7 @@ def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes | memory
     parts: list[bytes | memoryview] = []
     for name in _CONVERSATIONS:
         if name in body:
-            parts += _first_messages(raw_bytes(body[name]))
+            parts += first_messages(raw_bytes(body[name]))
     if not parts:
         return None
     for name in _BEFORE:
@@ -42,7 +42,8 @@ def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes | memory
     return parts
 
 
-def _first_messages(data: bytes | memoryview) -> list[bytes | memoryview]:
+def first_messages(data: bytes | memoryview) -> list[bytes | memoryview]:
+    """Return the messages up to the first one of the user, without marks for caches; of a plain text its beginning."""
     try:
         messages = [] if len(data) > MAX_VALUES and has_too_many_values(data) else _messages(data)
     except (ValueError, RecursionError):  # a text, or a form that only the provider knows

@@ -184,6 +184,10 @@ class Policy:
     def waits_for_token(self, settings: Mapping[str, SettingLiteral]) -> bool:
         return self._needs_stream is ALWAYS or any(name in settings for name in self._needs_stream)
 
+    def compares_caches(self, settings: Mapping[str, SettingLiteral]) -> bool:
+        """Return whether it may keep a session where its prompt is cached."""
+        return "cache" in self.settings and settings.get("cache") != "off"
+
     def continues(self, settings: Mapping[str, SettingLiteral]) -> bool:
         return self.takes_over or ("resume" in self.settings and settings.get("resume") != "off")
 

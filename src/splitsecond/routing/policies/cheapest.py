@@ -64,7 +64,7 @@ class Cheapest(PolicyService):
             yield from in_order(self._branches, "cheapest, none is available")
             return
         now_ns = clock.now_ns()
-        session = None if self._sessions is None else call.notes.session
+        session = None if self._sessions is None or len(available) == 1 else call.notes.session
         if session is not None and self._limit_ns == inf:
             yield from self._of_session(call, session, available)
             return

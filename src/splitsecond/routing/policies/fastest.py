@@ -34,6 +34,7 @@ class SpeedChoice:
             return
         if (
             self._sessions is not None
+            and len(available) > 1
             and (session := call.notes.session) is not None
             and (choices := self._sessions.choices(call, session, available)) is not None
         ):

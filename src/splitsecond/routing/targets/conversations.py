@@ -35,6 +35,10 @@ class Conversations:
         found = agents.get(session.agent) or max(agents.values(), key=lambda each: each.at_ns)
         return min(found.tokens, session.reusable_tokens), max(now_ns - found.at_ns, 0)
 
+    def targets(self, session: CallSession) -> Collection[str]:
+        """Return the targets that have been sent something of the session."""
+        return self._sessions.get(session.id, _NO_TARGETS)
+
     def is_only_at(self, session: CallSession, target: str) -> bool:
         """Return whether no other target has been sent anything of the session."""
         targets = self._sessions.get(session.id, _NO_TARGETS)

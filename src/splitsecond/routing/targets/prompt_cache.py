@@ -85,7 +85,7 @@ class CacheLifetime:
 
     def keeps(self, age_ns: float) -> bool:
         """Return whether at least half of what a young prompt finds is still there."""
-        return self.share(age_ns) >= self.share(0.0) / 2
+        return self._shares[bisect_right(_AGES_NS, age_ns)] >= self._shares[0] / 2
 
     def variance(self, age_ns: float) -> float:
         share = self.share(age_ns)
@@ -236,16 +236,18 @@ def _bounded(variance: float, value: float) -> float:
 
 
 class TurnAtTarget(Struct, frozen=True):
-    """A turn of a session that was sent to a target. `prompt`: its tokens; `cached`: those that the target had `age_ns`
-    ago. `expected_ns`: until its first token."""
+    """A turn of a session that was sent to a target. `cached`: the tokens of its prompt that the target had `age_ns`
+    ago."""
 
     session: CallSession
-    prompt: int
     cached: int
     in_flight: int
     age_ns: float
     began_ns: int
-    expected_ns: float
+
+    @property
+    def prompt(self) -> int:
+        return self.session.new_tokens + self.session.reusable_tokens
 
 
 class PromptCacheModel:
@@ -261,6 +263,11 @@ class PromptCacheModel:
         """The share of new tokens that are charged as written to the cache."""
         self._fitted_ns = -FIT_EVERY_NS
         self._reports = False  # whether it has reported cached tokens
+
+    def expected_ns(self, turn: TurnAtTarget) -> float:
+        """Return the expected time to the first token of a turn."""
+        hit = self.lifetime.share(turn.age_ns) * turn.cached if turn.cached else 0.0
+        return self.fit.ttft_ns(turn.prompt - hit, hit)
 
     def learn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
         ttft_ns = observation.ttft_cold_ns if observation.streamed else None

@@ -185,10 +185,7 @@ class TargetState:
 
     def record_turn(self, attempt: str, session: CallSession, now_ns: int) -> None:
         cached, age_ns = self.conversations.cached(session, self.name, now_ns)
-        prompt = session.new_tokens + session.reusable_tokens
-        hit = self.prompt_cache.lifetime.share(age_ns) * cached if cached else 0.0
-        expected_ns = self.prompt_cache.fit.ttft_ns(prompt - hit, hit)
-        self.turns[attempt] = TurnAtTarget(session, prompt, cached, len(self.in_flight), age_ns, now_ns, expected_ns)
+        self.turns[attempt] = TurnAtTarget(session, cached, len(self.in_flight), age_ns, now_ns)
 
     def lateness(self, now_ns: int) -> float:
         """Return how many times as long as expected the turns wait that have no token yet; 1.0: not longer.
@@ -202,7 +199,7 @@ class TargetState:
         if len(late) < 2:
             return 1.0
         waited_ns = sum(now_ns - turn.began_ns for turn in late)
-        return max(waited_ns / sum(turn.expected_ns for turn in late), 1.0)
+        return max(waited_ns / sum(map(self.prompt_cache.expected_ns, late)), 1.0)
 
     def record_first_token(self, attempt: str, stream: bool, reply: Reply, now_ns: int) -> None:
         if self._silences:

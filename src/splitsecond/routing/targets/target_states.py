@@ -135,13 +135,23 @@ class TargetStates:
         state = self._states.get(target)
         return TargetStatus(target=target, state="untested") if state is None else state.status(clock.now_ns())
 
-    def guard(self, target: str, service: Service, among: frozenset[str], *, needs_stream: bool = True) -> Service:
+    def guard(
+        self,
+        target: str,
+        service: Service,
+        among: frozenset[str],
+        *,
+        needs_stream: bool = True,
+        compares_caches: bool = True,
+    ) -> Service:
         """Return `service`, guarded: not asked while `target` is down and another of `among` is available.
 
         `needs_stream`: a policy around it waits for the first token, so no answer is requested whole.
+        `compares_caches`: a policy around it asks which target has a session in its prompt cache; otherwise nothing is
+        learned about that of `target`.
         """
         others = tuple(name for name in sorted(among) if name != target)
-        return GuardedTarget(service, target, others, self.state, self.chance, needs_stream)
+        return GuardedTarget(service, target, others, self.state, self.chance, needs_stream, compares_caches)
 
     def escalations(self, cascade: str) -> EscalationRate:
         """Return the escalation rate of the cascade with this text, for as long as somebody refers to it."""
@@ -200,6 +210,7 @@ class GuardedTarget:
         state: Callable[[str], TargetState],
         random: Random,
         needs_stream: bool,
+        compares_caches: bool,
     ) -> None:
         self._service = service
         self._name = name
@@ -207,6 +218,7 @@ class GuardedTarget:
         self._state = state
         self._random = random
         self._needs_stream = needs_stream
+        self._compares_caches = compares_caches
 
     def __repr__(self) -> str:
         return repr(self._service)
@@ -225,7 +237,7 @@ class GuardedTarget:
         if whole_ns is not None:
             call = replace(call, whole_ns=whole_ns)
         state.record_start(attempt, call.stream, now_ns, call.client, again=again, whole=whole_ns is not None)
-        if (session := call.notes.session) is not None:
+        if self._compares_caches and (session := call.notes.session) is not None:
             state.record_turn(attempt, session, now_ns)
         try:
             reply = await (self._probe(call, attempt, state, now_ns) if on_trial else self._service(call))

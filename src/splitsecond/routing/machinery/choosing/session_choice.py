@@ -78,12 +78,18 @@ class SessionChoice:
 
     def kept(self, session: CallSession, among: Sequence[Branch]) -> Choice | None:
         """Return the branch that probably has most of a session in its cache, and why; None: none has enough of it."""
-        home, most, now_ns = None, float(MIN_CACHED), clock.now_ns()
+        if session.reusable_tokens < MIN_CACHED:
+            return None
+        conversations, now_ns = self._states.conversations, clock.now_ns()
+        targets = conversations.targets(session)
+        home, most = None, float(MIN_CACHED)
         for branch in among:
             for name in branch.names:
-                sent, age_ns = self._states.conversations.cached(session, name, now_ns)
+                if name not in targets:
+                    continue
+                sent, age_ns = conversations.cached(session, name, now_ns)
                 lifetime = self._known(name).lifetime
-                if sent and lifetime.keeps(age_ns) and (cached := sent * lifetime.share(age_ns)) >= most:
+                if lifetime.keeps(age_ns) and (cached := sent * lifetime.share(age_ns)) >= most:
                     home, most = branch, cached
         return None if home is None else (home, _stays(home, most))
 
