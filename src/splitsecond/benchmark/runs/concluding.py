@@ -81,7 +81,9 @@ def conclude(
 ) -> None:
     spread = None if share else round_spread(observations)
     of_round = spread.requests_of_round if spread else None
-    run.conditions = condition_rows(conditions, observations, readings, slo=slo, prices=prices, of_round=of_round)
+    run.conditions = condition_rows(
+        conditions, observations, readings, slo=slo, prices=prices, of_round=of_round, searched=bool(share)
+    )
     run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
