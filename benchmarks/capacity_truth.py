@@ -246,7 +246,9 @@ def searched(kind: Kind, seed: int) -> Result:
     for block in driver.blocks(asked, observations, [], lambda row, verdict: None):
         observations += sent(block, kind.server(random), now_ns)
         now_ns = max(o.end_ns for o in observations) + PAUSE_NS
-    rows = condition_rows([asked(condition) for condition in driver.conditions], observations, [], slo=slo)
+    rows = condition_rows(
+        [asked(condition) for condition in driver.conditions], observations, [], slo=slo, searched=True
+    )
     found = capacity_of(rows, observations, slo, SHARE)
     assert found is not None
     return Result(found.holds, (now_ns - begin_ns) / NS_PER_S / 60, found)

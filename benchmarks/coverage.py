@@ -1,9 +1,9 @@
 """How often intervals, comparisons and reports hold on data whose truth is known: the table of docs/statistics.md.
 
 Requests share slow minutes: the logarithm of a time is a slow AR(1) process (correlation time τ, share ρ of the
-variance) plus a part of its own. `python -m benchmarks.coverage` prints the tables in Markdown, in about eight minutes;
-tests/analysis/test_coverage.py checks a few of their cells with fewer repeats. Those of sessions:
-benchmarks/session_coverage.py.
+variance) plus a part of its own. Open loops are an M/M/c queue (`open_loop`). `python -m benchmarks.coverage` prints
+the tables in Markdown, in about twenty minutes; tests/analysis/test_coverage.py checks a few of their cells with fewer
+repeats. Those of sessions: benchmarks/session_coverage.py.
 """
 
 import argparse
@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from benchmarks import open_loop
+from benchmarks.processes import add_processes
 from splitsecond.benchmark.findings.round_spread import RoundSpread
 from splitsecond.benchmark.load.plan import PlannedLoad, expected_s
 from splitsecond.benchmark.runs.planning import plan_run
@@ -260,6 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=2000, help="repeats of each cell")
     parser.add_argument("--plans", action="store_true", help="only the table of runs as they are planned")
+    add_processes(parser)
     asked = parser.parse_args()
     repeats: int = asked.repeats
 
@@ -280,6 +283,8 @@ def main() -> None:
         shown = " | ".join(f"{p50:.2f} / {p95:.2f}, {ahead:.3f}" for p50, p95, ahead in found)
         named = "yes" if spread.claims else "no"
         print(f"| {plan.options} | {spread.rounds}, {spread.apart_s:.0f} | {named} | {shown} |", flush=True)
+    print("\nOpen loops: error of p95, coverage of its interval, share of runs that are not stationary\n")
+    open_loop.print_table(max(repeats // 20, 1), asked.processes)
     if asked.plans:
         return
     print("\nRuns without a round in a state that holds a share of the time\n")

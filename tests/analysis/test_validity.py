@@ -251,6 +251,40 @@ def test_small_or_irregular_changes_are_no_trend(growth: list[float]) -> None:
     assert judged(rounds(growth), condition=asked(None, rate=2)).invalid == []
 
 
+def waiting(levels_ms: Sequence[float], *, each_s: float = 20, streams: bool = False) -> list[Observation]:
+    """Rounds of an open loop, 5 requests a second after a warm-up of a second. TTFT has levels that last `each_s`, and
+    with `streams` streaming takes longer with it."""
+    made = []
+    for number in range(1, 7):
+        for i in range(300):
+            at = round(1e6 * number + 200 * i)
+            ttft_ms = levels_ms[(round(i // (5 * each_s)) + number) % len(levels_ms)]
+            gap_ms = ttft_ms / 50 if streams else 10
+            made.append(request(at, due_ns=at * MS, ttft_ms=ttft_ms, gap_ms=gap_ms, round=number))
+        made.append(request(1e6 * number - 1000, due_ns=round(1e6 * number - 1000) * MS, round=number, role="warmup"))
+    return made
+
+
+def test_requests_that_wait_behind_each_other_are_a_queue() -> None:
+    made = judged(waiting([500, 3000, 500]), condition=asked(None, rate=5))
+    assert made.invalid == [
+        "not stationary: requests wait in a queue that changes over about 27.5 s, and each round is measured only 1 s "
+        "after an empty server, so TTFT is likely too low. Use a lower rate, or --warmup 1,100."
+    ]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(waiting([500, 600, 500]), id="short waits"),
+        pytest.param(waiting([500, 3000, 500], each_s=0.2), id="another wait for each request"),
+        pytest.param(waiting([500, 3000, 500], streams=True), id="a slow time of the whole server"),
+    ],
+)
+def test_slow_requests_without_a_queue_are_trusted(made: list[Observation]) -> None:
+    assert judged(made, condition=asked(None, rate=5)).invalid == []
+
+
 def test_fewer_than_five_rounds_are_noted() -> None:
     two = [request(1000.0 + 200 * i, round=1 + i // 5) for i in range(10)]
     assert only_note(judged(two)).startswith("measured in 2 rounds: the intervals describe this short time")

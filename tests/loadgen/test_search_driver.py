@@ -67,7 +67,7 @@ def search(served: SearchedEngine, slo: str, last: float, *, share: float = 0.95
     search.pilot_s = 0.3
     run_virtual(served.search(search))
     conditions = [asked(condition) for condition in search.conditions]
-    found = condition_rows(conditions, served.observations, served.readings, slo=limits)
+    found = condition_rows(conditions, served.observations, served.readings, slo=limits, searched=True)
     for row, condition in zip(found, search.conditions, strict=True):
         assert row.requests <= condition.requests
     capacity = capacity_of(found, served.observations, limits, share)

@@ -52,11 +52,14 @@ def condition_findings(
     slo: Slo | None = None,
     prices: Prices | None = None,
     of_round: int | None = None,
+    *,
+    searched: bool = False,
 ) -> ConditionFindings:
     """Return the row of `asked`, from its own observations and readings.
 
     Observations with another role than measured, warm-up or cool-down count for the cost only. `batching_efficiency`
     needs other rows and stays None here. In intervals, a round counts as at most `of_round` independent requests.
+    `searched`: the row is a step of a capacity search, which decides by rounds that are short on purpose.
     """
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
@@ -101,6 +104,7 @@ def condition_findings(
         load=load,
         readings=readings,
         cancelled=sum(o.role == "measured" and o.outcome == "cancelled" for o in sent),
+        searched=searched,
     )
     nodes = node_findings(inputs, sent)
     of_nodes = [f"the part of node {each.node} is INVALID: {reason}" for each in nodes for reason in each.invalid]
@@ -257,14 +261,18 @@ def condition_rows(
     slo: Slo | None = None,
     prices: Prices | None = None,
     of_round: int | None = None,
+    searched: bool = False,
 ) -> list[ConditionFindings]:
     """Return a row for each condition of `asked`, in that order, also if it has no observations.
 
-    Targets in `prices` get their cost. `of_round`: see `condition_findings`.
+    Targets in `prices` get their cost. `of_round` and `searched`: see `condition_findings`.
     """
     observed = grouped(observations, lambda o: o.condition)
     read = grouped(readings, lambda reading: reading.condition)
-    rows = [condition_findings(a, observed[a.condition], read[a.condition], slo, prices, of_round) for a in asked]
+    rows = [
+        condition_findings(a, observed[a.condition], read[a.condition], slo, prices, of_round, searched=searched)
+        for a in asked
+    ]
     computed = [total for total in TOTALS.values() if total.of]
     return [
         msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})

@@ -5,9 +5,6 @@ without the client's delays must be the same up to `ERROR_SHARE` or `ERROR_MS`, 
 figure do not matter, however long they are.
 """
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 
 from splitsecond.benchmark.findings.check_inputs import ERROR_SHARE, Check, CheckInputs
@@ -19,20 +16,12 @@ from splitsecond.benchmark.findings.lateness import (
     ordered_ms,
 )
 from splitsecond.benchmark.findings.session_validity import few_sessions, primed_badly, sessions_broke, sessions_late
+from splitsecond.benchmark.findings.stationary import from_empty, not_stationary
 from splitsecond.benchmark.statistics.sessions import as_requests
-from splitsecond.benchmark.statistics.steady import (
-    STEADY_PERCENT,
-    TimeWindows,
-    done_ns,
-    due_ns,
-    ended_in,
-    in_flight,
-    mean_in_flight,
-)
+from splitsecond.benchmark.statistics.steady import STEADY_PERCENT, ended_in, in_flight
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import BURST_SHARE, Observation
 from splitsecond.core.wire.api_format import USAGE_WORDS
-from splitsecond.core.wording import change as signed
 from splitsecond.core.wording import counted_as, listed, number, percent
 from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, Floats, needed, percentile
 
@@ -42,16 +31,6 @@ ERROR_MS = 1.0
 SHOWN = ("p50", "p95")
 RUNQUEUE_SHARE = 0.2
 """Share of the time that our process may wait for a processor without a note."""
-
-NOT_STATIONARY = "not stationary"
-MIN_WINDOW_RESPONSES = 12
-"""Least measured time of a round of an open loop, in the responses of the row: a queue that is still growing makes them
-long against a round that was planned by a single response."""
-TREND = 0.15
-"""Largest change from the first half of a window to the second half in a steady state."""
-TREND_T = 4.6
-"""Least ratio of such a change's mean over the rounds to its standard error: with five rounds, steady states exceed it
-once in a hundred times (Student's t with four degrees of freedom)."""
 
 BURST_EVENTS_PER_ARRIVAL = 4
 """A response was buffered if its tokens arrived in so few reads, in the last `BURST_SHARE` of its time."""
@@ -161,82 +140,6 @@ def _stood_still(inputs: CheckInputs) -> str:
         f"the client stood still for {number(seconds)} s (the process or its machine was paused) while "
         f"{touched:,} of {len(inputs.measured):,} requests were in flight."
     )
-
-
-def _not_stationary(inputs: CheckInputs) -> str:
-    if inputs.findings.session is not None:  # prompts grow with the turns of a session, and TTFT with them
-        return ""
-    windows, curve = inputs.load.steady, inputs.load.curve
-    middle = (windows.begin + windows.end) // 2
-    halves = [
-        (
-            TimeWindows(windows.begin[i : i + 1], middle[i : i + 1]),
-            TimeWindows(middle[i : i + 1], windows.end[i : i + 1]),
-        )
-        for i in range(len(middle))
-    ]
-    if too_short := _window_too_short(inputs):
-        return too_short
-    figure = ttft_figure(open_loop=inputs.asked.open_loop)
-    timed = [(due_ns(o), value) for o in inputs.answered if (value := figure.value(o))]
-
-    def mean_of_figure(window: TimeWindows) -> float | None:
-        inside = [value for at, value in timed if window.begin[0] <= at <= window.end[0]]
-        return float(np.mean(inside)) if inside else None
-
-    def mean_level(window: TimeWindows) -> float | None:
-        return mean_in_flight(curve, window)
-
-    for what, mean in (("the number of requests in flight", mean_level), (figure.label, mean_of_figure)):
-        pairs = [(mean(before), mean(after)) for before, after in halves]
-        ratios = [after / before for before, after in pairs if before and after is not None]
-        if change := _trend([math.log(ratio) for ratio in ratios if ratio > 0]):
-            return (
-                f"{NOT_STATIONARY}: from the first half of a round to the second, {what} changed by {signed(change)} "
-                "on average, so the figures depend on how long a round is. The server may not be able to handle the "
-                "load."
-            )
-    return ""
-
-
-def _window_too_short(inputs: CheckInputs) -> str:
-    window_s, _ = _window_and_warmup_s(inputs)
-    answered = [done_ns(o) - due_ns(o) for o in inputs.answered]
-    response_s = float(np.mean(answered)) / NS_PER_S if answered else 0.0
-    if inputs.asked.rate is None or window_s >= MIN_WINDOW_RESPONSES * response_s:
-        return ""
-    return (
-        f"{NOT_STATIONARY}: a round measures {number(window_s)} s, which is only {number(window_s / response_s)} times "
-        f"as long as a response under this load (least: {MIN_WINDOW_RESPONSES}), so its queue may still grow. Use a "
-        "lower rate, or a larger -n and --warmup."
-    )
-
-
-def _from_empty(inputs: CheckInputs) -> str:
-    window_s, warmup_s = _window_and_warmup_s(inputs)
-    if inputs.asked.rate is None or not window_s:
-        return ""
-    return (
-        f"the percentiles describe {number(window_s)} s of each round, after {number(warmup_s)} s from an empty server."
-    )
-
-
-def _window_and_warmup_s(inputs: CheckInputs) -> tuple[float, float]:
-    """Return the mean measured time of a round, and the time from its first request to it, in seconds."""
-    windows, curve = inputs.load.steady, inputs.load.curve
-    if not len(windows.begin):
-        return 0.0, 0.0
-    begins = curve.at[np.flatnonzero(np.concatenate(([0], curve.level[:-1])) == 0)]
-    begin = begins[np.maximum(np.searchsorted(begins, windows.begin, side="right") - 1, 0)]
-    both = (windows.end - windows.begin).mean(), (windows.begin - begin).mean()
-    return float(both[0]) / NS_PER_S, float(both[1]) / NS_PER_S
-
-
-def _trend(logs: Sequence[float]) -> float:
-    if len(logs) < MIN_ROUNDS:
-        return 0.0
-    mean, error = float(np.mean(logs)), float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    return math.expm1(mean) if abs(mean) > max(math.log1p(TREND), TREND_T * error) else 0.0
 
 
 def _concurrency_not_reached(inputs: CheckInputs) -> str:
@@ -446,7 +349,7 @@ _INVALID: tuple[Check, ...] = (
     sessions_late,
     primed_badly,
     sessions_broke,
-    _not_stationary,
+    not_stationary,
     _clocks_of_nodes,
 )
 _INVALID_OF_NODE: tuple[Check, ...] = (_lost, _read_lag_in_ttft, _read_lag_in_tps, _dispatch_late, _stood_still)
@@ -462,7 +365,7 @@ _NOTES: tuple[Check, ...] = (
     _few_rounds,
     few_sessions,
     _load_fell,
-    _from_empty,
+    from_empty,
     _runqueue,
     _failed,
     _cancelled,

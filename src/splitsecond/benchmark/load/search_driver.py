@@ -146,6 +146,7 @@ class LoadSearchDriver:
                     own,
                     [reading for reading in readings if reading.condition == step.condition],
                     self._slo,
+                    searched=True,
                 )
                 verdict = judge(row, batches_of(own, self._slo, open_loop=self.open_loop), self.share)
                 if verdict not in ("undecided", "promising") or (verdict == "promising" and not confirms):

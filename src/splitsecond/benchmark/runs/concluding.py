@@ -90,7 +90,9 @@ def conclude(
 ) -> None:
     spread = None if share else round_spread(observations)
     of_round = spread.requests_of_round if spread else None
-    run.conditions = condition_rows(conditions, observations, readings, slo=slo, prices=prices, of_round=of_round)
+    run.conditions = condition_rows(
+        conditions, observations, readings, slo=slo, prices=prices, of_round=of_round, searched=bool(share)
+    )
     if server:
         add_server_views(run.conditions, observations, readings, server, usd_per_kwh)
     run.cost_usd = run_cost_usd(observations, prices)

@@ -55,13 +55,14 @@ class MeasuredLoad(Struct, frozen=True):
     """Load of one condition.
 
     `whole`: each stretch from the first measured request to the last token. `sending`: to the last request. `steady`:
-    where the load was at its target.
+    where the load was at its target. `starts`: when the first request of each round was sent.
     """
 
     curve: LoadCurve
     whole: TimeWindows
     sending: TimeWindows
     steady: TimeWindows
+    starts: Moments
 
 
 def begin_ns(o: Observation) -> int:
@@ -90,9 +91,9 @@ def measured_load(
     whole = _windows(*_bounds(stretch, begun, done, len(starts)))
     sending = _windows(*_bounds(stretch, begun, begun, len(starts)))
     if concurrency is not None:
-        return MeasuredLoad(curve, whole, sending, reaching(curve, concurrency, starts, whole))
+        return MeasuredLoad(curve, whole, sending, reaching(curve, concurrency, starts, whole), starts)
     due = _moments([due_ns(o) for o in measured])
-    return MeasuredLoad(curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))))
+    return MeasuredLoad(curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))), starts)
 
 
 def done_ns(o: Observation) -> int:
