@@ -81,6 +81,21 @@ def test_one_session_is_shown_with_its_causes(split: Split, log: str) -> None:
     assert "http_503" in shown
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_narrow_list_names_the_columns_it_leaves_out(
+    split: Split, log: str, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = split("sessions", "--log", log).out
+    assert "…" not in shown
+    assert all(len(line) <= columns for line in shown.splitlines())
+    assert AGENT in shown
+    assert ("slowest turn, client and agents need more columns." in shown) == (columns == 80)
+    waterfall = split("sessions", AGENT, "--log", log).out
+    assert "…" not in waterfall
+    assert "moved from groq/openai/gpt-oss-120b" in " ".join(waterfall.split()).replace("- ", "-")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [(["ffff"], "no session 'ffff'"), (["--since", "soon"], "--since"), (["--since", "1s"], "has no sessions")],

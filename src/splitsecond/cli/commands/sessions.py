@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond.benchmark.report.terminal import print_item, print_left_out, spare
 from splitsecond.cli.log_source import LoggedTraffic
 from splitsecond.cli.options import Config, Json, Log
 from splitsecond.cli.results import Output
@@ -35,7 +36,7 @@ SINCE = "7d"
 LONGEST_S = 3650 * 86_400
 DAY_S = 86_400
 SHOWN = 40
-BAR, SHORT_BAR = 32, 16
+BAR, SHORT_BAR = 32, 24
 """Characters of the waterfall's bars, on a wide and on a narrow screen."""
 WIDE = 120
 _MARKS: Mapping[str, tuple[str, str]] = {
@@ -80,7 +81,7 @@ def sessions(
 
         def show_all(console: Console) -> None:
             console.print(f"Sessions, {logged.words}", highlight=False)
-            console.print(_list(found[:SHOWN], price))
+            _show_list(found[:SHOWN], price, console)
             if len(found) > SHOWN:
                 console.print(f"{len(found) - SHOWN:,} earlier ones are in --json.", style="dim")
 
@@ -107,27 +108,47 @@ def _named(found: list[LoggedSession], name: str) -> LoggedSession:
     raise CallerFault(words, kind="unknown_session", hint="`splitsecond sessions` lists them.")
 
 
-def _list(found: list[LoggedSession], price: Pricing) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("session", "began (UTC)", "client"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("turns", "agents", "time", "cost", "cached", "errors", "slowest\nturn"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in found:
-        cached = f"{each.cached_tokens / each.input_tokens:.0%}" if each.input_tokens else "–"
-        table.add_row(
-            each.id,
-            f"{datetime.fromtimestamp(each.began_us / 1e6, UTC):%m-%d %H:%M}",
-            Text(each.client or "–"),
-            f"{each.calls:,}",
-            f"{each.agents:,}",
-            span((each.ended_us - each.began_us) / 1e6),
-            _cost(spent_usd(each.spent, price), any(price(tokens.target) is None for tokens in each.spent)),
-            cached,
-            Text(f"{each.errors:,}", "red" if each.errors else ""),
-            span(each.slowest_ns / NS_PER_S),
-        )
-    return table
+def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console) -> None:
+    """Print a row for each session. Ids are whole; a narrow console leaves out the last columns, and names them."""
+    headings = [
+        "session",
+        "began (UTC)",
+        "turns",
+        "time",
+        "cost",
+        "cached",
+        "errors",
+        "slowest\nturn",
+        "client",
+        "agents",
+    ]
+    rows = [_cells(each, price) for each in found]
+    for count in range(len(headings), 0, -1):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in headings[:count]:
+            left = heading in ("session", "began (UTC)", "client")
+            table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+        for row in rows:
+            table.add_row(*row[:count])
+        if spare(console, [table]) >= 0:
+            break
+    console.print(table)
+    print_left_out([each.replace("\n", " ") for each in headings[count:]], console)
+
+
+def _cells(each: LoggedSession, price: Pricing) -> list[str | Text]:
+    return [
+        each.id,
+        f"{datetime.fromtimestamp(each.began_us / 1e6, UTC):%m-%d %H:%M}",
+        f"{each.calls:,}",
+        span((each.ended_us - each.began_us) / 1e6),
+        _cost(spent_usd(each.spent, price), any(price(tokens.target) is None for tokens in each.spent)),
+        f"{each.cached_tokens / each.input_tokens:.0%}" if each.input_tokens else "–",
+        Text(f"{each.errors:,}", "red" if each.errors else ""),
+        span(each.slowest_ns / NS_PER_S),
+        Text(each.client or "–"),
+        f"{each.agents:,}",
+    ]
 
 
 def _cost(amount: float, unpriced: bool) -> str:
@@ -141,7 +162,11 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
         f"{_cost(report.usd, report.unpriced > 0)}, {cached} of input tokens cached",
         highlight=False,
     )
-    console.print(_waterfall(report, wide=console.width >= WIDE))
+    wide = console.width >= WIDE
+    remarks = _remarks(report.turns)
+    console.print(_waterfall(report, remarks if wide else {}, wide=wide))
+    for at, words in remarks.items() if not wide else ():
+        print_item(console, f"{_number(report.turns[at])}: ", words)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("cause")
     for heading in ("time", "share"):
@@ -153,31 +178,42 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
     console.print(said, highlight=False)
 
 
-def _waterfall(report: ReportedSession, *, wide: bool) -> Table:
+def _waterfall(report: ReportedSession, remarks: Mapping[int, str], *, wide: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("at", "turn", "took", "new", "cached", *(["cost"] if wide else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("target", overflow="fold")
-    longest_s, before = report.slowest.took_s, ""
-    for turn in report.turns:
-        read, target, before = turn.input_tokens, turn.target if turn.target != before else "", turn.target
+    if remarks:
+        table.add_column("target", overflow="fold")
+    longest_s = report.slowest.took_s
+    for at, turn in enumerate(report.turns):
+        read = turn.input_tokens
         table.add_row(
             span(turn.at_s),
-            f"{turn.agent[:4]} {turn.turn}" if turn.agent else f"{turn.turn}",
+            _number(turn),
             span(turn.took_s),
             "–" if read is None else f"{read - turn.cached_tokens:,}",
             "–" if read is None else f"{turn.cached_tokens:,}",
             *([usd(turn.usd)] if wide else []),
             _bar(turn, longest_s, BAR if wide else SHORT_BAR),
-            Text(_remarks(turn, target)),
+            *([Text(remarks.get(at, ""))] if remarks else []),
         )
     return table
 
 
-def _remarks(turn: ReportedTurn, target: str) -> str:
-    failed = "" if turn.outcome == "ok" else turn.fault or turn.outcome
-    return "; ".join(each for each in (target, failed, moved(turn)) if each)
+def _number(turn: ReportedTurn) -> str:
+    return f"{turn.agent[:4]} {turn.turn}" if turn.agent else f"{turn.turn}"
+
+
+def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
+    """Return what is to say of turns, by their place: a target that is not the one before, failures, moves."""
+    found, before = {}, ""
+    for at, turn in enumerate(turns):
+        target, before = turn.target if turn.target != before else "", turn.target
+        failed = "" if turn.outcome == "ok" else turn.fault or turn.outcome
+        if words := "; ".join(each for each in (target, failed, moved(turn)) if each):
+            found[at] = words
+    return found
 
 
 def _bar(turn: ReportedTurn, longest_s: float, size: int) -> Text:
