@@ -12,6 +12,7 @@ from tests.cases import each_case
 from tests.faults.world import CLIENT_KEY, INPUT_TOKENS, PROMPT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor, visits
 
+from splitsecond.core import clock
 from splitsecond.core.events import Usage
 from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.core.session import CallSession
@@ -240,6 +241,24 @@ def test_workers_add_up_what_a_session_uses() -> None:
     assert one.use(7) == two.use(7) == SessionUse(2.0, 2.0, 3, 0)
     SessionCounters(memory, workers=2, number=1).forfeit()
     assert one.use(7) == SessionUse(4.0, 0.0, 3, 0)
+
+
+def test_what_other_gateways_count_adds_to_a_session() -> None:
+    memory = SessionCounters.create(2)
+    workers = [SessionCounters(memory, workers=2, number=number) for number in range(2)]
+    hub = SessionCounters(memory, workers=2, number=None)
+    with clock.using(lambda: 100, lambda: 0):
+        workers[0].add(7, usd=1.5, turns=2)
+        workers[1].add(7, reserved_usd=0.5)
+        workers[1].add(8, turns=1)
+    with clock.using(lambda: 200, lambda: 0):
+        workers[1].add(7, turns=1)
+        hub.set_others(7, SessionUse(4.0, 0.25, 5, 1))
+    assert hub.used_since(150) == {7: SessionUse(1.5, 0.5, 3, 0)}, "not what others count"
+    assert set(hub.used_since(0)) == {7, 8}
+    assert workers[0].use(7) == SessionUse(5.5, 0.75, 8, 1)
+    workers[0].forfeit()
+    assert workers[0].use(7) == SessionUse(5.5, 0.75, 8, 1)
 
 
 def test_a_new_session_replaces_the_oldest_of_its_neighbours() -> None:

@@ -317,6 +317,8 @@ def test_the_secret_beside_a_log_stays_the_same(tmp_path: Path) -> None:
 def test_gateways_of_one_server_have_one_secret() -> None:
     here, there = (LogSettings(f"postgresql://me:{password}@db/log") for password in ("one", "two"))
     assert session_secret(here, print) == session_secret(here, print) != session_secret(there, print)
+    fleet = [session_secret(log, print, shared="postgresql://me@db/fleet") for log in (here, there, None)]
+    assert len(set(fleet)) == 1
 
 
 def test_a_broken_secret_is_reported(tmp_path: Path) -> None:
