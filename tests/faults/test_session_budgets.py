@@ -96,7 +96,7 @@ def test_ask_answers_with_what_was_used_and_how_to_go_on(tmp_path: Path, form: s
         assert answer.answer.complete
         text = answer.body.decode()
         assert "the session has used 1 of 1 turn that the key 'web' allows" in text
-        assert "POST /sessions/allow?session=" in text
+        assert "`splitsecond sessions " in text
         allowed = await ask(world, form=form, stream=stream, headers={"x-splitsecond-allow": "session"})
         assert allowed.headers["x-splitsecond-target"] == "a/m"
         assert (await ask(world, form=form)).headers["x-splitsecond-target"] == "splitsecond"
@@ -115,7 +115,7 @@ def test_only_the_operator_lets_a_stopped_session_go_on(tmp_path: Path) -> None:
         await ask(world)
         stopped = await ask(world, headers={"x-splitsecond-allow": "session"})
         assert stopped.status == 429
-        session = stopped.json["error"]["message"].partition("session=")[2][:16]
+        session = stopped.json["error"]["message"].partition("splitsecond sessions ")[2][:16]
         assert await allow(world, "0" * 16, **KEY) == 404
         assert await allow(world, session, **{"x-forwarded-for": "192.0.2.1"}) == 401
         assert await allow(world, session, **KEY, **{"content-type": "text/plain"}) == 415

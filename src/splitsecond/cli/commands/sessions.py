@@ -1,5 +1,8 @@
+import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,11 +13,13 @@ from rich.text import Text
 
 from splitsecond.benchmark.report.terminal import print_item, print_left_out, spare
 from splitsecond.cli.log_source import LoggedTraffic
-from splitsecond.cli.options import Config, Json, Log
+from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, config_file
 from splitsecond.cli.results import Output
+from splitsecond.cli.running_gateway import answer_of, gateway_address
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.money.cost import usd
+from splitsecond.gateway.records.session_budgets import ALLOW
 from splitsecond.log.production.sessions import (
     CAUSES,
     SCHEMA,
@@ -30,6 +35,8 @@ from splitsecond.log.production.sessions import (
 from splitsecond.log.production.target_times import target_times
 from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.log import LoggedSession
+from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.machinery.settings import Duration
 
 SINCE = "7d"
@@ -39,6 +46,7 @@ SHOWN = 40
 BAR, SHORT_BAR = 32, 24
 """Characters of the waterfall's bars, on a wide and on a narrow screen."""
 WIDE = 120
+_WHOLE_ID = re.compile("[0-9a-f]{16}")
 _MARKS: Mapping[str, tuple[str, str]] = {
     "network_s": ("n", "cyan"),
     "queue_s": ("q", "yellow"),
@@ -56,6 +64,11 @@ def sessions(
     config: Config = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 30m, 2h, 7d.")] = SINCE,
     json: Json = "",
+    allow: Annotated[
+        bool, typer.Option("--allow", help="Let the session use its budget once more, at the gateway that runs.")
+    ] = False,
+    url: GatewayUrl = "",
+    api_key_env: GatewayKey = "",
 ) -> None:
     """Show sessions of agents, and what one waited for.
 
@@ -63,11 +76,15 @@ def sessions(
     splitsecond sessions
     splitsecond sessions 3f9c --since 2h
     splitsecond sessions --json sessions.json
+    splitsecond sessions 3f9c000000000001 --allow
 
     Without an ID it lists the sessions of the log. With one it shows each call as a bar: network (n), queues and
     limits (q), retries and fallbacks (r), cache misses (m), reading new tokens (p), generation (g). A cache miss is
     the time to read tokens again that the session had sent before, by the target's usual times in the log.
     """
+    if allow:
+        _allow(session, config, url, api_key_env)
+        return
     output = Output(json=json)
     output.check()
     logged = LoggedTraffic(log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S)
@@ -98,6 +115,19 @@ def sessions(
 
     output.write({"schema": SCHEMA, "session": report, "statement": said}, lambda: report.turns, show)
     show(output.screen())
+
+
+def _allow(session: str, config: Path | None, url: str, key_env: str) -> None:
+    """Raises `CallerFault` if the gateway refuses, or none answers."""
+    if not _WHOLE_ID.fullmatch(session):
+        words = f"--allow: got {session!r}, expected the whole id of a session, with 16 digits"
+        raise CallerFault(words, kind="bad_option", hint="The refusal of its call names it.")
+    file = config_file(config)
+    settings = GatewaySettings() if file is None else load(file, os.environ, serving=False)
+    address = gateway_address(settings, url)
+    if answer_of(address, f"{ALLOW}?session={session}", key_env, post=True) is None:
+        raise CallerFault(f"no gateway answers at {address}", kind="no_gateway", hint="Name another with --url.")
+    Console().print(f"The session {session} may use its budget once more.", highlight=False)
 
 
 def _named(found: list[LoggedSession], name: str) -> LoggedSession:

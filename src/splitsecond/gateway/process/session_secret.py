@@ -1,4 +1,4 @@
-"""The secret with which ids of sessions are hashed: the same for all gateways of a fleet or log, after a restart too."""
+"""The secret with which ids of sessions are hashed: the same for all gateways of a fleet or log, after restarts too."""
 
 import contextlib
 import os

@@ -226,8 +226,8 @@ class SessionBudgets:
                 kind=QUOTA,
                 retry_after_ns=None,
                 headers=_NO_RETRY,
-                hint=f"The gateway's operator can allow as much again: POST {ALLOW}?session={session.id}. "
-                "Or begin a new session.",
+                hint="The gateway's operator can allow as much again: "
+                f"`splitsecond sessions {session.id} --allow`. Or begin a new session.",
             )
             fault.asks = budget.at_limit == "ask"
             raise fault
