@@ -52,7 +52,8 @@ def turn(number: int, random: Random, ago_s: float) -> CallRecord:
         )  # fmt: skip
         attempts.insert(0, failed)
     idle_ns = None if number == 0 else (400 if missed else 10) * NS_PER_S
-    session = in_session(number + 1, AGENT, new_tokens=new, reusable_tokens=reusable, idle_ns=idle_ns)
+    loop = number - 13 if 16 <= number < 20 else 0
+    session = in_session(number + 1, AGENT, new_tokens=new, reusable_tokens=reusable, idle_ns=idle_ns, repeated=loop)
     return msgspec.structs.replace(
         record, end_ns=last_ns, first_token_ns=first_ns, session=session, attempts=tuple(attempts)
     )
@@ -86,6 +87,17 @@ def test_one_session_is_shown_with_its_causes(split: Split, log: str) -> None:
     assert "http_503" in shown
 
 
+def test_loops_are_named_in_the_list_and_the_waterfall(split: Split, log: str) -> None:
+    listed = json.loads(split("sessions", "--log", log, "--json", "-").out)["sessions"]
+    assert [each["repeated"] for each in listed] == [0, 6]
+    assert "6 calls" in split("sessions", "--log", log).out
+    report = json.loads(split("sessions", AGENT, "--log", log, "--json", "-").out)["session"]
+    assert [turn["repeated"] for turn in report["turns"]][15:21] == [0, 3, 4, 5, 6, 0]
+    shown = split("sessions", AGENT, "--log", log).out
+    assert "\n20: the same tool call 6 times in a row\n" in shown
+    assert shown.count("times in a row") == 1, "once for a loop"
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_narrow_list_names_the_columns_it_leaves_out(
     split: Split, log: str, monkeypatch: pytest.MonkeyPatch, columns: int
@@ -95,7 +107,7 @@ def test_a_narrow_list_names_the_columns_it_leaves_out(
     assert "…" not in shown
     assert all(len(line) <= columns for line in shown.splitlines())
     assert AGENT in shown
-    assert ("slowest turn, client and agents need more columns." in shown) == (columns == 80)
+    assert ("errors, slowest turn, client and agents need more columns." in shown) == (columns == 80)
     waterfall = split("sessions", AGENT, "--log", log).out
     assert "…" not in waterfall
     assert "moved from groq/openai/gpt-oss-120b" in " ".join(waterfall.split()).replace("- ", "-")

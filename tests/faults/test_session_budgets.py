@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ from splitsecond.gateway.records.session_budgets import (
     SessionCounters,
     SessionUse,
 )
+from splitsecond.log.store.log import Past
 from splitsecond.routing.router.settings import SessionBudget
 
 USD = (INPUT_TOKENS + TOKENS) / 1000
 """What a call costs: a token costs a tenth of a cent."""
 LIMIT = round(2.5 * USD, 4)
 KEY = {"authorization": f"Bearer {CLIENT_KEY}"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ASKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "openai": ("/v1/chat/completions", {}),
     "anthropic": ("/v1/messages", {}),
@@ -229,7 +232,10 @@ def test_repeated_tool_calls_are_named_in_a_header(
         assert answer.status == 200
         assert answer.headers.get("x-splitsecond-loop") == loop
 
-    play('"a/m"', tmp_path, story, a=profile(), b=profile())
+    world = play('"a/m"', tmp_path, story, a=profile(), b=profile())
+    calls = Past.open(f"sqlite:///{world.database}").calls(EPOCH, EPOCH + timedelta(days=100_000))
+    logged = [call.session.repeated for _, call in calls if call.session]
+    assert logged == [0, 0, int(loop.split()[-1]) if loop else 0]
 
 
 def test_workers_add_up_what_a_session_uses() -> None:

@@ -26,6 +26,7 @@ from splitsecond.log.production.sessions import (
     Pricing,
     ReportedSession,
     ReportedTurn,
+    looped,
     moved,
     reported,
     sentence,
@@ -140,45 +141,38 @@ def _named(found: list[LoggedSession], name: str) -> LoggedSession:
 
 def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console) -> None:
     """Print a row for each session. Ids are whole; a narrow console leaves out the last columns, and names them."""
-    headings = [
-        "session",
-        "began (UTC)",
-        "turns",
-        "time",
-        "cost",
-        "cached",
-        "errors",
-        "slowest\nturn",
-        "client",
-        "agents",
-    ]
-    rows = [_cells(each, price) for each in found]
+    loops = any(each.repeated for each in found)
+    rows = [_cells(each, price, loops=loops) for each in found]
+    headings = [*rows[0]]
     for count in range(len(headings), 0, -1):
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in headings[:count]:
             left = heading in ("session", "began (UTC)", "client")
             table.add_column(heading, justify="left" if left else "right", no_wrap=True)
         for row in rows:
-            table.add_row(*row[:count])
+            table.add_row(*[*row.values()][:count])
         if spare(console, [table]) >= 0:
             break
     console.print(table)
     print_left_out([each.replace("\n", " ") for each in headings[count:]], console)
 
 
-def _cells(each: LoggedSession, price: Pricing) -> list[str | Text]:
-    return [
-        each.id,
-        f"{datetime.fromtimestamp(each.began_us / 1e6, UTC):%m-%d %H:%M}",
-        f"{each.calls:,}",
-        span((each.ended_us - each.began_us) / 1e6),
-        _cost(spent_usd(each.spent, price), any(price(tokens.target) is None for tokens in each.spent)),
-        f"{each.cached_tokens / each.input_tokens:.0%}" if each.input_tokens else "–",
-        Text(f"{each.errors:,}", "red" if each.errors else ""),
-        span(each.slowest_ns / NS_PER_S),
-        Text(each.client or "–"),
-        f"{each.agents:,}",
-    ]
+def _cells(each: LoggedSession, price: Pricing, *, loops: bool) -> dict[str, str | Text]:
+    loop = f"{each.repeated:,} calls" if each.repeated else "–"
+    unpriced = any(price(tokens.target) is None for tokens in each.spent)
+    return {
+        "session": each.id,
+        "began (UTC)": f"{datetime.fromtimestamp(each.began_us / 1e6, UTC):%m-%d %H:%M}",
+        "turns": f"{each.calls:,}",
+        **({"longest\nloop": loop} if loops else {}),
+        "time": span((each.ended_us - each.began_us) / 1e6),
+        "cost": _cost(spent_usd(each.spent, price), unpriced),
+        "cached": f"{each.cached_tokens / each.input_tokens:.0%}" if each.input_tokens else "–",
+        "errors": Text(f"{each.errors:,}", "red" if each.errors else ""),
+        "slowest\nturn": span(each.slowest_ns / NS_PER_S),
+        "client": Text(each.client or "–"),
+        "agents": f"{each.agents:,}",
+    }
 
 
 def _cost(amount: float, unpriced: bool) -> str:
@@ -236,12 +230,18 @@ def _number(turn: ReportedTurn) -> str:
 
 
 def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
-    """Return what is to say of turns, by their place: a target that is not the one before, failures, moves."""
+    """Return what is to say of turns, by their place: a target that is not the one before, failures, moves, loops."""
     found, before = {}, ""
+    goes_on = dict[str, int]()  # the loop of each agent's next turn
+    loops = [""] * len(turns)
+    for at, turn in reversed([*enumerate(turns)]):
+        if goes_on.get(turn.agent, 0) <= turn.repeated:
+            loops[at] = looped(turn)
+        goes_on[turn.agent] = turn.repeated
     for at, turn in enumerate(turns):
         target, before = turn.target if turn.target != before else "", turn.target
         failed = "" if turn.outcome == "ok" else turn.fault or turn.outcome
-        if words := "; ".join(each for each in (target, failed, moved(turn)) if each):
+        if words := "; ".join(each for each in (target, failed, moved(turn), loops[at]) if each):
             found[at] = words
     return found
 

@@ -404,7 +404,8 @@ class Gateway:
                 loop = None
             else:
                 loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
-            if loop is not None:
+            if known is not None and loop is not None:
+                call.notes.session = msgspec.structs.replace(known, repeated=loop[1])
                 cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}"))]
         release: Callable[[], None] | None = None
         charge: Callable[[Observation], None] | None = None
