@@ -25,6 +25,7 @@ from splitsecond.core.transport.exchange import Origin
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
 from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.simulator.app import SimulatedProvider
 from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.content.tokens import count_tokens, token_text
@@ -110,9 +111,11 @@ class World:
             for name, given in providers.items()
         }
         self.database = folder / "log.db"
-        environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
-        text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
-        settings = read(edit(text), environment, folder=folder)
+        self._folder = folder
+        self._text = (
+            f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
+        )
+        settings = self._settings(edit)
         slots = [WorkerSlot()]
         if workers > 1:
             shared, sessions = SharedTables.create(workers), Sessions.create(bytes(32))
@@ -123,6 +126,15 @@ class World:
         self.asked = 0
         self.connecting: dict[str, Callable[[int | None], Coroutine[Any, Any, None]]] = {}
         """What happens, by provider, before a connection to it is there; the argument is the deadline (ns)."""
+
+    def _settings(self, edit: Callable[[str], str]) -> GatewaySettings:
+        environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
+        return read(edit(self._text), environment, folder=self._folder)
+
+    def renew(self, edit: Callable[[str], str]) -> None:
+        """Reload the configuration, changed by `edit`."""
+        for worker in self.workers:
+            worker.renew(self._settings(edit))
 
     async def open_socket(self, origin: Origin, proxy: object, tls: object, deadline_ns: int | None) -> OpenSocket:
         """Stands for `core.transport.connecting.open_socket`."""
