@@ -8,8 +8,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 # Clients that are not in .venv, as they need other versions of its libraries, or Node.js.
 CLIENTS := build/clients
 NEWEST := build/clients-newest
-# Codex's command line, for tests/clients/test_codex.py.
+# Codex's command line and Claude Code, for tests/clients/test_codex.py and test_ten_turns.py.
 CODEX := build/codex
+CLAUDE := build/claude
 NPM_CLIENTS := @ai-sdk/anthropic @ai-sdk/openai @anthropic-ai/sdk ai axe-core openai zod
 # More clients, for the table of tests/clients/matrix.
 NPM_MORE := @ai-sdk/google @ai-sdk/openai-compatible @google/genai @langchain/anthropic @langchain/core @langchain/google-genai \
@@ -36,7 +37,7 @@ test: $(VENV)/.develops
 	@$(PYTEST) -m 'not system'
 
 # Run all tests: after the fast ones those with more generated examples, with processes, browsers, PostgreSQL, the real engine and other clients.
-test-all: test $(CLIENTS)/.installed $(CODEX)/.installed
+test-all: test $(CLIENTS)/.installed $(CODEX)/.installed $(CLAUDE)/.installed
 	@HYPOTHESIS_PROFILE=all $(PYTEST) -m 'hypothesis and not system'
 	@$(PYTEST) $(SEVERAL) -m system
 
@@ -126,11 +127,11 @@ $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package-lock
 	  -r tests/clients/requirements.txt
 	@touch $@
 
-$(CODEX)/.installed: tests/clients/codex/package-lock.json
+$(CODEX)/.installed $(CLAUDE)/.installed: build/%/.installed: tests/clients/%/package-lock.json
 	@command -v npm >/dev/null || { echo "The tests of clients need Node.js, with npm."; false; }
-	@echo "Installing Codex into $(CODEX) ..."
-	@mkdir -p $(CODEX) && cp tests/clients/codex/package.json tests/clients/codex/package-lock.json $(CODEX)
-	@npm ci --prefix $(CODEX) --no-audit --no-fund --loglevel error
+	@echo "Installing $* into build/$* ..."
+	@mkdir -p build/$* && cp tests/clients/$*/package.json tests/clients/$*/package-lock.json build/$*
+	@npm ci --prefix build/$* --no-audit --no-fund --loglevel error
 	@touch $@
 
 $(BIN)/python:

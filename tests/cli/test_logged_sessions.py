@@ -1,6 +1,8 @@
 """`splitsecond sessions`: the list of sessions, and one of them as a waterfall."""
 
 import json
+import urllib.error
+import urllib.request
 from pathlib import Path
 from random import Random
 
@@ -8,12 +10,15 @@ import msgspec
 import pytest
 from tests.cli.conftest import Split
 from tests.cli.conftest import split as split  # a fixture
+from tests.gateway.conftest import KEY, gateway, ready
 from tests.store.records import answered, in_session
+from tests.waiting import WITHIN_S
 
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import FaultRecord
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Log
+from splitsecond.simulator.process import run_simulator
 
 AGENT, CHAT = "3f9c000000000001", "a000000000000002"
 
@@ -47,7 +52,8 @@ def turn(number: int, random: Random, ago_s: float) -> CallRecord:
         )  # fmt: skip
         attempts.insert(0, failed)
     idle_ns = None if number == 0 else (400 if missed else 10) * NS_PER_S
-    session = in_session(number + 1, AGENT, new_tokens=new, reusable_tokens=reusable, idle_ns=idle_ns)
+    loop = number - 13 if 16 <= number < 20 else 0
+    session = in_session(number + 1, AGENT, new_tokens=new, reusable_tokens=reusable, idle_ns=idle_ns, repeated=loop)
     return msgspec.structs.replace(
         record, end_ns=last_ns, first_token_ns=first_ns, session=session, attempts=tuple(attempts)
     )
@@ -81,11 +87,75 @@ def test_one_session_is_shown_with_its_causes(split: Split, log: str) -> None:
     assert "http_503" in shown
 
 
+def test_loops_are_named_in_the_list_and_the_waterfall(split: Split, log: str) -> None:
+    listed = json.loads(split("sessions", "--log", log, "--json", "-").out)["sessions"]
+    assert [each["repeated"] for each in listed] == [0, 6]
+    assert "6 calls" in split("sessions", "--log", log).out
+    report = json.loads(split("sessions", AGENT, "--log", log, "--json", "-").out)["session"]
+    assert [turn["repeated"] for turn in report["turns"]][15:21] == [0, 3, 4, 5, 6, 0]
+    shown = split("sessions", AGENT, "--log", log).out
+    assert "\n20: the same tool call 6 times in a row\n" in shown
+    assert shown.count("times in a row") == 1, "once for a loop"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_narrow_list_names_the_columns_it_leaves_out(
+    split: Split, log: str, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = split("sessions", "--log", log).out
+    assert "…" not in shown
+    assert all(len(line) <= columns for line in shown.splitlines())
+    assert AGENT in shown
+    assert ("errors, slowest turn, client and agents need more columns." in shown) == (columns == 80)
+    waterfall = split("sessions", AGENT, "--log", log).out
+    assert "…" not in waterfall
+    assert "moved from groq/openai/gpt-oss-120b" in " ".join(waterfall.split()).replace("- ", "-")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["ffff"], "no session 'ffff'"), (["--since", "soon"], "--since"), (["--since", "1s"], "has no sessions")],
+    [
+        (["ffff"], "no session 'ffff'"),
+        (["--since", "soon"], "--since"),
+        (["--since", "1s"], "has no sessions"),
+        (["3f9c", "--allow"], "the whole id of a session"),
+        ([AGENT, "--allow", "--url", "http://127.0.0.1:9"], "no gateway answers at http://127.0.0.1:9"),
+    ],
 )
 def test_wrong_questions_are_refused(split: Split, log: str, arguments: list[str], words: str) -> None:
     done = split("sessions", *arguments, "--log", log)
     assert done.code == 2
     assert words in done.err
+
+
+@pytest.mark.system
+def test_a_stopped_session_goes_on_when_it_is_allowed(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_profile: Path
+) -> None:
+    monkeypatch.setenv("WEB_KEY", KEY)
+    headers = {"content-type": "application/json", "authorization": f"Bearer {KEY}", "x-session-id": "one"}
+    with run_simulator(str(quick_profile)) as (simulated,):
+        keys = "listen: {port: 1}\nkeys: [{name: web, key: env:WEB_KEY, turns_per_session: 1}]\n"
+        Path("splitsecond.yaml").write_text(f"{keys}providers: {{sim: {{base_url: '{simulated.base_url}'}}}}\n")
+        with gateway(tmp_path) as process:
+            url = ready(process)
+
+            def ask() -> tuple[int, str]:
+                body = json.dumps({"model": "sim/quick", "messages": [{"role": "user", "content": "hi"}]}).encode()
+                try:
+                    with urllib.request.urlopen(
+                        urllib.request.Request(f"{url}/chat/completions", body, headers), timeout=WITHIN_S
+                    ) as answer:
+                        return answer.status, ""
+                except urllib.error.HTTPError as error:
+                    with error:
+                        return error.code, json.load(error)["error"]["message"]
+
+            assert ask()[0] == 200
+            status, words = ask()
+            assert status == 429
+            command = words.partition("`splitsecond ")[2].partition("`")[0]
+            assert "no session with this id" in split("sessions", "0" * 16, "--allow", "--url", url).complaint
+            assert "once more" in split(*command.split(), "--url", url).out
+            assert [ask()[0], ask()[0]] == [200, 429]

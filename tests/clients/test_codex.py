@@ -11,18 +11,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 from tests.gateway.conftest import KEY, gateway, ready
-from tests.waiting import until
 
-from splitsecond.log.production.sessions import reported
-from splitsecond.log.store.call_record import CallRecord
-from splitsecond.log.store.log import Past
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
 CODEX = Path(__file__).parents[2] / "build/codex/node_modules/.bin/codex"
@@ -53,7 +48,6 @@ def front(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fr
         access_log = folder / "access.jsonl"
         lines = [
             f"access_log: {access_log}",
-            f"log: sqlite:///{folder}/log.db",
             "keys: [{name: web, key: env:WEB_KEY}]",
             "providers:",
         ]
@@ -86,9 +80,8 @@ def codex(
     model: str,
     prompt: str,
     more: str = LESS_PATIENT,
-    prepare: Callable[[], None] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run one prompt, without access to other servers. `prepare` sets the replies, in place of the usual ones."""
+    """Run one prompt, without access to other servers."""
     if not CODEX.exists():
         raise FileNotFoundError(f"{CODEX} does not exist: run `make build/codex/.installed`")
     home, work = folder / "home", folder / "work"
@@ -97,11 +90,8 @@ def codex(
     (home / "config.toml").write_text(configuration(front.base_url, more))
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "CODEX_HOME": str(home), "SPLITSECOND_KEY": KEY}
     front.provider.reset()
-    if prepare is not None:
-        prepare()
-    else:
-        front.provider.reply(offers=SHELL, prompt="Run the command.", calls=[ECHO])
-        front.provider.reply("It said hello.", after=SHELL)
+    front.provider.reply(offers=SHELL, prompt="Run the command.", calls=[ECHO])
+    front.provider.reply("It said hello.", after=SHELL)
     command = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-m", model, prompt]
     return subprocess.run(
         [CODEX, *command], cwd=work, env=os.environ | nowhere, stdin=subprocess.DEVNULL,
@@ -117,32 +107,6 @@ def test_codex_runs_a_command(front: Front, tmp_path: Path, dialect: str) -> Non
     assert "hello-from-the-shell" not in str(first.body)
     assert "hello-from-the-shell" in str(second.body).replace("echo hello-from-the-shell", "")
     assert "Run the command." in str(second.body)
-
-
-def test_ten_turns_of_codex_are_one_session(front: Front, tmp_path: Path) -> None:
-    def prepare() -> None:
-        front.provider.reply(offers=SHELL, prompt="Run the command.", calls=[ECHO], times=1)
-        front.provider.reply(after=SHELL, calls=[ECHO], times=8)
-        front.provider.reply("Nine times.")
-
-    began = datetime.now(UTC)
-    ran = codex(front, tmp_path, "sim-responses/m", "Run the command.", prepare=prepare)
-    assert ran.stdout.strip() == "Nine times.", ran.stderr[-3000:]
-    assert len(front.provider.requests()) == 10
-    past = Past.open(f"sqlite:///{front.access_log.parent}/log.db")
-
-    def ten() -> list[tuple[datetime, CallRecord]]:
-        found = list(past.calls(began, datetime.now(UTC)))
-        return found if len(found) >= 10 else []
-
-    calls = until(ten, "the log does not have the turns")
-    assert len({call.session.id for _, call in calls if call.session}) == 1
-    assert [call.session.turn for _, call in calls if call.session] == list(range(1, 11))
-    report = reported(calls)
-    assert report.causes.total_s == pytest.approx(report.wall_s, rel=0.01)
-    reusable = [call.session.reusable_tokens for _, call in calls if call.session]
-    assert reusable == sorted(reusable), "each turn contains the one before"
-    assert reusable[1] > 1000
 
 
 def test_a_refused_websocket_is_followed_by_posts_at_once(front: Front, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.cases import each_case
 from tests.faults.world import CLIENT_KEY, INPUT_TOKENS, PROMPT, TOKENS, World, play, profile
 from tests.gateway.visitor import Visitor, visits
 
+from splitsecond.core import clock
 from splitsecond.core.events import Usage
 from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.core.session import CallSession
@@ -23,12 +25,14 @@ from splitsecond.gateway.records.session_budgets import (
     SessionCounters,
     SessionUse,
 )
+from splitsecond.log.store.log import Past
 from splitsecond.routing.router.settings import SessionBudget
 
 USD = (INPUT_TOKENS + TOKENS) / 1000
 """What a call costs: a token costs a tenth of a cent."""
 LIMIT = round(2.5 * USD, 4)
 KEY = {"authorization": f"Bearer {CLIENT_KEY}"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ASKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "openai": ("/v1/chat/completions", {}),
     "anthropic": ("/v1/messages", {}),
@@ -95,7 +99,7 @@ def test_ask_answers_with_what_was_used_and_how_to_go_on(tmp_path: Path, form: s
         assert answer.answer.complete
         text = answer.body.decode()
         assert "the session has used 1 of 1 turn that the key 'web' allows" in text
-        assert "POST /sessions/allow?session=" in text
+        assert "`splitsecond sessions " in text
         allowed = await ask(world, form=form, stream=stream, headers={"x-splitsecond-allow": "session"})
         assert allowed.headers["x-splitsecond-target"] == "a/m"
         assert (await ask(world, form=form)).headers["x-splitsecond-target"] == "splitsecond"
@@ -114,7 +118,7 @@ def test_only_the_operator_lets_a_stopped_session_go_on(tmp_path: Path) -> None:
         await ask(world)
         stopped = await ask(world, headers={"x-splitsecond-allow": "session"})
         assert stopped.status == 429
-        session = stopped.json["error"]["message"].partition("session=")[2][:16]
+        session = stopped.json["error"]["message"].partition("splitsecond sessions ")[2][:16]
         assert await allow(world, "0" * 16, **KEY) == 404
         assert await allow(world, session, **{"x-forwarded-for": "192.0.2.1"}) == 401
         assert await allow(world, session, **KEY, **{"content-type": "text/plain"}) == 415
@@ -228,7 +232,10 @@ def test_repeated_tool_calls_are_named_in_a_header(
         assert answer.status == 200
         assert answer.headers.get("x-splitsecond-loop") == loop
 
-    play('"a/m"', tmp_path, story, a=profile(), b=profile())
+    world = play('"a/m"', tmp_path, story, a=profile(), b=profile())
+    calls = Past.open(f"sqlite:///{world.database}").calls(EPOCH, EPOCH + timedelta(days=100_000))
+    logged = [call.session.repeated for _, call in calls if call.session]
+    assert logged == [0, 0, int(loop.split()[-1]) if loop else 0]
 
 
 def test_workers_add_up_what_a_session_uses() -> None:
@@ -240,6 +247,24 @@ def test_workers_add_up_what_a_session_uses() -> None:
     assert one.use(7) == two.use(7) == SessionUse(2.0, 2.0, 3, 0)
     SessionCounters(memory, workers=2, number=1).forfeit()
     assert one.use(7) == SessionUse(4.0, 0.0, 3, 0)
+
+
+def test_what_other_gateways_count_adds_to_a_session() -> None:
+    memory = SessionCounters.create(2)
+    workers = [SessionCounters(memory, workers=2, number=number) for number in range(2)]
+    hub = SessionCounters(memory, workers=2, number=None)
+    with clock.using(lambda: 100, lambda: 0):
+        workers[0].add(7, usd=1.5, turns=2)
+        workers[1].add(7, reserved_usd=0.5)
+        workers[1].add(8, turns=1)
+    with clock.using(lambda: 200, lambda: 0):
+        workers[1].add(7, turns=1)
+        hub.set_others(7, SessionUse(4.0, 0.25, 5, 1))
+    assert hub.used_since(150) == {7: SessionUse(1.5, 0.5, 3, 0)}, "not what others count"
+    assert set(hub.used_since(0)) == {7, 8}
+    assert workers[0].use(7) == SessionUse(5.5, 0.75, 8, 1)
+    workers[0].forfeit()
+    assert workers[0].use(7) == SessionUse(5.5, 0.75, 8, 1)
 
 
 def test_a_new_session_replaces_the_oldest_of_its_neighbours() -> None:

@@ -22,8 +22,10 @@ from splitsecond.core.serving.connection import HEAD_S, ServerConnection
 from splitsecond.core.serving.request_cycle import Application, ServerState
 from splitsecond.core.transport.connecting import OpenSocket
 from splitsecond.core.transport.exchange import Origin
-from splitsecond.gateway.process.worker import GatewayWorker
+from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
+from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.configuration.reading import read
+from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.simulator.app import SimulatedProvider
 from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.content.tokens import count_tokens, token_text
@@ -99,6 +101,7 @@ class World:
         pacer: Pacer,
         stall: str,
         edit: Callable[[str], str],
+        workers: int,
     ) -> None:
         self._truth = TruthLog()
         self.simulated = {
@@ -110,13 +113,30 @@ class World:
             for name, given in providers.items()
         }
         self.database = folder / "log.db"
-        environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
-        text = f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
-        self.worker = GatewayWorker(read(edit(text), environment, folder=folder), chance=Random(1))
+        self._folder = folder
+        self._text = (
+            f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
+        )
+        settings = self._settings(edit)
+        slots = [WorkerSlot()]
+        if workers > 1:
+            shared, sessions = SharedTables.create(workers), Sessions.create(bytes(32))
+            slots = [WorkerSlot(number=i, workers=workers, shared=shared, sessions=sessions) for i in range(workers)]
+        self.workers = [GatewayWorker(settings, slot, chance=Random(1)) for slot in slots]
+        self.worker = self.workers[0]
         self.worker._note_spending_read()  # as `learn` does when a thread has read the log, which is new
         self.asked = 0
         self.connecting: dict[str, Callable[[int | None], Coroutine[Any, Any, None]]] = {}
         """What happens, by provider, before a connection to it is there; the argument is the deadline (ns)."""
+
+    def _settings(self, edit: Callable[[str], str]) -> GatewaySettings:
+        environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
+        return read(edit(self._text), environment, folder=self._folder)
+
+    def renew(self, edit: Callable[[str], str]) -> None:
+        """Reload the configuration, changed by `edit`."""
+        for worker in self.workers:
+            worker.renew(self._settings(edit))
 
     async def open_socket(self, origin: Origin, proxy: object, tls: object, deadline_ns: int | None) -> OpenSocket:
         """Stands for `core.transport.connecting.open_socket`."""
@@ -154,6 +174,7 @@ def play(
     *,
     stall: str = "60s",
     edit: Callable[[str], str] = str,
+    workers: int = 1,
     **providers: Profile | Application,
 ) -> World:
     """Makes a world, plays `story` in it, and takes it down: the log is written then.
@@ -163,12 +184,13 @@ def play(
 
     async def main() -> World:
         with Pacer(asyncio.get_running_loop()) as pacer:
-            world = World(policy, folder, providers, pacer, stall, edit)
+            world = World(policy, folder, providers, pacer, stall, edit, workers)
             try:
                 with mock.patch("splitsecond.core.transport.client.open_socket", world.open_socket):
                     await story(world)
             finally:
-                world.worker.close()
+                for worker in world.workers:
+                    worker.close()
             await asyncio.sleep(1)  # providers see that we have gone
             return world
 

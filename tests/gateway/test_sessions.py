@@ -21,7 +21,7 @@ from splitsecond.core.session import CallSession
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.process.session_secret import session_secret
 from splitsecond.gateway.records.response_owners import ResponseOwners
-from splitsecond.gateway.records.sessions import _USED, MAX_AGENTS, WAYS, Sessions
+from splitsecond.gateway.records.sessions import _USED, CACHES, MAX_AGENTS, WAYS, Sessions
 from splitsecond.routing.machinery.conversation import without_cache_marks
 from splitsecond.routing.requests.session_names import LONGEST_NAME, session_name
 from splitsecond.routing.router.settings import ClientKey, LogSettings
@@ -200,6 +200,22 @@ def test_workers_share_sessions() -> None:
     assert second.reusable_tokens >= first.new_tokens - 1
 
 
+def test_workers_share_which_target_has_a_session() -> None:
+    memory = Sessions.create(b"s" * 32)
+    one, other = Sessions(memory), Sessions(memory)
+    main = began(one, call())
+    agent = msgspec.structs.replace(main, agent="00000000000000ab")
+    one.note_cached(main, "a/m", 1_000, 10)
+    one.note_cached(agent, "a/m", 500, 20)
+    one.note_cached(main, "b/m", 1_500, 30)
+    one.note_cached(main, "a/m", 2_000, 40)
+    known = {("a/m", "", 2_000, 40), ("a/m", agent.agent, 500, 20)}
+    assert set(other.cached(main, ["a/m", "c/m"])) == known
+    for number in range(CACHES):
+        other.note_cached(main, f"d/{number}", 3_000, 50 + number)
+    assert list(one.cached(agent, ["a/m", "b/m"])) == []
+
+
 def test_the_agents_used_longest_ago_are_forgotten() -> None:
     sessions = Sessions()
     key = int(began(sessions, call(start_s=1)).id, 16)
@@ -301,6 +317,8 @@ def test_the_secret_beside_a_log_stays_the_same(tmp_path: Path) -> None:
 def test_gateways_of_one_server_have_one_secret() -> None:
     here, there = (LogSettings(f"postgresql://me:{password}@db/log") for password in ("one", "two"))
     assert session_secret(here, print) == session_secret(here, print) != session_secret(there, print)
+    fleet = [session_secret(log, print, shared="postgresql://me@db/fleet") for log in (here, there, None)]
+    assert len(set(fleet)) == 1
 
 
 def test_a_broken_secret_is_reported(tmp_path: Path) -> None:

@@ -116,8 +116,20 @@ def test_conversations_are_remembered_by_target_and_agent() -> None:
     assert conversations.is_only_at(of_session(1), "a/m")
     conversations.remember(of_session(1), "b/m", 41_000, 400)
     assert not conversations.is_only_at(of_session(1), "a/m")
-    conversations.forget("a/m")
+    conversations.forget("a/m", 0)
     assert conversations.cached(of_session(1), "a/m", 300)[0] == 0
+
+
+def test_what_other_workers_know_counts_if_it_is_newer() -> None:
+    conversations = Conversations()
+    conversations.remember(of_session(1), "a/m", 40_000, 100)
+    conversations.receive("s1", [("a/m", "", 30_000, 50), ("b/m", "helper", 9_000, 50)])
+    assert conversations.cached(of_session(1), "a/m", 300) == (40_000, 200)
+    assert conversations.cached(of_session(1, "helper"), "b/m", 300) == (9_000, 250)
+    conversations.forget("b/m", 200)
+    conversations.receive("s1", [("b/m", "helper", 9_000, 50), ("a/m", "", 41_000, 150)])
+    assert conversations.cached(of_session(1), "b/m", 300)[0] == 0, "it was another server"
+    assert conversations.cached(of_session(1), "a/m", 300) == (41_000, 150)
 
 
 def test_only_the_latest_sessions_and_agents_are_remembered() -> None:

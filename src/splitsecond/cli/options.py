@@ -76,6 +76,15 @@ Policies = Annotated[
         show_default=False,
     ),
 ]
+GatewayUrl = Annotated[
+    str, typer.Option(metavar="URL", help="The gateway's address; default: that of the configuration.")
+]
+GatewayKey = Annotated[
+    str,
+    typer.Option(
+        "--api-key-env", metavar="NAME", help="Variable with a client key for all routes, for a remote gateway."
+    ),
+]
 Days = Annotated[float, typer.Option(metavar="N", help="Days to look back.")]
 Json = Annotated[str, typer.Option("--json", metavar="FILE", help="Write the results as JSON; - is standard output.")]
 Csv = Annotated[str, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")]

@@ -10,6 +10,7 @@ from tests.store.server import Server
 from splitsecond.gateway.fleet.member import EVERY_S, FleetMember
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
+from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import SharedCounters
 
 pytestmark = pytest.mark.system
@@ -31,6 +32,7 @@ def fleet_member(url: str, said: list[str], name: str = "g") -> FleetMember:
         instance=name,
         counters=SharedCounters.create(1),
         ceilings=FleetCeilings.create(1),
+        budgets=SessionCounters.create(1),
         workers=1,
         keys=keys,
     )

@@ -7,6 +7,7 @@ from splitsecond.gateway.fleet.database import Answer
 from splitsecond.gateway.fleet.member import FleetMember
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings
+from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import SharedCounters
 
 DAY_NS = 86_400 * clock.NS_PER_S
@@ -20,6 +21,7 @@ def test_a_wall_clock_past_midnight_frees_no_spending_of_a_fleet(day: int) -> No
         instance="1",
         counters=SharedCounters.create(1),
         ceilings=FleetCeilings.create(1),
+        budgets=SessionCounters.create(1),
         workers=1,
         keys=(LimitedKey("web", usd_per_day=5.0),),
     )

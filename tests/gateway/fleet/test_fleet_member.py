@@ -18,6 +18,7 @@ from splitsecond.gateway.fleet.member import FleetMember
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.session_budgets import SessionCounters, SessionUse
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.routing.requests.error_response import LimitReached
 from splitsecond.routing.router.settings import ClientKey
@@ -38,16 +39,19 @@ class OneGateway:
         self.ending = asyncio.Event()
         limited = LimitedKey(key.name, key.requests_per_minute, key.usd_per_day)
         counters, ceilings = SharedCounters.create(WORKERS), FleetCeilings.create(WORKERS)
+        budgets = SessionCounters.create(WORKERS)
         settings = FleetSettings(
             url=url,
             gateway=name,
             instance=os.urandom(4).hex(),
             counters=counters,
             ceilings=ceilings,
+            budgets=budgets,
             workers=WORKERS,
             keys=(limited,),
         )
         self.process = FleetMember(settings, self.said.append)
+        self.sessions = [SessionCounters(budgets, workers=WORKERS, number=number) for number in range(WORKERS)]
         self.workers = [
             key_limits(
                 [key],
@@ -238,3 +242,22 @@ def test_gateway_replaced_while_it_was_stopped_gets_a_new_name(server: Server) -
 
     begun_ns = clock.now_ns()
     assert asyncio.run(run()) + 1 <= allowed(300, begun_ns)
+
+
+def test_gateways_add_up_what_a_session_uses(server: Server) -> None:
+    async def run() -> None:
+        url = server.database()
+        async with gateways(url, limited(300), 2) as (one, two):
+            one.sessions[0].add(7, usd=1.5, reserved_usd=0.25, turns=1)
+            one.sessions[1].add(7, turns=1)
+            two.sessions[0].add(7, usd=0.5, turns=1, allowed=1)
+            for gateway in (one, two):
+                await until(partial(knows, gateway, SessionUse(2.0, 0.25, 3, 1)), "the use is not shared")
+            await one.kill()  # with a call in flight
+            server.execute(url, "UPDATE splitsecond_gateways SET fleet_s = 0 WHERE name = 'gateway 0'")
+            await until(partial(knows, two, SessionUse(2.25, 0.0, 3, 1)), "what was reserved is not charged")
+
+    def knows(gateway: OneGateway, use: SessionUse) -> bool:
+        return all(worker.use(7) == use for worker in gateway.sessions)
+
+    asyncio.run(run())

@@ -117,8 +117,12 @@ def _print_left_out(level: rows.LoadLevel, table: Table, console: Console) -> No
     usual = _level_table(level, BROKEN_NAMES, money=False)
     shown = {column.header for column in table.columns}
     missing = [str(column.header).partition("\n")[0] for column in usual.columns if column.header not in shown]
-    if missing:
-        print_item(console, "  ", f"{listed(missing)} {'needs' if len(missing) == 1 else 'need'} more columns.", "dim")
+    print_left_out(missing, console)
+
+
+def print_left_out(columns: Sequence[str], console: Console) -> None:
+    if columns:
+        print_item(console, "  ", f"{listed(columns)} {'needs' if len(columns) == 1 else 'need'} more columns.", "dim")
 
 
 def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
@@ -201,28 +205,28 @@ def _print_below(changes: Sequence[ConditionChange], console: Console, *, costs:
 
 def _fitting(console: Console, tables: Tables) -> list[Table]:
     for layout in LAYOUTS:
-        if _spare(console, tables(layout)) >= 0:
+        if spare(console, tables(layout)) >= 0:
             return tables(layout)
     layout = BROKEN_NAMES if _fit(console, tables) else NARROW
     names = [table.columns[0] for table in tables(layout)]
     widest = max(console.measure(cell).maximum for column in names for cell in column.cells)
-    room = max(_spare(console, tables(layout)), 0)
+    room = max(spare(console, tables(layout)), 0)
     found = tables(msgspec.structs.replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
     return found
 
 
 def _fit(console: Console, tables: Tables) -> bool:
-    return _spare(console, tables(BROKEN_NAMES)) >= 0
+    return spare(console, tables(BROKEN_NAMES)) >= 0
 
 
-def _spare(console: Console, tables: Sequence[Table]) -> int:
+def spare(console: Console, tables: Sequence[Table]) -> int:
     """Return how many columns the widest table leaves free; negative: how many are missing."""
     unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
     return min((console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0)
 
 
 def _print_table(table: Table, console: Console) -> None:
-    if _spare(console, [table]) >= 0:
+    if spare(console, [table]) >= 0:
         console.print(table)
         return
     console.print(Text(str(table.title), "bold"))

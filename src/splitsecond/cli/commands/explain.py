@@ -6,9 +6,7 @@ gateway that starts now, with what it learns from its log and from runs of the b
 
 import asyncio
 import os
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -17,7 +15,8 @@ import typer
 from rich.console import Console
 
 from splitsecond.cli.files import check_json, write_json
-from splitsecond.cli.options import Config, Json, Policies, config_file
+from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Policies, config_file
+from splitsecond.cli.running_gateway import answer_of, gateway_address
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
@@ -25,13 +24,11 @@ from splitsecond.core.money.cost import price_words
 from splitsecond.core.wording import counted_as
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.routing.configuration.checkup import tree
-from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.machinery.definition import Policy
 from splitsecond.routing.router.explain import PROMPT, Explained, TargetExplained
 from splitsecond.routing.router.router import explained_by_history
 
-WAIT_S = 5.0
 LOOKS = {"up": "", "untested": "", "degraded": "yellow"}
 
 
@@ -42,13 +39,8 @@ def explain(
     prompt: Annotated[
         str, typer.Option(metavar="TEXT", help="Prompt of the call: its length and words can decide.")
     ] = "",
-    url: Annotated[
-        str, typer.Option(metavar="URL", help="The gateway's address; default: that of the configuration.")
-    ] = "",
-    api_key_env: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Variable with a client key for all routes, for a remote gateway."),
-    ] = "",
+    url: GatewayUrl = "",
+    api_key_env: GatewayKey = "",
     json: Json = "",
 ) -> None:
     """Show where calls to a route would go now, and why.
@@ -73,42 +65,15 @@ def explain(
     write_json(found, json)
 
 
-def gateway_address(settings: GatewaySettings, url: str) -> str:
-    """Return the address of the gateway without a path: `url`, or that of the configuration."""
-    if url:
-        return url.rstrip("/").removesuffix("/v1")
-    host = settings.listen.host
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.listen.port}"
-
-
 def _asked(address: str, route: str, prompt: str, key_env: str) -> Explained | None:
     """Return the explanation of the gateway at `address`; None if none answers. Raises `CallerFault` if it refuses."""
     question = urllib.parse.urlencode({"route": route, "prompt": prompt})
-    headers = {"authorization": f"Bearer {os.environ.get(key_env, '')}"} if key_env else {}
-    request = urllib.request.Request(f"{address}/explain?{question}", headers=headers)
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    answer = answer_of(address, f"/explain?{question}", key_env)
     try:
-        with direct.open(request, timeout=WAIT_S) as answer:
-            return msgspec.json.decode(answer.read(), type=Explained)
-    except urllib.error.HTTPError as error:
-        with error:
-            body = error.read(4000).decode("utf-8", "replace")
-        raise CallerFault(
-            f"the gateway at {address} refuses ({error.code}): {_message(body)}", kind="refused"
-        ) from None
+        return None if answer is None else msgspec.json.decode(answer, type=Explained)
     except PARSER_ERRORS:
         words = f"the server at {address} is not a gateway of this version"
         raise CallerFault(words, kind="no_gateway", hint="Name another with --url.") from None
-    except OSError:
-        return None
-
-
-def _message(body: str) -> str:
-    try:
-        return str(msgspec.json.decode(body)["error"]["message"])
-    except (*PARSER_ERRORS, KeyError, TypeError):
-        return body[:200]
 
 
 def _show(found: Explained, policies: Mapping[str, Policy], console: Console) -> None:

@@ -10,9 +10,9 @@ import typer
 from msgspec import structs
 
 from splitsecond.cli.agent_settings import AGENTS, agent_settings
-from splitsecond.cli.commands.explain import gateway_address
 from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.options import CONFIG
+from splitsecond.cli.running_gateway import gateway_address
 from splitsecond.core.catalog.provider import is_foreign
 from splitsecond.core.errors import CallerFault, file_faults, printable
 from splitsecond.core.wording import listed

@@ -1,5 +1,8 @@
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,18 +11,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond.benchmark.report.terminal import print_item, print_left_out, spare
 from splitsecond.cli.log_source import LoggedTraffic
-from splitsecond.cli.options import Config, Json, Log
+from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, config_file
 from splitsecond.cli.results import Output
+from splitsecond.cli.running_gateway import answer_of, gateway_address
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.money.cost import usd
+from splitsecond.gateway.records.session_budgets import ALLOW
 from splitsecond.log.production.sessions import (
     CAUSES,
     SCHEMA,
     Pricing,
     ReportedSession,
     ReportedTurn,
+    looped,
     moved,
     reported,
     sentence,
@@ -29,15 +36,18 @@ from splitsecond.log.production.sessions import (
 from splitsecond.log.production.target_times import target_times
 from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.log import LoggedSession
+from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.machinery.settings import Duration
 
 SINCE = "7d"
 LONGEST_S = 3650 * 86_400
 DAY_S = 86_400
 SHOWN = 40
-BAR, SHORT_BAR = 32, 16
+BAR, SHORT_BAR = 32, 24
 """Characters of the waterfall's bars, on a wide and on a narrow screen."""
 WIDE = 120
+_WHOLE_ID = re.compile("[0-9a-f]{16}")
 _MARKS: Mapping[str, tuple[str, str]] = {
     "network_s": ("n", "cyan"),
     "queue_s": ("q", "yellow"),
@@ -55,6 +65,11 @@ def sessions(
     config: Config = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 30m, 2h, 7d.")] = SINCE,
     json: Json = "",
+    allow: Annotated[
+        bool, typer.Option("--allow", help="Let the session use its budget once more, at the gateway that runs.")
+    ] = False,
+    url: GatewayUrl = "",
+    api_key_env: GatewayKey = "",
 ) -> None:
     """Show sessions of agents, and what one waited for.
 
@@ -62,11 +77,15 @@ def sessions(
     splitsecond sessions
     splitsecond sessions 3f9c --since 2h
     splitsecond sessions --json sessions.json
+    splitsecond sessions 3f9c000000000001 --allow
 
     Without an ID it lists the sessions of the log. With one it shows each call as a bar: network (n), queues and
     limits (q), retries and fallbacks (r), cache misses (m), reading new tokens (p), generation (g). A cache miss is
     the time to read tokens again that the session had sent before, by the target's usual times in the log.
     """
+    if allow:
+        _allow(session, config, url, api_key_env)
+        return
     output = Output(json=json)
     output.check()
     logged = LoggedTraffic(log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S)
@@ -80,7 +99,7 @@ def sessions(
 
         def show_all(console: Console) -> None:
             console.print(f"Sessions, {logged.words}", highlight=False)
-            console.print(_list(found[:SHOWN], price))
+            _show_list(found[:SHOWN], price, console)
             if len(found) > SHOWN:
                 console.print(f"{len(found) - SHOWN:,} earlier ones are in --json.", style="dim")
 
@@ -99,6 +118,19 @@ def sessions(
     show(output.screen())
 
 
+def _allow(session: str, config: Path | None, url: str, key_env: str) -> None:
+    """Raises `CallerFault` if the gateway refuses, or none answers."""
+    if not _WHOLE_ID.fullmatch(session):
+        words = f"--allow: got {session!r}, expected the whole id of a session, with 16 digits"
+        raise CallerFault(words, kind="bad_option", hint="The refusal of its call names it.")
+    file = config_file(config)
+    settings = GatewaySettings() if file is None else load(file, os.environ, serving=False)
+    address = gateway_address(settings, url)
+    if answer_of(address, f"{ALLOW}?session={session}", key_env, post=True) is None:
+        raise CallerFault(f"no gateway answers at {address}", kind="no_gateway", hint="Name another with --url.")
+    Console().print(f"The session {session} may use its budget once more.", highlight=False)
+
+
 def _named(found: list[LoggedSession], name: str) -> LoggedSession:
     matching = [each for each in found if each.id.startswith(name.lower())]
     if len(matching) == 1:
@@ -107,27 +139,40 @@ def _named(found: list[LoggedSession], name: str) -> LoggedSession:
     raise CallerFault(words, kind="unknown_session", hint="`splitsecond sessions` lists them.")
 
 
-def _list(found: list[LoggedSession], price: Pricing) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("session", "began (UTC)", "client"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("turns", "agents", "time", "cost", "cached", "errors", "slowest\nturn"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in found:
-        cached = f"{each.cached_tokens / each.input_tokens:.0%}" if each.input_tokens else "–"
-        table.add_row(
-            each.id,
-            f"{datetime.fromtimestamp(each.began_us / 1e6, UTC):%m-%d %H:%M}",
-            Text(each.client or "–"),
-            f"{each.calls:,}",
-            f"{each.agents:,}",
-            span((each.ended_us - each.began_us) / 1e6),
-            _cost(spent_usd(each.spent, price), any(price(tokens.target) is None for tokens in each.spent)),
-            cached,
-            Text(f"{each.errors:,}", "red" if each.errors else ""),
-            span(each.slowest_ns / NS_PER_S),
-        )
-    return table
+def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console) -> None:
+    """Print a row for each session. Ids are whole; a narrow console leaves out the last columns, and names them."""
+    loops = any(each.repeated for each in found)
+    rows = [_cells(each, price, loops=loops) for each in found]
+    headings = [*rows[0]]
+    for count in range(len(headings), 0, -1):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in headings[:count]:
+            left = heading in ("session", "began (UTC)", "client")
+            table.add_column(heading, justify="left" if left else "right", no_wrap=True)
+        for row in rows:
+            table.add_row(*[*row.values()][:count])
+        if spare(console, [table]) >= 0:
+            break
+    console.print(table)
+    print_left_out([each.replace("\n", " ") for each in headings[count:]], console)
+
+
+def _cells(each: LoggedSession, price: Pricing, *, loops: bool) -> dict[str, str | Text]:
+    loop = f"{each.repeated:,} calls" if each.repeated else "–"
+    unpriced = any(price(tokens.target) is None for tokens in each.spent)
+    return {
+        "session": each.id,
+        "began (UTC)": f"{datetime.fromtimestamp(each.began_us / 1e6, UTC):%m-%d %H:%M}",
+        "turns": f"{each.calls:,}",
+        **({"longest\nloop": loop} if loops else {}),
+        "time": span((each.ended_us - each.began_us) / 1e6),
+        "cost": _cost(spent_usd(each.spent, price), unpriced),
+        "cached": f"{each.cached_tokens / each.input_tokens:.0%}" if each.input_tokens else "–",
+        "errors": Text(f"{each.errors:,}", "red" if each.errors else ""),
+        "slowest\nturn": span(each.slowest_ns / NS_PER_S),
+        "client": Text(each.client or "–"),
+        "agents": f"{each.agents:,}",
+    }
 
 
 def _cost(amount: float, unpriced: bool) -> str:
@@ -141,7 +186,11 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
         f"{_cost(report.usd, report.unpriced > 0)}, {cached} of input tokens cached",
         highlight=False,
     )
-    console.print(_waterfall(report, wide=console.width >= WIDE))
+    wide = console.width >= WIDE
+    remarks = _remarks(report.turns)
+    console.print(_waterfall(report, remarks if wide else {}, wide=wide))
+    for at, words in remarks.items() if not wide else ():
+        print_item(console, f"{_number(report.turns[at])}: ", words)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("cause")
     for heading in ("time", "share"):
@@ -153,31 +202,48 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
     console.print(said, highlight=False)
 
 
-def _waterfall(report: ReportedSession, *, wide: bool) -> Table:
+def _waterfall(report: ReportedSession, remarks: Mapping[int, str], *, wide: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("at", "turn", "took", "new", "cached", *(["cost"] if wide else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("target", overflow="fold")
-    longest_s, before = report.slowest.took_s, ""
-    for turn in report.turns:
-        read, target, before = turn.input_tokens, turn.target if turn.target != before else "", turn.target
+    if remarks:
+        table.add_column("target", overflow="fold")
+    longest_s = report.slowest.took_s
+    for at, turn in enumerate(report.turns):
+        read = turn.input_tokens
         table.add_row(
             span(turn.at_s),
-            f"{turn.agent[:4]} {turn.turn}" if turn.agent else f"{turn.turn}",
+            _number(turn),
             span(turn.took_s),
             "–" if read is None else f"{read - turn.cached_tokens:,}",
             "–" if read is None else f"{turn.cached_tokens:,}",
             *([usd(turn.usd)] if wide else []),
             _bar(turn, longest_s, BAR if wide else SHORT_BAR),
-            Text(_remarks(turn, target)),
+            *([Text(remarks.get(at, ""))] if remarks else []),
         )
     return table
 
 
-def _remarks(turn: ReportedTurn, target: str) -> str:
-    failed = "" if turn.outcome == "ok" else turn.fault or turn.outcome
-    return "; ".join(each for each in (target, failed, moved(turn)) if each)
+def _number(turn: ReportedTurn) -> str:
+    return f"{turn.agent[:4]} {turn.turn}" if turn.agent else f"{turn.turn}"
+
+
+def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
+    """Return what is to say of turns, by their place: a target that is not the one before, failures, moves, loops."""
+    found, before = {}, ""
+    goes_on = dict[str, int]()  # the loop of each agent's next turn
+    loops = [""] * len(turns)
+    for at, turn in reversed([*enumerate(turns)]):
+        if goes_on.get(turn.agent, 0) <= turn.repeated:
+            loops[at] = looped(turn)
+        goes_on[turn.agent] = turn.repeated
+    for at, turn in enumerate(turns):
+        target, before = turn.target if turn.target != before else "", turn.target
+        failed = "" if turn.outcome == "ok" else turn.fault or turn.outcome
+        if words := "; ".join(each for each in (target, failed, moved(turn), loops[at]) if each):
+            found[at] = words
+    return found
 
 
 def _bar(turn: ReportedTurn, longest_s: float, size: int) -> Text:

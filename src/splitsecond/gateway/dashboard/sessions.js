@@ -36,7 +36,7 @@ function turnRow(turn, longest) {
   const failed = turn.outcome === "ok" ? "" : turn.fault || turn.outcome;
   return el("tr", {}, heading(seconds(turn.at_s)),
     td(turn.agent ? [count(turn.turn), small(`agent ${turn.agent.slice(0, 4)}`)] : count(turn.turn)),
-    el("td", { class: "text" }, turn.target ? name(turn.target) : [], turn.moved ? small(outside(turn.moved)) : [], failed ? el("small", { class: "bad" }, outside(failed)) : []),
+    el("td", { class: "text" }, turn.target ? name(turn.target) : [], turn.moved ? small(outside(turn.moved)) : [], turn.looped ? small(turn.looped) : [], failed ? el("small", { class: "bad" }, outside(failed)) : []),
     td(turn.input_tokens === null ? NONE : count(turn.input_tokens - turn.cached_tokens)), td(turn.input_tokens === null ? NONE : count(turn.cached_tokens)),
     td(usd(turn.usd)), td(seconds(turn.took_s)), el("td", { class: "text causes" }, causesBar(turn, longest)));
 }

@@ -21,6 +21,7 @@ from splitsecond.log.production.sessions import (
     Pricing,
     ReportedTurn,
     TargetTimes,
+    looped,
     moved,
     reported,
     sentence,
@@ -77,7 +78,7 @@ class SessionPages:
 
 
 def _shown(turn: ReportedTurn) -> dict[str, object]:
-    return {**msgspec.to_builtins(turn), "moved": moved(turn)}
+    return {**msgspec.to_builtins(turn), "moved": moved(turn), "looped": looped(turn)}
 
 
 async def _fitted_by_process(question: LogQuestion) -> bytes:

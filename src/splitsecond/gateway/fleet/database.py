@@ -1,4 +1,4 @@
-"""Exchanges of a gateway with the database of its fleet: four round trips, about once a second.
+"""Exchanges of a gateway with the database of its fleet: five round trips, about once a second.
 
 The first advances fleet time. The second locks the limits that are reported, always in the order of their names, so
 that gateways wait for each other and never deadlock. The database keeps no locks for a gateway that stops in between:
@@ -38,12 +38,19 @@ from splitsecond.gateway.fleet.shared_limit import (
     renew,
 )
 from splitsecond.gateway.fleet.turns import LEASE_S
+from splitsecond.gateway.records.fleet_ceilings import NANO
+from splitsecond.gateway.records.session_budgets import SESSIONS, SessionUse
+from splitsecond.gateway.records.shared_counters import nano
 
 CONNECT_S = 3
 MAX_REPORTS = 200
 """Reports of other gateways that are read, the latest first."""
 SHORT_S = 3.0
 """If a gateway gets less of a limit than it wants, how long the others are asked to report about it."""
+KEEP_SESSIONS_S = 7 * 86_400.0
+"""Time for which the use of a session is remembered after its last call."""
+OVERLAP_S = 5.0
+"""Use that was written so long before the last look is read again: its transaction may not have ended by then."""
 _LOCK = 0x5EC0_0F1E
 """The advisory lock while tables are created: any number that other programs are unlikely to use."""
 _TABLES = """
@@ -61,6 +68,12 @@ CREATE TABLE IF NOT EXISTS splitsecond_learned
      learned text NOT NULL);
 CREATE TABLE IF NOT EXISTS splitsecond_turns
     (target text PRIMARY KEY, holder text NOT NULL, until_s double precision NOT NULL);
+CREATE TABLE IF NOT EXISTS splitsecond_sessions
+    (session bigint NOT NULL, instance text NOT NULL, spent bigint NOT NULL, reserved bigint NOT NULL,
+     turns bigint NOT NULL, allowed bigint NOT NULL, fleet_s double precision NOT NULL,
+     PRIMARY KEY (session, instance));
+CREATE INDEX IF NOT EXISTS splitsecond_sessions_by_time ON splitsecond_sessions (fleet_s);
+CREATE INDEX IF NOT EXISTS splitsecond_sessions_in_flight ON splitsecond_sessions (session) WHERE reserved > 0;
 """
 _SESSION = f"SET statement_timeout = {CONNECT_S}000; SET idle_in_transaction_session_timeout = {CONNECT_S}000"
 _NOW = "extract(epoch FROM clock_timestamp())::double precision"
@@ -120,6 +133,30 @@ ORDER BY name
 ON CONFLICT (target) DO UPDATE SET holder = excluded.holder, until_s = excluded.until_s
 WHERE t.holder = excluded.holder OR t.until_s NOT BETWEEN excluded.until_s - {LEASE_S} AND excluded.until_s
 RETURNING target
+"""
+_USE_SESSIONS = """
+INSERT INTO splitsecond_sessions
+SELECT session, %s, spent, reserved, turns, allowed, c.fleet_s
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+    AS n(session, spent, reserved, turns, allowed), splitsecond_clock c
+ON CONFLICT (session, instance) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved,
+    turns = excluded.turns, allowed = excluded.allowed, fleet_s = excluded.fleet_s
+"""
+# What a gateway that is gone had reserved counts as spent.
+_USED_SESSIONS = f"""
+SELECT s.session, sum(s.spent + CASE WHEN g.instance IS NULL THEN s.reserved ELSE 0 END)::bigint,
+    sum(CASE WHEN g.instance IS NULL THEN 0 ELSE s.reserved END)::bigint, sum(s.turns)::bigint, sum(s.allowed)::bigint
+FROM splitsecond_clock c CROSS JOIN splitsecond_sessions s
+LEFT JOIN splitsecond_gateways g ON g.instance = s.instance AND g.fleet_s > c.fleet_s - {SILENT_S}
+WHERE s.instance <> %s AND s.session IN
+    (SELECT session FROM splitsecond_sessions WHERE instance <> %s AND fleet_s >= %s
+     UNION SELECT session FROM splitsecond_sessions WHERE instance <> %s AND reserved > 0)
+GROUP BY s.session ORDER BY max(s.fleet_s) DESC LIMIT {SESSIONS}
+"""
+_FORGET_SESSIONS = f"""
+DELETE FROM splitsecond_sessions WHERE (session, instance) IN
+    (SELECT session, instance FROM splitsecond_sessions s, splitsecond_clock c
+     WHERE s.fleet_s < c.fleet_s - {KEEP_SESSIONS_S} FOR UPDATE OF s SKIP LOCKED)
 """
 
 
@@ -241,6 +278,35 @@ class FleetDatabase:
                 ("COMMIT", ()),
             )
             return Learned([(name, age_s, text) for name, age_s, text in reports], {name for (name,) in taken})
+
+    async def share_sessions(
+        self, used: Mapping[int, SessionUse], since_s: float
+    ) -> tuple[float, dict[int, SessionUse]]:
+        """Write what this gateway has counted of sessions, and return what the others have counted together.
+
+        Of sessions that changed since `since_s`, a time that the call before returned; 0: all.
+        """
+        columns = [
+            [*used],
+            [nano(use.spent_usd) for use in used.values()],
+            [nano(use.reserved_usd) for use in used.values()],
+            [use.turns for use in used.values()],
+            [use.allowed for use in used.values()],
+        ]
+        me = self._instance
+        async with self._connected() as connection:
+            (now,), found = await _read(
+                connection,
+                *([(_USE_SESSIONS, (me, *columns))] if used else []),
+                ("SELECT fleet_s FROM splitsecond_clock", ()),
+                (_USED_SESSIONS, (me, me, since_s - OVERLAP_S, me)),
+                (_FORGET_SESSIONS, ()),
+            )
+        uses = {
+            session: SessionUse(spent / NANO, reserved / NANO, turns, allowed)
+            for session, spent, reserved, turns, allowed in found
+        }
+        return now[0], uses
 
     async def instance_of(self, name: str) -> tuple[str, float] | None:
         async with self._connected() as connection:

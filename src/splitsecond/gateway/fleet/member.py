@@ -12,12 +12,14 @@ from splitsecond.core.internal_errors import contained
 from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
 from splitsecond.gateway.fleet.holder import Holder, LimitUse
 from splitsecond.gateway.fleet.learning import Learning
+from splitsecond.gateway.fleet.session_use import SharedSessions
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
 from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings, Limit
 from splitsecond.gateway.records.key_limits import DAY_S, MINUTE_NS, today
 from splitsecond.gateway.records.metrics import ProcessMetrics, process_metrics
+from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounters, nano
 
 EVERY_S = 1.0
@@ -50,6 +52,7 @@ class FleetMember:
         self._say = say
         self._counters = SharedCounters(settings.counters, workers=settings.workers)
         self._ceilings = FleetCeilings(settings.ceilings, workers=settings.workers)
+        self._sessions = SharedSessions(SessionCounters(settings.budgets, workers=settings.workers, number=None))
         self.learning = Learning(settings.workers, say, publish)
         self._database = FleetDatabase(settings.url, settings.gateway, settings.instance)
         self._instance = settings.instance
@@ -94,12 +97,12 @@ class FleetMember:
         short = [name for name, holder in self._holders.items() if holder.is_short(uses[name])]
         if due or (short and not self._away):
             self._tried_ns = now_ns
-            answered = await self._exchange(uses)
+            answered = await self._exchange(uses, due=due)
         self._apply()
         if due:
             await self._learn(answered)
 
-    async def _exchange(self, uses: dict[str, LimitUse]) -> bool:
+    async def _exchange(self, uses: dict[str, LimitUse], *, due: bool) -> bool:
         try:
             if not self._registered:
                 await self._register()
@@ -108,6 +111,8 @@ class FleetMember:
             ]
             for begin in range(0, max(len(names), 1), MAX_AT_ONCE):
                 await self._report(names[begin : begin + MAX_AT_ONCE], uses)
+            if due:
+                await self._sessions.exchange(self._database)
         except (psycopg.Error, OSError) as error:
             self._failures += 1
             self._registered = self._registered and not isinstance(error, NameTaken)
@@ -249,6 +254,7 @@ class FleetMember:
         reports = {name: holder.report(self._use(holder), now_ns) for name, holder in self._holders.items()}
         periods = {name: holder.period for name, holder in self._holders.items()}
         try:
+            await self._sessions.exchange(self._database)
             await self._database.exchange(reports, periods, self._about(), end=True)
         except NameTaken:
             pass  # its successor has counted what it held

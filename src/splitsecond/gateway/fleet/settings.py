@@ -12,7 +12,7 @@ class LimitedKey(Struct, frozen=True):
 class FleetSettings(Struct, frozen=True, kw_only=True):
     """`gateway`: its name in the fleet. `instance`: that of this run.
 
-    `counters` and `ceilings`: descriptors of the workers' shared tables, which the hub inherits.
+    `counters`, `ceilings` and `budgets`: descriptors of the workers' shared tables, which the hub inherits.
     """
 
     url: str
@@ -20,5 +20,6 @@ class FleetSettings(Struct, frozen=True, kw_only=True):
     instance: str
     counters: int
     ceilings: int
+    budgets: int
     workers: int
     keys: tuple[LimitedKey, ...] = ()

@@ -71,6 +71,7 @@ from splitsecond.routing.requests.repeated_calls import MIN_REPEATED, repeated_c
 from splitsecond.routing.router.call_tracker import CallTracker, OpenCall
 from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import ClientKey
+from splitsecond.routing.targets.conversations import Conversations
 
 MAX_BODY_BYTES = 32 << 20
 MAX_CACHED_KEYS = 4096
@@ -91,8 +92,8 @@ class Gateway:
     and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
     own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
     page of speed grades, `session_pages` all sessions, or one.
-    `owners`: the clients and targets of stored responses. `sessions`: the sessions of clients. `access_log`: gets the
-    requests that are refused.
+    `owners`: the clients and targets of stored responses. `sessions`: the sessions of clients. `conversations`: learn
+    from `sessions` what other workers know; None: there are none. `access_log`: gets the requests that are refused.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Gateway:
         session_pages: Callable[[str], Awaitable[bytes | None]] | None = None,
         owners: ResponseOwners | None = None,
         sessions: Sessions | None = None,
+        conversations: Conversations | None = None,
         access_log: AccessLog | None = None,
     ) -> None:
         self.draining = False
@@ -121,6 +123,7 @@ class Gateway:
         self._pages = OperatorPages(self._key, self._metrics, overview, history, speeds, session_pages)
         self._owners = owners or ResponseOwners()
         self._sessions = sessions or Sessions()
+        self._conversations = conversations
         self._access_log = access_log
         self._wrong_keys = WrongKeys()
         self._bodies = HeldBodies()
@@ -394,11 +397,15 @@ class Gateway:
             began, found_in = self._sessions.began, (cycle.headers, call, session)
             call.notes.session = await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
             known = call.notes.session
+            if self._conversations is not None and known is not None and (known.turn > 1 or known.agent):
+                noted = self._sessions.cached(known, self._targets(request.model))
+                self._conversations.receive(known.id, noted)
             if known is None or known.turn < MIN_REPEATED:
                 loop = None
             else:
                 loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
-            if loop is not None:
+            if known is not None and loop is not None:
+                call.notes.session = msgspec.structs.replace(known, repeated=loop[1])
                 cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}"))]
         release: Callable[[], None] | None = None
         charge: Callable[[Observation], None] | None = None

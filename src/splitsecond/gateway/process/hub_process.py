@@ -83,7 +83,7 @@ class HubProcess:
 
     async def _run(self) -> str:
         fleet = self._settings.fleet
-        tables = () if fleet is None else (fleet.counters, fleet.ceilings)
+        tables = () if fleet is None else (fleet.counters, fleet.ceilings, fleet.budgets)
         process = await ChildProcess.start(sys.executable, "-m", MODULE, inherited=tables)
         waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(process.wait()),
@@ -131,6 +131,7 @@ async def hub(
                 instance=instance,
                 counters=tables.counters,
                 ceilings=tables.ceilings,
+                budgets=tables.budgets,
                 workers=settings.listen.workers,
                 keys=tuple(
                     LimitedKey(each.name, each.requests_per_minute, each.usd_per_day)

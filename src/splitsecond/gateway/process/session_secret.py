@@ -1,4 +1,4 @@
-"""The secret with which ids of sessions are hashed: the same for all gateways of one log, also after a restart."""
+"""The secret with which ids of sessions are hashed: the same for all gateways of a fleet or log, after restarts too."""
 
 import contextlib
 import os
@@ -14,23 +14,30 @@ from splitsecond.routing.router.settings import LogSettings
 _SUFFIX = ".secret"
 
 
-def session_secret(log: LogSettings | None, say: Callable[[str], None]) -> bytes:
+def session_secret(log: LogSettings | None, say: Callable[[str], None], *, shared: str = "") -> bytes:
     """Return the secret beside a SQLite log, which is created with the first call, or that of the server of the log.
 
-    The latter is a hash of the log's URL with its password, so the gateways of a fleet need not be given one. Without a
-    log, and if the file cannot be read or created, the secret is a new one.
+    The latter is a hash of the log's URL with its password, so its gateways need not be given one; those of a fleet use
+    `shared`, the URL of its database. Without a log, and if the file cannot be read or created, the secret is a new
+    one.
     """
+    if shared:
+        return _of_server(shared)
     if log is None:
         return secrets.token_bytes(SECRET_BYTES)
     file = sqlite_file(log.url)
     if file is None:
-        return blake2b(log.url.encode(), digest_size=SECRET_BYTES, person=b"sessions").digest()
+        return _of_server(log.url)
     path = file.with_name(file.name + _SUFFIX)
     try:
         return _kept(path)
     except OSError as error:
         say(f"The secret {path} of sessions cannot be used: {error.strerror}. Sessions get other ids in the log.")
         return secrets.token_bytes(SECRET_BYTES)
+
+
+def _of_server(url: str) -> bytes:
+    return blake2b(url.encode(), digest_size=SECRET_BYTES, person=b"sessions").digest()
 
 
 def _kept(path: Path) -> bytes:

@@ -74,7 +74,8 @@ def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.soc
         recover(settings.log, say)
         journals, hub_at = journal_stem(settings.log), hub_socket(scratch.path)
         shared = SharedTables.create(len(sockets))
-        sessions = Sessions.create(session_secret(settings.log, say))
+        fleet = "" if settings.shared is None else settings.shared.url
+        sessions = Sessions.create(session_secret(settings.log, say, shared=fleet))
         slots = [
             WorkerSlot(
                 number=number,

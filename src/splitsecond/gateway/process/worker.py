@@ -180,6 +180,7 @@ class GatewayWorker:
             slots=self._slot.workers,
             fleet=lambda: None if self._exchange is None else self._exchange.view,
         )
+        sessions = Sessions(self._slot.sessions)
         self.gateway = Gateway(
             self.router.routes,
             tracker=self.router.tracker,
@@ -189,9 +190,12 @@ class GatewayWorker:
             speeds=self._dashboard.speeds,
             session_pages=self._dashboard.sessions,
             owners=ResponseOwners(None if shared is None else shared.owners),
-            sessions=Sessions(self._slot.sessions),
+            sessions=sessions,
+            conversations=self.router.states.conversations if self._slot.workers > 1 else None,
             access_log=self._access_log,
         )
+        if self._slot.workers > 1:
+            self.router.states.conversations.share = sessions.note_cached
         self._serve()
 
     def __repr__(self) -> str:

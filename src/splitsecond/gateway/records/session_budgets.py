@@ -3,8 +3,10 @@
 Use is counted in a table that all workers share without a lock: each writes only its own row, and adds up the entries
 of a session in all rows. A turn is counted first and taken back if the budget is exceeded then; the cost that a call
 may reach is reserved while it is in flight, as for a key's limit by day (`key_limits`). A new session replaces, in a
-worker's row, the one of its neighbours that was used longest ago. The table lives as long as the gateway, and each
-gateway of a fleet has its own: a session that moves to another gateway begins anew there.
+worker's row, the one of its neighbours that was used longest ago. The table lives as long as the gateway.
+
+The last row has what the other gateways of a fleet have counted. The hub writes it (`fleet/session_use`), about once a
+second, so a session whose turns reach several gateways may exceed its budget by what they count within that time.
 
 A session that has reached a budget goes on when the operator or, with `ask`, its client allows it: then it may use the
 same amount once more.
@@ -56,15 +58,19 @@ class SessionUse(Struct, frozen=True):
 
 class SessionCounters:
     """The shared table. `memory`: the descriptor that `create` returned; None: memory of this process alone. `number`:
-    that of this worker, from 0."""
+    that of this worker, from 0; None: the hub."""
 
-    def __init__(self, memory: int | None = None, *, workers: int = 1, number: int = 0) -> None:
-        self._rows, self._row = workers, number
-        self._cells = mapped(memory, workers * _ROW * _CELL_BYTES).cast("q")
+    def __init__(self, memory: int | None = None, *, workers: int = 1, number: int | None = 0) -> None:
+        self._workers, self._row = workers, workers if number is None else number
+        self._cells = mapped(memory, self._size(workers)).cast("q")
+
+    @classmethod
+    def create(cls, workers: int) -> int:
+        return create_memory(cls._size(workers))
 
     @staticmethod
-    def create(workers: int) -> int:
-        return create_memory(workers * _ROW * _CELL_BYTES)
+    def _size(workers: int) -> int:
+        return (workers + 1) * _ROW * _CELL_BYTES
 
     def add(
         self, session: int, *, usd: float = 0.0, reserved_usd: float = 0.0, turns: int = 0, allowed: int = 0
@@ -77,8 +83,29 @@ class SessionCounters:
                 cells[at + cell] = within_cell(cells[at + cell] + change)
 
     def use(self, session: int) -> SessionUse:
+        """Return what the session has used, at all gateways of the fleet."""
+        return self._sum(session, self._workers + 1)
+
+    def used_since(self, since_ns: int) -> dict[int, SessionUse]:
+        """Return what this gateway has counted of the sessions whose counts changed since then."""
+        changed = set[int]()
+        for row in range(self._workers):
+            begin, end = row * _ROW, (row + 1) * _ROW
+            used = enumerate(self._cells[begin + _USED : end : _WIDTH].tolist())
+            changed.update(self._cells[begin + place * _WIDTH] for place, at_ns in used if at_ns and at_ns >= since_ns)
+        return {session: self._sum(session, self._workers) for session in changed}
+
+    def set_others(self, session: int, use: SessionUse) -> None:
+        """Set what the other gateways have counted of a session. For the hub."""
+        cells, at = self._cells, self._taken(session)
+        cells[at + _USED] = clock.now_ns()
+        numbers = nano(use.spent_usd), nano(use.reserved_usd), use.turns, use.allowed
+        for cell, number in zip((_SPENT, _RESERVED, _TURNS, _ALLOWED), numbers, strict=True):
+            cells[at + cell] = within_cell(number)
+
+    def _sum(self, session: int, rows: int) -> SessionUse:
         cells = self._cells
-        places = [at for row in range(self._rows) for at in self._places(row, session) if cells[at] == session]
+        places = [at for row in range(rows) for at in self._places(row, session) if cells[at] == session]
         spent, reserved, turns, allowed = (
             sum(cells[at + cell] for at in places) for cell in (_SPENT, _RESERVED, _TURNS, _ALLOWED)
         )
@@ -199,8 +226,8 @@ class SessionBudgets:
                 kind=QUOTA,
                 retry_after_ns=None,
                 headers=_NO_RETRY,
-                hint=f"The gateway's operator can allow as much again: POST {ALLOW}?session={session.id}. "
-                "Or begin a new session.",
+                hint="The gateway's operator can allow as much again: "
+                f"`splitsecond sessions {session.id} --allow`. Or begin a new session.",
             )
             fault.asks = budget.at_limit == "ask"
             raise fault

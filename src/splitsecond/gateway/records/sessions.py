@@ -7,15 +7,18 @@ cannot name the session of another one, and the same text has another hash elsew
 What is remembered of an agent of a session is in memory that all workers share, because the next call may reach any of
 them: when its latest answer ended and which target gave it, how many calls there were, and hashes of its latest
 prompts. A hash at each border of a block covers the prompt up to there, so two prompts are compared without their text.
+The entry of a session also has which targets have how much of it in their caches, which each worker adds to what it
+knows itself (`routing/targets/conversations`).
 A new entry replaces the one of its neighbours that was used longest ago. There is no lock: a call of the same agent at
 another worker in the same microsecond may not be counted, and a half-written prompt is not recognised.
 """
 
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from struct import Struct
 
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.session import CONVERSATION, CallSession
@@ -38,8 +41,13 @@ title of a session for instance."""
 SECRET_BYTES = 32
 _HASH = 8
 _PROMPT = _HASH * (2 + BLOCKS)  # its size, the hash of all of it, and that at each border
+CACHES = 16
+"""Targets, or agents at a target, whose cached prompts are remembered of a session."""
 _KEY, _USED, _TURN, _ENDED, _TOKENS, _STORED_TOKENS, _TARGET, _PROMPTS_AT = range(8)
-_WIDTH = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
+_CACHES_AT = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
+_CACHED_AT_NS, _CACHE = 0, Struct("=4Q")  # since when, 0 for an unused place; the target; the agent; the tokens
+_CACHE_CELLS = _CACHE.size // _HASH
+_WIDTH = _CACHES_AT + CACHES * _CACHE_CELLS
 _CELLS = MAX_AGENTS * _WIDTH
 _SIZE = SECRET_BYTES + _CELLS * _HASH
 _CONTINUING = frozenset(CONTINUES)
@@ -128,6 +136,26 @@ class Sessions:
         cells[at + _ENDED] = end_ns
         if target:
             cells[at + _TARGET] = _target_hash(target)
+
+    def note_cached(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
+        """Note that since `at_ns` so many `tokens` of the agent of `session` are in the cache of `target`."""
+        cells, entry = self._cells, self._entry(int(session.id, 16))
+        cells[entry + _USED] = at_ns
+        where = _target_hash(target), int(session.agent or "0", 16)
+        places = range(entry + _CACHES_AT, entry + _WIDTH, _CACHE_CELLS)
+        same = (at for at in places if (cells[at + 1], cells[at + 2]) == where)
+        place = next(same, None) or min(places, key=lambda at: cells[at + _CACHED_AT_NS])
+        cells[place + _CACHED_AT_NS] = 0  # not to be read before all of it is there
+        cells[place + 1], cells[place + 2], cells[place + 3] = *where, tokens
+        cells[place + _CACHED_AT_NS] = at_ns
+
+    def cached(self, session: CallSession, targets: Iterable[str]) -> Iterator[tuple[str, str, int, int]]:
+        """Yield what all workers noted about `targets`: the target, the agent, its tokens there, and since when."""
+        begin = SECRET_BYTES + (self._entry(int(session.id, 16)) + _CACHES_AT) * _HASH
+        names = {_target_hash(name): name for name in targets}
+        for at_ns, target, agent, tokens in _CACHE.iter_unpack(self._bytes[begin : begin + CACHES * _CACHE.size]):
+            if at_ns and target in names:
+                yield names[target], f"{agent:016x}" if agent else "", tokens, at_ns
 
     def _hash(self, *parts: bytes | memoryview) -> int:
         running = self._keyed.copy()

@@ -95,7 +95,8 @@ class ReportedTurn(Struct, kw_only=True):
 
     `missed_tokens`: tokens that were read again although an earlier call had sent them. `left`: the target that
     answered the agent before, if it is another one; `left_after`: the fault that made it move, "" for a choice of the
-    policy. `missed_usd`: what the missed tokens cost more than from the cache; None: no price.
+    policy. `missed_usd`: what the missed tokens cost more than from the cache; None: no price. `repeated`: how often
+    in a row the model had called the same tool with the same arguments; 0: less than a loop.
     """
 
     call: str
@@ -115,6 +116,7 @@ class ReportedTurn(Struct, kw_only=True):
     missed_usd: float | None = None
     left: str = ""
     left_after: str = ""
+    repeated: int = 0
     usd: float | None = None
     causes: Causes
 
@@ -160,6 +162,7 @@ def summarised(session: LoggedSession, price: Pricing) -> dict[str, object]:
         "agents": session.agents,
         "errors": session.errors,
         "slowest_s": session.slowest_ns / NS_PER_S,
+        "repeated": session.repeated,
         "input_tokens": session.input_tokens,
         "cached_share": session.cached_tokens / session.input_tokens if session.input_tokens else None,
         "usd": spent_usd(session.spent, price),
@@ -232,6 +235,7 @@ def _turn(call: CallRecord, at_s: float, price: Pricing, times: Mapping[str, Tar
         input_tokens=tokens,
         cached_tokens=cached,
         output_tokens=None if winner is None else winner.output_tokens,
+        repeated=session.repeated,
         missed_tokens=missed if missed >= MIN_MISSED_TOKENS else 0,
         usd=None if None in costs else sum(each or 0.0 for each in costs),
         causes=Causes(),
@@ -359,6 +363,11 @@ def moved(turn: ReportedTurn) -> str:
     costs = [f"{turn.causes.cache_miss_s:.1f} s"] if turn.causes.cache_miss_s else []
     costs += [usd(turn.missed_usd)] if turn.missed_usd else []
     return f"{said}: {turn.missed_tokens:,} tokens prefilled again{', ' if costs else ''}{' and '.join(costs)}"
+
+
+def looped(turn: ReportedTurn) -> str:
+    """Return which loop of the agent a turn continues, in words; "" if none."""
+    return f"the same tool call {turn.repeated:,} times in a row" if turn.repeated else ""
 
 
 def _pauses(turns: Sequence[ReportedTurn]) -> str:

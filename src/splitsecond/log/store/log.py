@@ -96,7 +96,8 @@ class LoggedPeriod(Struct, frozen=True, kw_only=True):
 
 class LoggedSession(Struct, frozen=True, kw_only=True):
     """Calls of one session. `began_us`, `ended_us`: the arrival of the first one and the end of the last answer, in
-    microseconds since 1970. `slowest_ns`: the longest time of a call. `spent`: the tokens of its attempts."""
+    microseconds since 1970. `slowest_ns`: the longest time of a call. `repeated`: how often in a row the model called a
+    tool with the same arguments, at the most; 0: no loop. `spent`: the tokens of its attempts."""
 
     id: str
     client: str
@@ -107,6 +108,7 @@ class LoggedSession(Struct, frozen=True, kw_only=True):
     began_us: int
     ended_us: int
     slowest_ns: int
+    repeated: int
     input_tokens: int
     cached_tokens: int
     spent: list[SpentTokens]
@@ -192,7 +194,8 @@ class Past:
         ended_ns = func.max(c.came_us * 1000 + c.end_ns)
         agents = func.count(c.agent.distinct()) + func.max(case((c.agent.is_(None), 1), else_=0))
         columns = func.min(c.client), func.min(c.route), func.count(), agents, failed, func.min(c.came_us), ended_ns
-        query = select(c.session, *columns, func.max(c.end_ns), *counts).where(*where).group_by(c.session)
+        most = func.max(c.end_ns), func.coalesce(func.max(c.repeated), 0)
+        query = select(c.session, *columns, *most, *counts).where(*where).group_by(c.session)
         tokens = select(*_SPENT, c.session).select_from(WITH_CALL).where(*where)
         with self._connection() as connection:
             spent: defaultdict[int, list[SpentTokens]] = defaultdict(list)
@@ -208,12 +211,13 @@ class Past:
                     errors=int(errors),
                     began_us=began_us,
                     ended_us=last_ns // 1000,
-                    slowest_ns=slowest_ns,
+                    slowest_ns=most[0],
+                    repeated=most[1],
                     input_tokens=int(read),
                     cached_tokens=int(cached),
                     spent=spent[session],
                 )
-                for session, client, route, calls, several, errors, began_us, last_ns, slowest_ns, read, cached in (
+                for session, client, route, calls, several, errors, began_us, last_ns, *most, read, cached in (
                     connection.execute(query)
                 )
             ]

@@ -30,7 +30,7 @@ NAME_LENGTH = 200
 LONGEST_REASON = 1000
 """Longest finish reason that is examined, in characters."""
 _NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, None, "")
-SESSION_COLUMNS = ("session", "agent", "parent", "turn", "new_tokens", "reusable_tokens", "idle_ms")
+SESSION_COLUMNS = ("session", "agent", "parent", "turn", "new_tokens", "reusable_tokens", "idle_ms", "repeated")
 """The columns of the session of a call."""
 _NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
 _NO_FAULT = ("", "", "", "", 0)
@@ -110,6 +110,7 @@ def _session(session: CallSession) -> tuple[int | None, ...]:
         session.new_tokens,
         session.reusable_tokens,
         None if session.idle_ns is None else session.idle_ns // NS_PER_MS,
+        session.repeated or None,
     )
 
 
@@ -220,7 +221,7 @@ def observation(row: Sequence[Any]) -> Observation:
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
-    _, _, session, agent, parent, turn, new, reusable, idle_ms, *call = tuple(row)
+    _, _, session, agent, parent, turn, new, reusable, idle_ms, repeated, *call = tuple(row)
     found = None
     if session is not None:
         found = CallSession(
@@ -232,5 +233,6 @@ def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
             new_tokens=new,
             reusable_tokens=reusable,
             idle_ns=None if idle_ms is None else idle_ms * NS_PER_MS,
+            repeated=repeated or 0,
         )
     return CallRecord(start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True)))

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import partitions
 
-VERSION = 2
+VERSION = 3
 """The newest revision in `log/store/migrations`."""
 
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for a column of exactly this type
@@ -95,6 +95,7 @@ CALLS = Table(
         new_tokens="Estimated input tokens that the agent had not sent before.",
         reusable_tokens="Estimated input tokens that a prompt cache without limits would contain.",
         idle_ms="Milliseconds from the end of the agent's answer before to the arrival of the call.",
+        repeated="How often in a row the model had called a tool with the same arguments, if three times or more.",
     ),
     Index("calls_by_time", "came_us"),
 )

@@ -1,7 +1,7 @@
 """Where the conversations of sessions are: which target has how much of a prompt in its cache, and since when."""
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 
 from msgspec import Struct
@@ -19,10 +19,15 @@ class CachedPrompt(Struct, frozen=True):
 
 
 class Conversations:
-    """The latest sessions of this process, the last used one at the end."""
+    """The latest sessions of this process, the last used one at the end.
+
+    `share`: gets what is remembered, for other processes, whose knowledge goes to `receive`.
+    """
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, dict[str, dict[str, CachedPrompt]]] = OrderedDict()
+        self._forgotten_ns: dict[str, int] = {}
+        self.share: Callable[[CallSession, str, int, int], None] | None = None
 
     def cached(self, session: CallSession, target: str, now_ns: int) -> tuple[int, float]:
         """Return the tokens of the next prompt that `target` has been sent before, and how long ago (ns).
@@ -57,22 +62,37 @@ class Conversations:
         return found
 
     def remember(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
-        targets = self._sessions.get(session.id)
+        self._add(session.id, target, session.agent, CachedPrompt(tokens, at_ns))
+        if self.share is not None:
+            self.share(session, target, tokens, at_ns)
+
+    def receive(self, session: str, known: Iterable[tuple[str, str, int, int]]) -> None:
+        """Add what other processes know: targets, agents, their tokens there, and since when."""
+        for target, agent, tokens, at_ns in known:
+            own = self._sessions.get(session, _NO_TARGETS).get(target, _NO_AGENTS).get(agent)
+            if at_ns > (self._forgotten_ns.get(target, 0) if own is None else own.at_ns):
+                self._add(session, target, agent, CachedPrompt(tokens, at_ns))
+
+    def _add(self, session: str, target: str, agent: str, prompt: CachedPrompt) -> None:
+        targets = self._sessions.get(session)
         if targets is None:
-            targets = self._sessions[session.id] = {}
+            targets = self._sessions[session] = {}
             if len(self._sessions) > MAX_SESSIONS:
                 self._sessions.popitem(last=False)
         else:
-            self._sessions.move_to_end(session.id)
+            self._sessions.move_to_end(session)
         agents = targets.setdefault(target, {})
-        agents.pop(session.agent, None)
-        agents[session.agent] = CachedPrompt(tokens, at_ns)
+        agents.pop(agent, None)
+        agents[agent] = prompt
         if len(agents) > MAX_AGENTS:
             del agents[next(iter(agents))]
 
-    def forget(self, target: str) -> None:
+    def forget(self, target: str, now_ns: int) -> None:
+        """Forget `target`, which is another server from `now_ns` on."""
+        self._forgotten_ns[target] = now_ns
         for targets in self._sessions.values():
             targets.pop(target, None)
 
 
+_NO_AGENTS: dict[str, CachedPrompt] = {}
 _NO_TARGETS: dict[str, dict[str, CachedPrompt]] = {}

@@ -180,8 +180,8 @@ class TargetStates:
 
     def _replace(self, target: str) -> None:
         old = self._states[target]
-        self.conversations.forget(target)
         now_ns = clock.now_ns()
+        self.conversations.forget(target, now_ns)
         new = TargetState(target, old.info, old.key, self.chance, old.siblings, self.conversations, since_ns=now_ns)
         old.siblings[old.siblings.index(old)] = self._states[target] = new
 
