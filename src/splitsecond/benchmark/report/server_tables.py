@@ -48,9 +48,9 @@ TABLES: Sequence[tuple[str, Sequence[Column]]] = (
             ("prefill", _of(number, lambda s: s.prefill_ms)),
             ("decode", _of(number, lambda s: s.decode_ms)),
             ("E2E", _of(number, lambda s: s.e2e_ms)),
-            ("TTFT, measured here", _of(number, lambda s: s.check and s.check.measured_ms)),
-            ("network", _of(number, lambda s: s.check and s.check.network_ms)),
-            ("rest", _of(number, lambda s: s.check and s.check.rest_ms)),
+            ("TTFT, measured here", _of(number, lambda s: s.check.measured_ms if s.check else None)),
+            ("network", _of(number, lambda s: s.check.network_ms if s.check else None)),
+            ("rest", _of(number, lambda s: s.check.rest_ms if s.check else None)),
         ),
     ),
     (
