@@ -140,7 +140,7 @@ def test_inference_perf_times_are_those_of_its_tokens(tmp_path: Path) -> None:
     assert observations[0].tps == pytest.approx(4)
 
 
-def test_guidellm_file_has_the_figures_that_it_states(tmp_path: Path) -> None:
+def test_guidellm_file_has_the_figures_that_it_states() -> None:
     recorded = Path(__file__).parent / "recorded" / "guidellm.json"
     run, observations = recompute(recorded)
     (row,) = run.conditions
@@ -153,6 +153,22 @@ def test_guidellm_file_has_the_figures_that_it_states(tmp_path: Path) -> None:
     assert [o.tpot_ns for o in observations] == pytest.approx(
         [each["inter_token_latency_ms"] * 1e6 for each in by_start], rel=0.001
     )
+
+
+def test_aiperf_file_has_the_figures_that_it_states() -> None:
+    recorded = Path(__file__).parent / "recorded" / "profile_export.jsonl"
+    run, observations = recompute(recorded)
+    (row,) = run.conditions
+    lines = [json.loads(line) for line in recorded.read_text("utf-8").splitlines()]
+    stated = [each for each in lines if each["metadata"]["benchmark_phase"] == "profiling"]
+    assert (row.target, row.concurrency, row.requests) == ("mistral-7b-instruct", 4, len(stated))
+    stated.sort(key=lambda each: each["metadata"]["request_start_ns"])
+    for figure, ours in (
+        ("time_to_first_token", [o.ttft_ms for o in observations]),
+        ("request_latency", [o.e2e_ms for o in observations]),
+        ("inter_token_latency", [o.tpot_ns / 1e6 for o in observations if o.tpot_ns]),
+    ):
+        assert ours == pytest.approx([each["metrics"][figure]["value"] for each in stated], rel=0.01)
 
 
 def test_llm_d_report_has_each_row(tmp_path: Path) -> None:

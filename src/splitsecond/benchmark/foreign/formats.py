@@ -154,13 +154,13 @@ def _aiperf(documents: Sequence[Object], path: Path, saved: datetime) -> Foreign
     """Read the lines of profile_export.jsonl, and the settings in profile_export_aiperf.json beside it."""
     measured = [each for each in documents if each["metadata"].get("benchmark_phase") == "profiling"]
     settings = _beside(path, "profile_export_aiperf.json").get("input_config") or {}
-    load = settings.get("loadgen") or {}
-    models = (settings.get("endpoint") or {}).get("model_names") or ["server"]
-    rate = _number(load.get("request_rate"))
+    models = [each["name"] for each in (settings.get("models") or {}).get("items", ())]
+    load = next((each for each in settings.get("phases", ()) if each.get("kind") == "profiling"), {})
+    rate = _number(load.get("rate"))
     first_ns = min((each["metadata"]["request_start_ns"] for each in measured), default=0)
     return ForeignResult(
         tool="AIPerf",
-        model=str(models[0]),
+        model=models[0] if models else "server",
         began=datetime.fromtimestamp(first_ns / NS_PER_S, UTC),
         loads=[
             ForeignLoad(
