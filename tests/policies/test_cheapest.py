@@ -108,6 +108,7 @@ def test_call_goes_to_the_fastest_branch_if_none_is_within_limit() -> None:
     assert sent[-1].why.startswith("cheapest, none is fast enough: middle/x, ")
 
 
+@pytest.mark.system
 def test_cheap_target_that_becomes_fast_gets_calls_in_minutes() -> None:
     """Its p95 must fall, so it takes longer than with `fastest`."""
     targets = {"cheap/x": changing((0, steady(1.0)), (60, steady(0.1))), "dear/x": steady(0.1)}

@@ -4,19 +4,22 @@ import re
 
 import msgspec
 from tests.report.drawing import marks, texts, tips, xs, ys
-from tests.report.invented import invented_run
+from tests.report.invented import PROVIDERS, invented_run
 
-from splitsecond.benchmark.findings.findings import BreakEven, Crossing
+from splitsecond.benchmark.findings.findings import BreakEven, Crossing, Run
 from splitsecond.benchmark.report.money_plots import break_even, choosing_plots, length
 from splitsecond.core.pages.chart import NARROW, WIDTH
 from splitsecond.log.production.speed_and_price import PricedSpeed, SpeedAndPrice
 
-RUN, _ = invented_run(concurrencies=(1,), requests=20)
-GC, GROQ = (row.target for row in RUN.conditions[:2])
+GC, GROQ = tuple(PROVIDERS)[:2]
+
+
+def run() -> Run:
+    return invented_run(concurrencies=(1,), requests=20)[0]
 
 
 def test_run_without_prices_and_crossings_has_no_money_plots() -> None:
-    assert choosing_plots(RUN) == []
+    assert choosing_plots(run()) == []
 
 
 def test_the_frontier_is_a_line_through_its_targets() -> None:
@@ -25,7 +28,7 @@ def test_the_frontier_is_a_line_through_its_targets() -> None:
         PricedSpeed(target=GROQ, tps=200, usd_per_million=2, frontier="no"),
     ]
     found = SpeedAndPrice(targets=points, correlation=None, ci95=(None, None), needs=5)
-    (drawn,) = choosing_plots(msgspec.structs.replace(RUN, speed_and_price=found))
+    (drawn,) = choosing_plots(msgspec.structs.replace(run(), speed_and_price=found))
     assert drawn.section == "money"
     assert drawn.description.endswith(f"with filled marks: {GC}.")
     assert tips(drawn) == [
@@ -48,7 +51,7 @@ def test_the_curve_of_a_machine_steps_up_where_it_is_full() -> None:
         tokens_per_month=5e8,
         utilisation=0.5,
     )
-    (drawn,) = break_even(msgspec.structs.replace(RUN, break_even=[found]))
+    (drawn,) = break_even(msgspec.structs.replace(run(), break_even=[found]))
     (machine,) = marks(drawn, "line", "target-0")
     steps = [
         x for x, before, after in zip(xs(machine)[1:], ys(machine), ys(machine)[1:], strict=False) if after < before
@@ -70,7 +73,7 @@ def test_break_even_labels_are_inside_the_plot_and_apart() -> None:
         msgspec.structs.replace(one, tokens_per_month=tokens, utilisation=tokens / 1.2e10, usd_per_million=1e9 / tokens)
         for tokens in volumes
     ]
-    (drawn,) = break_even(msgspec.structs.replace(RUN, break_even=found))
+    (drawn,) = break_even(msgspec.structs.replace(run(), break_even=found))
     labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">([\d.]+ (?:million|billion))<', drawn.drawing)
     assert [words for _, words in labels] == ["2 million", "11.9 billion"]
     assert all(NARROW * len(words) < float(x) < WIDTH for x, words in labels)
@@ -79,9 +82,9 @@ def test_break_even_labels_are_inside_the_plot_and_apart() -> None:
 
 def test_where_lines_cross_is_marked() -> None:
     found = Crossing(
-        first=GROQ, then=GC, load="at concurrency 1", rows=[RUN.conditions[1].condition], tokens=180, ci95=None
+        first=GROQ, then=GC, load="at concurrency 1", rows=[run().conditions[1].condition], tokens=180, ci95=None
     )
-    (drawn,) = length(msgspec.structs.replace(RUN, crossings=[found]))
+    (drawn,) = length(msgspec.structs.replace(run(), crossings=[found]))
     assert drawn.section == "length"
     assert "180 tokens" in texts(drawn)
     assert f"{GROQ} is sooner up to 180 tokens, then {GC}" in tips(drawn)

@@ -178,7 +178,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_commands_print_the_same_figures(
     url: str, in_sqlite: str, command: list[str], split: Split, monkeypatch: pytest.MonkeyPatch
