@@ -25,7 +25,7 @@ from splitsecond.routing.router.explain import PROMPT, Explained, explained
 from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
-from splitsecond.routing.router.warm_start import history, open_log
+from splitsecond.routing.router.warm_start import history, open_log, recent_turns
 from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ class Router:
 
     async def warm_start(self) -> int:
         found = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
+        turns = await asyncio.to_thread(recent_turns, self.log, self._say)
         ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
         self.states.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
+        self.states.seed_turns(turns)
         return len(found)
 
     def routed(self) -> list[str]:

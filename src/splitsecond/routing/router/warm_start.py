@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
+from splitsecond.core.session import CallSession
 from splitsecond.log.store.folder import seeds
 from splitsecond.routing.router.settings import LogSettings
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Aged = tuple[Observation, int]
 """An earlier attempt, and its age in nanoseconds."""
+AgedTurn = tuple[Observation, CallSession, int]
+"""An attempt that answered a turn of a session, and the age of the call in nanoseconds."""
 
 REMEMBERED = timedelta(days=1)
 """How far back the log is read. Older attempts say little about today."""
@@ -48,6 +51,18 @@ def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], Non
         except CallerFault as fault:
             say(str(fault))
     return found
+
+
+def recent_turns(log: "Log | None", say: Callable[[str], None]) -> list[AgedTurn]:
+    """Return the latest turns of sessions in the log, the oldest first."""
+    if log is None:
+        return []
+    try:
+        turns = log.recent_turns(REMEMBERED)
+    except CallerFault as fault:
+        say(str(fault))
+        return []
+    return [(attempt, session, round(age_s * clock.NS_PER_S)) for attempt, session, age_s in turns]
 
 
 def of_run(folder: Path) -> list[Aged]:

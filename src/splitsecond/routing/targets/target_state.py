@@ -190,6 +190,14 @@ class TargetState:
         expected_ns = self.prompt_cache.fit.ttft_ns(prompt - hit, hit)
         self.turns[attempt] = TurnAtTarget(session, prompt, cached, len(self.in_flight), age_ns, now_ns, expected_ns)
 
+    def seed_turn(self, attempt: Observation, session: CallSession, came_ns: int) -> None:
+        """Learn from an earlier turn, whose call came in at `came_ns` and got a first token."""
+        self.record_turn(attempt.id, session, came_ns)
+        turn, first_ns = self.turns.pop(attempt.id), came_ns + (attempt.first_token_ns or 0)
+        self.prompt_cache.learn(turn, attempt, first_ns)
+        tokens = turn.prompt + (attempt.output_tokens or 0)
+        self.conversations.receive(session.id, [(self.name, session.agent, tokens, first_ns)])
+
     def lateness(self, now_ns: int) -> float:
         """Return how many times as long as expected the turns wait that have no token yet; 1.0: not longer.
 
