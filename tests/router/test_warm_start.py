@@ -16,7 +16,7 @@ from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.folder import RunFolder
 from splitsecond.log.store.log import Log, SpentTokens
 from splitsecond.routing.router.settings import LogSettings
-from splitsecond.routing.router.warm_start import history, of_run, open_log, recent_turns
+from splitsecond.routing.router.warm_start import history, of_run, open_log
 from splitsecond.routing.targets.target_states import TargetStates
 
 HOUR_NS = 3600 * clock.NS_PER_S
@@ -59,17 +59,17 @@ def test_history_is_read_from_matching_runs_and_the_log(tmp_path: Path) -> None:
         record = CallRecord(call="c", start_ns=now_ns - clock.NS_PER_S, end_ns=now_ns, route="r", status=200)
         before.put(structs.replace(record, target="d/x", wall_us=clock.wall_offset_us(), attempts=(attempt,)))
     with Log.open(url) as log:
-        found = history(log, [f"{tmp_path}/2026-11-*", f"{tmp_path}/none-*"], never)
+        found = history(log, [f"{tmp_path}/2026-11-*", f"{tmp_path}/none-*"], never).attempts
     assert [attempt.target for attempt, _ in found] == ["a/x", "b/x", "d/x"]
     assert 0 <= found[-1][1] < HOUR_NS
-    assert history(None, [], never) == []
+    assert history(None, [], never) == ([], [])
 
 
 def test_folder_without_a_run_is_reported_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     run(tmp_path / "run", "a/x")
     said: list[str] = []
-    assert [attempt.target for attempt, _ in history(None, [f"{tmp_path}/*"], said.append)] == ["a/x"]
+    assert [attempt.target for attempt, _ in history(None, [f"{tmp_path}/*"], said.append).attempts] == ["a/x"]
     (words,) = said
     assert f"no run at {tmp_path}/empty" in words
 
@@ -141,7 +141,7 @@ def test_turns_of_the_log_teach_lifetime_and_times(tmp_path: Path) -> None:
                 )
             )
     with Log.open(url) as log:
-        turns = recent_turns(log, never)
+        turns = history(log, [], never).turns
     assert [session.turn for _, session, _ in turns] == list(range(1, 31))
     states = TargetStates()
     states.seed_turns(turns)
@@ -154,4 +154,3 @@ def test_turns_of_the_log_teach_lifetime_and_times(tmp_path: Path) -> None:
     assert not states.state("a/x").turns
     last = CallSession(id="00000000000000ab", source="x", reusable_tokens=20_000)
     assert states.conversations.cached(last, "a/x", now_ns)[0] == 20_000
-    assert recent_turns(None, never) == []

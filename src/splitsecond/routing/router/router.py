@@ -25,7 +25,7 @@ from splitsecond.routing.router.explain import PROMPT, Explained, explained
 from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
-from splitsecond.routing.router.warm_start import history, open_log, recent_turns
+from splitsecond.routing.router.warm_start import history, open_log
 from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
@@ -121,11 +121,10 @@ class Router:
 
     async def warm_start(self) -> int:
         found = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
-        turns = await asyncio.to_thread(recent_turns, self.log, self._say)
-        ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
-        self.states.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
-        self.states.seed_turns(turns)
-        return len(found)
+        ages_ns = {id(attempt): age_ns for attempt, age_ns in found.attempts}
+        self.states.seed([attempt for attempt, _ in found.attempts], lambda attempt: ages_ns[id(attempt)])
+        self.states.seed_turns(found.turns)
+        return len(found.attempts)
 
     def routed(self) -> list[str]:
         return list(dict.fromkeys(name for each in self.settings.routes.values() for name in targets(each)))

@@ -4,7 +4,7 @@ import glob
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 
 Aged = tuple[Observation, int]
 """An earlier attempt, and its age in nanoseconds."""
-AgedTurn = tuple[Observation, CallSession, int]
-"""An attempt that answered a turn of a session, and the age of the call in nanoseconds."""
+
+
+class History(NamedTuple):
+    """Earlier attempts, and those that answered the latest turns of sessions, the oldest first: each with its session
+    and the age of its call in nanoseconds."""
+
+    attempts: list[Aged]
+    turns: list[tuple[Observation, CallSession, int]]
+
 
 REMEMBERED = timedelta(days=1)
 """How far back the log is read. Older attempts say little about today."""
@@ -38,31 +45,22 @@ def open_log(
     return Log.open(given.url, keep_days=given.keep_days, say=say, hub=hub, away=away)
 
 
-def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:
-    found: list[Aged] = []
+def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> History:
+    found = History([], [])
     for folder in (Path(each) for pattern in patterns for each in sorted(glob.glob(pattern))):
         try:
-            found += of_run(folder)
+            found.attempts.extend(of_run(folder))
         except CallerFault as fault:
             say(f"seeds: {fault}")
     if log is not None:
         try:
-            found += [(attempt, round(age_s * clock.NS_PER_S)) for attempt, age_s in log.recent(REMEMBERED)]
+            for attempt, age_s in log.recent(REMEMBERED):
+                found.attempts.append((attempt, round(age_s * clock.NS_PER_S)))
+            for attempt, session, age_s in log.recent_turns(REMEMBERED):
+                found.turns.append((attempt, session, round(age_s * clock.NS_PER_S)))
         except CallerFault as fault:
             say(str(fault))
     return found
-
-
-def recent_turns(log: "Log | None", say: Callable[[str], None]) -> list[AgedTurn]:
-    """Return the latest turns of sessions in the log, the oldest first."""
-    if log is None:
-        return []
-    try:
-        turns = log.recent_turns(REMEMBERED)
-    except CallerFault as fault:
-        say(str(fault))
-        return []
-    return [(attempt, session, round(age_s * clock.NS_PER_S)) for attempt, session, age_s in turns]
 
 
 def of_run(folder: Path) -> list[Aged]:
