@@ -36,6 +36,7 @@ from splitsecond.gateway.fleet.member import FleetMember
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.fleet.view import WorkerReport
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
+from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import SharedCounters
 
 GATEWAYS, WORKERS = 3, 2
@@ -408,6 +409,7 @@ async def _exchanges(folder: Path, server: Server) -> tuple[float, float, int]:
             instance=f"{number}",
             counters=SharedCounters.create(2),
             ceilings=FleetCeilings.create(2),
+            budgets=SessionCounters.create(2),
             workers=2,
             keys=keys,
         )

@@ -10,12 +10,14 @@ from tests.policies.attempts import answered
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.session import CallSession
 from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.folder import RunFolder
 from splitsecond.log.store.log import Log, SpentTokens
 from splitsecond.routing.router.settings import LogSettings
 from splitsecond.routing.router.warm_start import history, of_run, open_log
+from splitsecond.routing.targets.target_states import TargetStates
 
 HOUR_NS = 3600 * clock.NS_PER_S
 
@@ -57,17 +59,17 @@ def test_history_is_read_from_matching_runs_and_the_log(tmp_path: Path) -> None:
         record = CallRecord(call="c", start_ns=now_ns - clock.NS_PER_S, end_ns=now_ns, route="r", status=200)
         before.put(structs.replace(record, target="d/x", wall_us=clock.wall_offset_us(), attempts=(attempt,)))
     with Log.open(url) as log:
-        found = history(log, [f"{tmp_path}/2026-11-*", f"{tmp_path}/none-*"], never)
+        found = history(log, [f"{tmp_path}/2026-11-*", f"{tmp_path}/none-*"], never).attempts
     assert [attempt.target for attempt, _ in found] == ["a/x", "b/x", "d/x"]
     assert 0 <= found[-1][1] < HOUR_NS
-    assert history(None, [], never) == []
+    assert history(None, [], never) == ([], [])
 
 
 def test_folder_without_a_run_is_reported_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     run(tmp_path / "run", "a/x")
     said: list[str] = []
-    assert [attempt.target for attempt, _ in history(None, [f"{tmp_path}/*"], said.append)] == ["a/x"]
+    assert [attempt.target for attempt, _ in history(None, [f"{tmp_path}/*"], said.append).attempts] == ["a/x"]
     (words,) = said
     assert f"no run at {tmp_path}/empty" in words
 
@@ -110,3 +112,45 @@ def test_each_attempt_has_the_rates_of_its_own_length_and_tier() -> None:
         ),
     ]
     assert spent_usd(used, {"a/x": price}.get) == pytest.approx(4 + 4 + 4 + 2.5 + 4)
+
+
+def test_turns_of_the_log_teach_lifetime_and_times(tmp_path: Path) -> None:
+    """A session with pauses of 20 s and of 10 minutes, after which the cache was lost: TTFT = 300 ms + 50 µs x new."""
+    url, now_ns = f"sqlite:///{tmp_path}/log.db", clock.now_ns()
+    with Log.open(url) as before:
+        age_s = 12_000.0
+        for number in range(30):
+            pause_s = 600 if number % 2 else 20
+            age_s -= pause_s
+            cached = 0 if number == 0 or pause_s == 600 else 20_000
+            ttft_ms = 300 + (21_000 - cached) * 0.05
+            began_ns = now_ns - round(age_s * clock.NS_PER_S)
+            attempt = structs.replace(
+                answered(ttft_ms, target="a/x", end_ns=began_ns + round((ttft_ms + 100) * clock.NS_PER_MS)),
+                id=f"{number}.1", call=f"{number}", input_tokens=21_000, cached_tokens=cached, output_tokens=100,
+                role="winner",
+            )  # fmt: skip
+            session = CallSession(
+                id="00000000000000ab", source="x", turn=number + 1, new_tokens=1_000 if number else 21_000,
+                reusable_tokens=20_000 if number else 0,
+            )  # fmt: skip
+            record = CallRecord(call=f"{number}", start_ns=began_ns, end_ns=attempt.end_ns, route="r", status=200)
+            before.put(
+                structs.replace(
+                    record, target="a/x", wall_us=clock.wall_offset_us(), attempts=(attempt,), session=session
+                )
+            )
+    with Log.open(url) as log:
+        turns = history(log, [], never).turns
+    assert [session.turn for _, session, _ in turns] == list(range(1, 31))
+    states = TargetStates()
+    states.seed_turns(turns)
+    known = states.state("a/x").prompt_cache
+    assert known.fit.turns == 30
+    assert known.fit.ttft_ns(21_000, 0) == pytest.approx(1_350 * clock.NS_PER_MS, rel=0.15)
+    assert known.fit.ttft_ns(1_000, 20_000) == pytest.approx(350 * clock.NS_PER_MS, rel=0.25)
+    assert known.lifetime.share(20 * clock.NS_PER_S) > 0.8
+    assert known.lifetime.share(600 * clock.NS_PER_S) < 0.2
+    assert not states.state("a/x").turns
+    last = CallSession(id="00000000000000ab", source="x", reusable_tokens=20_000)
+    assert states.conversations.cached(last, "a/x", now_ns)[0] == 20_000

@@ -147,6 +147,9 @@ QUESTIONS: dict[str, Callable[[Past], Any]] = {
         past.calls(clock.wall_time() - timedelta(days=4.5), clock.wall_time() - timedelta(days=2.5))
     ),
     "recent": lambda past: {o.id for o, _ in past.recent(timedelta(days=3), each=7)},
+    "recent turns": lambda past: [
+        (o.id, o.cached_tokens, session) for o, session, _ in past.recent_turns(timedelta(days=30), most=9)
+    ],
     "some attempts": lambda past: sorted(
         (repr((block.labels[place], row)))
         for block, _ in past.attempts(

@@ -189,7 +189,7 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
     wide = console.width >= WIDE
     remarks = _remarks(report.turns)
     console.print(_waterfall(report, remarks if wide else {}, wide=wide))
-    for at, words in remarks.items() if not wide else ():
+    for at, words in ({} if wide else remarks).items():
         print_item(console, f"{_number(report.turns[at])}: ", words)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("cause")

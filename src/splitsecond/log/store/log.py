@@ -23,6 +23,7 @@ from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
 from splitsecond.core.observation import Observation
+from splitsecond.core.session import CallSession
 from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
 from splitsecond.log.store.database import Database, check_url
 from splitsecond.log.store.hub_connection import HubConnection
@@ -30,8 +31,10 @@ from splitsecond.log.store.remote_writer import RemoteLogWriter
 from splitsecond.log.store.rows import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
+    SESSION_COLUMNS,
     Rows,
     call_record,
+    call_session,
     observation,
     session_id,
     session_number,
@@ -174,6 +177,24 @@ class Past:
         aged = [(observation(row), row.came_us) for row in found]
         aged.sort(key=lambda one: one[1] + one[0].end_ns // 1000)
         return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
+
+    def recent_turns(self, since: timedelta, *, most: int = 1000) -> list[tuple[Observation, CallSession, float]]:
+        """Return the latest attempts that answered turns of sessions, the oldest first.
+
+        Each with its session and how long ago its call came in, in seconds.
+        """
+        now_us = _us(clock.wall_time())
+        session = [CALLS.c[name] for name in SESSION_COLUMNS]
+        answered = _A.came_us >= now_us - since // _US, _A.role == "winner", _A.first_token_ns.is_not(None)
+        query = select(*ATTEMPT_COLUMNS, *session).select_from(WITH_CALL)
+        query = query.where(*answered, CALLS.c.session.is_not(None)).order_by(_A.came_us.desc()).limit(most)
+        with self._connection() as connection:
+            found = connection.execute(query).all()
+        own = len(ATTEMPT_COLUMNS)
+        return [
+            (observation(row[:own]), call_session(row[own:]), max(0.0, (now_us - row.came_us) / 1e6))
+            for row in reversed(found)
+        ]
 
     def spent_tokens(self, client: str, since: datetime, until: datetime | None = None) -> list[SpentTokens]:
         """Return what `client` has used of each target by calls that came in from `since` until before `until`.

@@ -221,18 +221,23 @@ def observation(row: Sequence[Any]) -> Observation:
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
-    _, _, session, agent, parent, turn, new, reusable, idle_ms, repeated, *call = tuple(row)
-    found = None
-    if session is not None:
-        found = CallSession(
-            id=session_id(session),
-            source="",
-            agent=session_id(agent),
-            parent=session_id(parent),
-            turn=turn,
-            new_tokens=new,
-            reusable_tokens=reusable,
-            idle_ns=None if idle_ms is None else idle_ms * NS_PER_MS,
-            repeated=repeated or 0,
-        )
+    found, call = None, tuple(row)[2 + len(SESSION_COLUMNS) :]
+    if row.session is not None:
+        found = call_session(row[2 : 2 + len(SESSION_COLUMNS)])
     return CallRecord(start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True)))
+
+
+def call_session(columns: Sequence[Any]) -> CallSession:
+    """Return the session of a call by its `SESSION_COLUMNS`, which are not null."""
+    session, agent, parent, turn, new, reusable, idle_ms, repeated = columns
+    return CallSession(
+        id=session_id(session),
+        source="",
+        agent=session_id(agent),
+        parent=session_id(parent),
+        turn=turn,
+        new_tokens=new,
+        reusable_tokens=reusable,
+        idle_ns=None if idle_ms is None else idle_ms * NS_PER_MS,
+        repeated=repeated or 0,
+    )

@@ -121,9 +121,10 @@ class Router:
 
     async def warm_start(self) -> int:
         found = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
-        ages_ns = {id(attempt): age_ns for attempt, age_ns in found}
-        self.states.seed([attempt for attempt, _ in found], lambda attempt: ages_ns[id(attempt)])
-        return len(found)
+        ages_ns = {id(attempt): age_ns for attempt, age_ns in found.attempts}
+        self.states.seed([attempt for attempt, _ in found.attempts], lambda attempt: ages_ns[id(attempt)])
+        self.states.seed_turns(found.turns)
+        return len(found.attempts)
 
     def routed(self) -> list[str]:
         return list(dict.fromkeys(name for each in self.settings.routes.values() for name in targets(each)))

@@ -4,11 +4,12 @@ import glob
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
+from splitsecond.core.session import CallSession
 from splitsecond.log.store.folder import seeds
 from splitsecond.routing.router.settings import LogSettings
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 
 Aged = tuple[Observation, int]
 """An earlier attempt, and its age in nanoseconds."""
+
+
+class History(NamedTuple):
+    """Earlier attempts, and those that answered the latest turns of sessions, the oldest first: each with its session
+    and the age of its call in nanoseconds."""
+
+    attempts: list[Aged]
+    turns: list[tuple[Observation, CallSession, int]]
+
 
 REMEMBERED = timedelta(days=1)
 """How far back the log is read. Older attempts say little about today."""
@@ -35,16 +45,19 @@ def open_log(
     return Log.open(given.url, keep_days=given.keep_days, say=say, hub=hub, away=away)
 
 
-def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> list[Aged]:
-    found: list[Aged] = []
+def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], None]) -> History:
+    found = History([], [])
     for folder in (Path(each) for pattern in patterns for each in sorted(glob.glob(pattern))):
         try:
-            found += of_run(folder)
+            found.attempts.extend(of_run(folder))
         except CallerFault as fault:
             say(f"seeds: {fault}")
     if log is not None:
         try:
-            found += [(attempt, round(age_s * clock.NS_PER_S)) for attempt, age_s in log.recent(REMEMBERED)]
+            for attempt, age_s in log.recent(REMEMBERED):
+                found.attempts.append((attempt, round(age_s * clock.NS_PER_S)))
+            for attempt, session, age_s in log.recent_turns(REMEMBERED):
+                found.turns.append((attempt, session, round(age_s * clock.NS_PER_S)))
         except CallerFault as fault:
             say(str(fault))
     return found

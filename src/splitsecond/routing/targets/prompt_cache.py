@@ -261,7 +261,7 @@ class PromptCacheModel:
         self.load = LoadEffect()
         self.written = 0.0
         """The share of new tokens that are charged as written to the cache."""
-        self._fitted_ns = -FIT_EVERY_NS
+        self._fitted_ns = -inf  # turns of the log may be older than this clock
         self._reports = False  # whether it has reported cached tokens
 
     def expected_ns(self, turn: TurnAtTarget) -> float:

@@ -187,6 +187,14 @@ class TargetState:
         cached, age_ns = self.conversations.cached(session, self.name, now_ns)
         self.turns[attempt] = TurnAtTarget(session, cached, len(self.in_flight), age_ns, now_ns)
 
+    def seed_turn(self, attempt: Observation, session: CallSession, came_ns: int) -> None:
+        """Learn from an earlier turn, whose call came in at `came_ns` and got a first token."""
+        self.record_turn(attempt.id, session, came_ns)
+        turn, first_ns = self.turns.pop(attempt.id), came_ns + (attempt.first_token_ns or 0)
+        self.prompt_cache.learn(turn, attempt, first_ns)
+        tokens = turn.prompt + (attempt.output_tokens or 0)
+        self.conversations.receive(session.id, [(self.name, session.agent, tokens, first_ns)])
+
     def lateness(self, now_ns: int) -> float:
         """Return how many times as long as expected the turns wait that have no token yet; 1.0: not longer.
 

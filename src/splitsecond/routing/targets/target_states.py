@@ -28,6 +28,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import Fault, Overloaded, TimedOut
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import LOST, Call, Notes, Reply, Service
+from splitsecond.core.session import CallSession
 from splitsecond.core.timers import EARLY_NS
 from splitsecond.core.timing.timeline import record_fault
 from splitsecond.core.upstream.prompt_size import input_tokens
@@ -76,6 +77,15 @@ class TargetStates:
                 continue  # most were requested whole by choice (`whole_answers`)
             state = self.state(name)
             state.estimate(streamed).seed(found)
+
+    def seed_turns(self, turns: Iterable[tuple[Observation, CallSession, int]]) -> None:
+        """Learn the prompt caches of targets from earlier turns of sessions, the oldest first.
+
+        Each is the attempt that answered, with times from the arrival of its call, which was so many ns ago.
+        """
+        now_ns = clock.now_ns()
+        for attempt, session, age_ns in turns:
+            self.state(attempt.target).seed_turn(attempt, session, now_ns - age_ns)
 
     def renew(
         self,
