@@ -158,6 +158,14 @@ def test_hedges_use_most_of_extra_load_if_latency_varies() -> None:
     play(main, [first, second])
 
 
+def test_a_fifth_of_slow_calls_needs_a_share_like_it() -> None:
+    p95 = {}
+    for extra in (0.05, 0.25):
+        sent = traffic(f'hedge("a/x", "b/x", extra_load={extra})', late(0.2)(1), seconds=120, arrivals=Random(1))
+        p95[extra] = quantiles(waits(sent), n=100)[94]
+    assert p95[0.25] < 2 < p95[0.05]
+
+
 def test_hedges_help_if_more_calls_are_slow_than_may_be_hedged() -> None:
     """7% of the calls take 3 s: hedged or not, with 5% of extra requests the 95th percentile would be a slow one."""
     sent = traffic('hedge("a/x", "b/x")', late(0.07)(1), seconds=220, arrivals=Random(1))
