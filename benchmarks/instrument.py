@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from splitsecond.benchmark.load.coordinator import WorkerSettings
 from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND
 from splitsecond.benchmark.runs.self_check import YARDSTICK, measure_instrument
-from splitsecond.benchmark.server_view.reader import Page
+from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.statistics.accuracy import Accuracy
 from splitsecond.core import clock
 from splitsecond.core.observation import ArrivalClock
@@ -110,7 +110,7 @@ def error_rows(
     command: Sequence[str],
     levels: Sequence[int] = LEVELS,
     servers: int = 1,
-    pages: Sequence[Page] = (),
+    pages: Sequence[MetricsPage] = (),
 ) -> int:
     """Print a row of errors for each clock and number of streams; return how many miss a goal or lost requests."""
     missed = 0
@@ -255,7 +255,7 @@ def main() -> int:
         if asked.scrape:
             with run_simulator(SCRAPED) as (engine,):
                 url = f"{engine.origin}/metrics"
-                pages = [Page(number=number, engines=("vllm",), url=url) for number in range(PAGES)]
+                pages = [MetricsPage(number=number, engines=("vllm",), url=url) for number in range(PAGES)]
                 scraped = "idle, metrics read"
                 missed += error_rows(scraped, clocks[:1], effort, WORKER_COMMAND, levels, asked.servers, pages)
         return 1 if missed else 0

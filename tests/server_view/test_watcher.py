@@ -9,7 +9,7 @@ import pytest
 from tests.http_server import Received, Response, http_server
 from tests.waiting import WITHIN_S
 
-from splitsecond.benchmark.server_view.reader import Page
+from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.samples import ServerSample
 from splitsecond.benchmark.server_view.watcher import READER_COMMAND, ServerWatcher
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.system
 PAGE = (Path(__file__).parent / "pages/vllm.txt").read_bytes()
 
 
-def read_twice(page: Page, command: Sequence[str] = READER_COMMAND) -> list[ServerSample]:
+def read_twice(page: MetricsPage, command: Sequence[str] = READER_COMMAND) -> list[ServerSample]:
     """The samples that have come when two readings were asked for, one after another."""
     samples: list[ServerSample] = []
 
@@ -39,7 +39,9 @@ def test_reading_that_was_asked_for_has_come_when_it_returns(system: None) -> No
         return Response(PAGE)
 
     with http_server(respond) as url:
-        samples = read_twice(Page(number=3, engines=("vllm",), url=f"{url}/metrics", headers={"authorization": "k"}))
+        samples = read_twice(
+            MetricsPage(number=3, engines=("vllm",), url=f"{url}/metrics", headers={"authorization": "k"})
+        )
     assert len(samples) >= 2
     assert {(each.source, each.values["output_tokens"], each.failed) for each in samples} == {(3, 7132, "")}
     assert [each.at_ns for each in samples] == sorted(each.at_ns for each in samples)
@@ -49,12 +51,12 @@ def test_reading_that_was_asked_for_has_come_when_it_returns(system: None) -> No
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/metrics", ""])
 def test_page_that_cannot_be_read_is_a_sample_without_values(system: None, url: str) -> None:
     """An address where nothing listens, and the GPUs of a machine without any."""
-    samples = read_twice(Page(number=0, engines=("vllm",) if url else (), url=url))
+    samples = read_twice(MetricsPage(number=0, engines=("vllm",) if url else (), url=url))
     assert {(bool(each.values), bool(each.failed)) for each in samples} == {(False, True)}
 
 
 def test_run_goes_on_when_the_reader_ends(system: None) -> None:
-    page = Page(number=0, engines=("vllm",), url="http://127.0.0.1:9/metrics")
+    page = MetricsPage(number=0, engines=("vllm",), url="http://127.0.0.1:9/metrics")
     assert read_twice(page, (sys.executable, "-c", "pass")) == []
 
 

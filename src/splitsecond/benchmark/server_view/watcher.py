@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from splitsecond.benchmark.server_view.reader import Page
+from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.samples import ServerSample
 from splitsecond.core.child_process import ChildProcess
 
@@ -26,7 +26,7 @@ class ServerWatcher:
 
     def __init__(
         self,
-        pages: Sequence[Page],
+        pages: Sequence[MetricsPage],
         on_sample: Callable[[ServerSample], object],
         command: Sequence[str] = READER_COMMAND,
     ) -> None:
