@@ -18,12 +18,16 @@ pytestmark = pytest.mark.system
 PAGE = (Path(__file__).parent / "pages/vllm.txt").read_bytes()
 
 
-def read_twice(page: MetricsPage, command: Sequence[str] = READER_COMMAND) -> list[ServerSample]:
-    """The samples that have come when two readings were asked for, one after another."""
+def read_twice(
+    page: MetricsPage, command: Sequence[str] = READER_COMMAND, ends: list[str] | None = None
+) -> list[ServerSample]:
+    """The samples that have come when two readings were asked for, one after another; `ends` gets why they ended."""
     samples: list[ServerSample] = []
+    ends = [] if ends is None else ends
 
     async def watch() -> list[ServerSample]:
-        async with asyncio.timeout(WITHIN_S), ServerWatcher([page], samples.append, command) as watcher:
+        watcher = ServerWatcher([page], samples.append, ends.append, command)
+        async with asyncio.timeout(WITHIN_S), watcher:
             await watcher.read_now()
             await watcher.read_now()
             return list(samples)
@@ -55,14 +59,23 @@ def test_page_that_cannot_be_read_is_a_sample_without_values(system: None, url: 
     assert {(bool(each.values), bool(each.failed)) for each in samples} == {(False, True)}
 
 
-def test_run_goes_on_when_the_reader_ends(system: None) -> None:
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ((sys.executable, "-c", "pass"), "metrics are no longer read: process"),
+        (("/no/such/program",), "the process that reads metrics cannot be started: No such file or directory"),
+    ],
+)
+def test_run_goes_on_when_nothing_reads(system: None, command: Sequence[str], words: str) -> None:
+    ends: list[str] = []
     page = MetricsPage(number=0, engines=("vllm",), url="http://127.0.0.1:9/metrics")
-    assert read_twice(page, (sys.executable, "-c", "pass")) == []
+    assert read_twice(page, command, ends) == []
+    assert [end[: len(words)] for end in ends] == [words]
 
 
 def test_watcher_without_pages_starts_no_process() -> None:
     async def watch() -> None:
-        async with ServerWatcher([], lambda sample: None, ("no-such-program",)) as watcher:
+        async with ServerWatcher([], lambda sample: None, command=("no-such-program",)) as watcher:
             await watcher.read_now()
 
     asyncio.run(watch())
