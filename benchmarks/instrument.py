@@ -31,11 +31,12 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.coordinator import WorkerSettings
 from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND
 from splitsecond.benchmark.runs.self_check import YARDSTICK, measure_instrument
-from splitsecond.benchmark.server_view.reader import Page
+from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.statistics.accuracy import Accuracy
 from splitsecond.core import clock
 from splitsecond.core.observation import ArrivalClock
@@ -45,6 +46,8 @@ from splitsecond.simulator.process import RunningProvider, run_simulator
 
 SCRAPED, PAGES = "lambda-h100-mistral-7b", 20
 """The engine whose metrics are read, and how many times a second."""
+SCRAPED_TOKENS = 500
+"""Length of a response while metrics are read, so that they are read five times meanwhile."""
 LEVELS = (1, 32, 256, 1024)
 ERROR_TOKENS = 50
 COST_STREAMS = 256
@@ -76,10 +79,11 @@ COLUMNS = (
 
 
 class Effort(Struct, frozen=True):
-    """How much is measured: the least requests of a row, and the repeats of the cost."""
+    """How much is measured: the least requests of a row, the repeats of the cost, and tokens of a response."""
 
     least: int
     repeats: int
+    tokens: int = ERROR_TOKENS
 
 
 FULL, QUICK = Effort(30, 3), Effort(8, 1)
@@ -106,7 +110,7 @@ def error_rows(
     command: Sequence[str],
     levels: Sequence[int] = LEVELS,
     servers: int = 1,
-    pages: Sequence[Page] = (),
+    pages: Sequence[MetricsPage] = (),
 ) -> int:
     """Print a row of errors for each clock and number of streams; return how many miss a goal or lost requests."""
     missed = 0
@@ -114,7 +118,7 @@ def error_rows(
         for found in measure_instrument(
             levels,
             rounds=1,
-            tokens=ERROR_TOKENS,
+            tokens=effort.tokens,
             least=effort.least,
             servers=servers,
             pages=pages,
@@ -246,11 +250,12 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     if asked.streams:
         levels = [int(each) for each in asked.streams.split(",")]
+        effort = replace(effort, tokens=SCRAPED_TOKENS) if asked.scrape else effort
         missed = error_rows("idle", clocks[:1], effort, WORKER_COMMAND, levels, asked.servers)
         if asked.scrape:
             with run_simulator(SCRAPED) as (engine,):
                 url = f"{engine.origin}/metrics"
-                pages = [Page(number=number, engines=("vllm",), url=url) for number in range(PAGES)]
+                pages = [MetricsPage(number=number, engines=("vllm",), url=url) for number in range(PAGES)]
                 scraped = "idle, metrics read"
                 missed += error_rows(scraped, clocks[:1], effort, WORKER_COMMAND, levels, asked.servers, pages)
         return 1 if missed else 0

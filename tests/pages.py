@@ -86,7 +86,6 @@ NOT_RUN = {
     "docs/server-view": {
         "splitsecond bench ": "takes minutes; tests/server_view/test_of_a_run.py measures the same server for seconds",
         "• TTFT p95": "the causes that are found depend on the load of the machine; that test has them",
-        "python -m benchmarks": "its figures are of the machine",
     },
     "docs/sessions": {"Sessions at": "needs minutes for its intervals; tests/report/test_sessions.py has the table"},
     "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},

@@ -262,7 +262,7 @@ def test_servers_own_series_names_the_cause(view: ServerView | None, cause: str,
     assert words in "\n".join(full(capacity_statements(found, rows)))
 
 
-def test_eviction_by_the_usage_of_sessions_comes_before_the_series() -> None:
+def test_eviction_by_usage_of_sessions_comes_before_the_series() -> None:
     rows = [step(8, 240, 240, **sessions(0.9)), step(16, 70, 90, server=WAITS, **sessions(0.2, misses=9))]
     words = "\n".join(full(said(*rows)))
     assert "The cause is eviction" in words

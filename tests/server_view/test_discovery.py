@@ -58,7 +58,7 @@ def test_page_of_trtllm_serve_is_at_its_own_path() -> None:
         assert [each.url for each in find_pages({"mine": spec(url)}).pages] == [f"{url}/prometheus/metrics"]
 
 
-def test_nothing_is_found_where_nothing_is_told() -> None:
+def test_no_page_is_found_where_there_is_none() -> None:
     with serving({"/metrics": b"splitsecond_requests_in_flight 1\n"}) as url:
         assert find_pages({"mine": spec(url)}).pages == []
     assert find_pages({"gone": spec("http://127.0.0.1:9")}).in_words() == []
@@ -116,6 +116,6 @@ def test_given_page_that_cannot_be_used_is_an_error(given: str, words: str) -> N
         find_pages({"mine": TargetSpec(name="mine", base_url="https://api.example/v1", model="m")}, [given])
 
 
-def test_given_page_of_no_known_engine_is_an_error_that_lists_them() -> None:
+def test_given_page_of_no_known_engine_is_an_error() -> None:
     with serving({"/metrics": b"up 1\n"}) as url, pytest.raises(CallerFault, match=r"no metric that we know.*SGLang"):
         find_pages({"mine": spec(url)}, [f"{url}/metrics"])

@@ -1,4 +1,4 @@
-"""What the server told, for the time of a row: medians under load, differences at the edges, energy."""
+"""What the server reported, for the time of a row: medians under load, differences at the edges, energy."""
 
 import pytest
 from tests.analysis.made import request
@@ -61,10 +61,10 @@ def test_counter_of_a_server_that_was_restarted_is_unknown() -> None:
 
 
 def test_mean_times_and_the_check_of_ttft() -> None:
-    told = counted(
+    reported = counted(
         ttft_s_sum=9.6, ttft_s_count=20, queue_s_sum=4, queue_s_count=20, prefill_s_sum=5, prefill_s_count=20
     )
-    view = row(told).server
+    view = row(reported).server
     assert view is not None
     assert view.check is not None
     assert (view.ttft_ms, view.queue_ms, view.prefill_ms) == (480, 200, 250)

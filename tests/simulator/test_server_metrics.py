@@ -64,7 +64,7 @@ def test_metrics_agree_with_the_truth_log() -> None:
         assert after[f"{name}_sum"] * NS_PER_S == sum_ns, name
 
 
-def test_provider_with_a_table_has_no_metrics_and_counts_no_request() -> None:
+def test_provider_with_a_table_has_no_metrics() -> None:
     async def play() -> tuple[int, bytes]:
         client = Client(load("steady-100"))
         status = (await client.send(method="GET", path="/metrics")).status

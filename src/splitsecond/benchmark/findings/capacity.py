@@ -289,8 +289,11 @@ def _own_cause(found: Capacity, failed: Row) -> list[Statement]:
         "computing": "No request waits, so computing takes the time",
     }[found.cause]
     capped = [("power cap", view.power_capped), ("heat", view.heat_capped)]
-    told = [*evidence(view), *(f"{name} for {percent(round(share, 2))} of the time" for name, share in capped if share)]
-    return [with_evidence(f"{cause} {level(failed)}", told)]
+    reported = [
+        *evidence(view),
+        *(f"{name} for {percent(round(share, 2))} of the time" for name, share in capped if share),
+    ]
+    return [with_evidence(f"{cause} {level(failed)}", reported)]
 
 
 def _limit(name: str) -> str:

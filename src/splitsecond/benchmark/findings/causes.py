@@ -72,24 +72,30 @@ def evidence(view: ServerView) -> list[str]:
     return parts
 
 
-def with_evidence(words: str, told: Sequence[str], short: str = "") -> Statement:
+def with_evidence(words: str, reported: Sequence[str], short: str = "") -> Statement:
     """Return a statement with its evidence; in short, each line has as much of it as fits."""
     lines = [f"{short or words}:"]
-    for part in told:
+    for part in reported:
         if len(lines) > 1 and len(f"{lines[-1]}; {part}.") <= LINE:
             lines[-1] += f"; {part}"
         else:
             lines.append(part)
-    return Statement(f"{words} ({'; '.join(told)}).", "\n".join(lines) + ".")
+    return Statement(f"{words} ({'; '.join(reported)}).", "\n".join(lines) + ".")
 
 
 def server_statements(rows: Sequence[Row]) -> list[Statement]:
     """Return the causes that the servers' own series show, for each target."""
     found: list[Statement] = []
     for levels in rows_by_target(rows):
-        told = [row for row in levels if row.server is not None]
-        if told:
-            found += [*_queue(levels[0], told), *_preemptions(told), *_cache(told), *_throttling(told), *_drafts(told)]
+        reported = [row for row in levels if row.server is not None]
+        if reported:
+            found += [
+                *_queue(levels[0], reported),
+                *_preemptions(reported),
+                *_cache(reported),
+                *_throttling(reported),
+                *_drafts(reported),
+            ]
     return found
 
 

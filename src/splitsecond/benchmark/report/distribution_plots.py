@@ -19,7 +19,7 @@ from splitsecond.log.statistics.summary import Floats
 
 AREA_HEIGHT, STRIP_HEIGHT = 220, 64
 STRIPS = {"waiting": "waiting", "kv_use": "KV cache in use", "preemptions": "preemptions", "power_w": "power, W"}
-"""The names of what the server told, beside its values over time."""
+"""The names of what the server reported, beside its values over time."""
 MIN_ITL_MS = 0.01
 """Shorter gaps count as this on an axis of gaps: they were read together."""
 MIN_ITL_PERCENTILE = 2
@@ -148,21 +148,23 @@ def _course_plot(run: Run, level: LoadLevel, courses: Mapping[str, LoadOverTime]
     end = max(course.in_flight[-1][0] for course in deciding)
     most = max(count for course in deciding for _, count in course.in_flight)
     upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
-    told = [term for term in series.SERVER_TERMS if any(_worth_drawing(c.server.get(term, ())) for c in deciding)]
-    below = [_below("in flight", most, f"{most:,.0f}", end, upper.left, last=not told)]
-    for term in told:
+    reported = [term for term in series.SERVER_TERMS if any(_worth_drawing(c.server.get(term, ())) for c in deciding)]
+    below = [_below("in flight", most, f"{most:,.0f}", end, upper.left, last=not reported)]
+    for term in reported:
         high = max(value for course in deciding for _, value in course.server.get(term, ()))
         high, words = (1.0, "100%") if TERMS[term].unit == "share" else (high, wording.number(high))
-        below.append(_below(STRIPS[term], high, words, end, upper.left, last=term == told[-1]))
+        below.append(_below(STRIPS[term], high, words, end, upper.left, last=term == reported[-1]))
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))
         below[0].add(entries[target], below[0].line(course.in_flight, steps=True, tip=target), look="thin")
-        for term, chart in zip(told, below[1:], strict=True):
+        for term, chart in zip(reported, below[1:], strict=True):
             chart.add(entries[target], chart.line(course.server.get(term, ()), tip=target), look="thin")
     if len(courses) == 1:
         (course,) = courses.values()
         upper.add(None, *(upper.upright_rule(at) for at in course.rounds[1:]), look="weak")
-    server_words = f" Then, as the server tells: {wording.listed([STRIPS[term] for term in told])}." if told else ""
+    server_words = (
+        f" Then, as the server tells: {wording.listed([STRIPS[term] for term in reported])}." if reported else ""
+    )
     return picture(
         upper,
         *below,

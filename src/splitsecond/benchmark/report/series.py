@@ -114,7 +114,7 @@ class LoadOverTime(Struct, frozen=True, kw_only=True):
 
 
 SERVER_TERMS = ("waiting", "kv_use", "preemptions", "power_w")
-"""What the server told that is drawn over the time of a row, from top to bottom."""
+"""What the server reported that is drawn over the time of a row, from top to bottom."""
 
 
 def over_time(
@@ -139,11 +139,11 @@ def over_time(
         blocks.append((begin, end, shift_ns - begin))
         shift_ns += end - begin
     sources = server.of_target(condition.target) if server else []
-    told = {term: points for term in SERVER_TERMS if (points := _told(sources, term, blocks))}
-    return LoadOverTime(ttft=thinned(sorted(ttft)), in_flight=steps_of(sorted(changes)), rounds=rounds, server=told)
+    reported = {term: points for term in SERVER_TERMS if (points := _reported(sources, term, blocks))}
+    return LoadOverTime(ttft=thinned(sorted(ttft)), in_flight=steps_of(sorted(changes)), rounds=rounds, server=reported)
 
 
-def _told(
+def _reported(
     sources: Sequence[Sequence[ServerSample]], term: str, blocks: Sequence[tuple[int, int, int]]
 ) -> list[tuple[float, float]]:
     """Return the values of a term in the blocks of a row, which are (begin, end, what to add to a time), in ns.

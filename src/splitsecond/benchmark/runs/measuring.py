@@ -266,7 +266,10 @@ class Measurement:
         try:
             for source in job.server_pages.sources:
                 self._keep(partial(self._folder.add_server, source))
-            async with self._nodes() as nodes, ServerWatcher(job.server_pages.pages, self._take_sample) as server:
+            async with (
+                self._nodes() as nodes,
+                ServerWatcher(job.server_pages.pages, self._take_sample, self._note_unread) as server,
+            ):
                 await self._read_idle(server)
                 self._progress.stage("calibrating")
                 result = await run_plan(
@@ -372,6 +375,12 @@ class Measurement:
         if not self._folder_failed:  # a failure of the folder ends the run where observations are kept
             with contextlib.suppress(OSError):
                 self._folder.add_server(sample)
+
+    def _note_unread(self, why: str) -> None:
+        """Note that the servers' metrics are no longer read."""
+        self._progress.note(why)
+        targets = dict.fromkeys(target for source in self.job.server_pages.sources for target in source.targets)
+        self.notes += [f"{target}: {why}" for target in targets]
 
     def _note(self, note: RunNote) -> None:
         text = f"{note.condition or note.target}: {note.text}"

@@ -15,7 +15,7 @@ import msgspec
 from splitsecond.benchmark.load.coordinator import DEFAULT_WORKERS, Calibration, PlanListener, WorkerSettings, run_plan
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.workload import Workload
-from splitsecond.benchmark.server_view.reader import Page
+from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.watcher import ServerWatcher
 from splitsecond.benchmark.statistics.accuracy import Accuracy, ServerTruth, accuracy
 from splitsecond.core.errors import Fault
@@ -45,7 +45,7 @@ def measure_instrument(
     workers: WorkerSettings = DEFAULT_WORKERS,
     progress: Callable[[int], None] = lambda level: None,
     servers: int = 1,
-    pages: Sequence[Page] = (),
+    pages: Sequence[MetricsPage] = (),
 ) -> list[Accuracy]:
     """Measure the instrument's error at each level, a number of parallel streams of 100 tokens/s.
 
@@ -69,7 +69,7 @@ def _measure(
     requests: int,
     tokens: int,
     workers: WorkerSettings,
-    pages: Sequence[Page],
+    pages: Sequence[MetricsPage],
 ) -> Accuracy:
     observations: list[Observation] = []
     readings: list[InstrumentReading] = []

@@ -10,7 +10,7 @@ import msgspec
 
 from splitsecond.benchmark.server_view.engines import engines, engines_of
 from splitsecond.benchmark.server_view.gpus import Gpus
-from splitsecond.benchmark.server_view.reader import MAX_PAGE, Page
+from splitsecond.benchmark.server_view.reader import MAX_PAGE, MetricsPage
 from splitsecond.benchmark.server_view.samples import ServerSource
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.upstream.spec import TargetSpec, api_key
@@ -24,7 +24,7 @@ GPUS_TITLE = "NVIDIA GPUs of this machine"
 class FoundPages(msgspec.Struct, frozen=True, kw_only=True):
     """The pages to read during a run, and what the run's folder records about them."""
 
-    pages: list[Page] = []
+    pages: list[MetricsPage] = []
     sources: list[ServerSource] = []
 
     def in_words(self) -> list[str]:
@@ -66,7 +66,7 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     for number, (url, targets) in enumerate(found.items()):
         names = engines_at.get(url, ())
         title = listed([engines()[name].title for name in names]) or GPUS_TITLE
-        pages.append(Page(number=number, engines=names, url=url, headers=headers.get(url, {})))
+        pages.append(MetricsPage(number=number, engines=names, url=url, headers=headers.get(url, {})))
         sources.append(ServerSource(number=number, title=title, url=_shown(url), targets=list(dict.fromkeys(targets))))
     return FoundPages(pages=pages, sources=sources)
 

@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from splitsecond.benchmark.server_view.terms import TERMS
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -90,7 +91,9 @@ def values_of(page: str, engine: Engine) -> dict[str, float]:
     return values
 
 
-def _samples(page: str, engine: Engine) -> dict[str, list[Sample]]:
+def _samples(page: str, engine: Engine) -> "dict[str, list[Sample]]":
+    from prometheus_client.parser import text_string_to_metric_families  # which only the reading process loads
+
     names = {metric.name + part for metric in engine.metrics for part in ("", "_sum", "_count")}
     begins = tuple(name + end for name in names for end in "{ ")
     lines = [line for line in page.splitlines() if line.startswith(begins)]
@@ -101,7 +104,7 @@ def _samples(page: str, engine: Engine) -> dict[str, list[Sample]]:
     return found
 
 
-def _value(samples: Iterable[Sample], metric: EngineMetric) -> float | None:
+def _value(samples: "Iterable[Sample]", metric: EngineMetric) -> float | None:
     values = [sample.value for sample in samples if metric.labels.items() <= sample.labels.items()]
     values = [float(bool(int(value) & metric.bits)) if metric.bits else value for value in values]
     if not values or any(value != value for value in values):  # NaN: the engine has not measured it yet

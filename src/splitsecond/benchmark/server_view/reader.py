@@ -22,7 +22,7 @@ TIMEOUT_S = 1.0
 MAX_PAGE = 8 << 20
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page to read. `engines`: those whose metrics it has; none: the GPUs of this machine.
 
     `headers` may have a key.
@@ -37,7 +37,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 class PageReader:
     """Reads one page. The GPUs are opened once."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: MetricsPage) -> None:
         self._page = page
         self._gpus: Gpus | None = None
 
@@ -71,7 +71,7 @@ def main() -> None:
             return
         received += data
     first, _, later = received.partition(b"\n")
-    readers = [PageReader(page) for page in msgspec.json.decode(first, type=list[Page])]
+    readers = [PageReader(page) for page in msgspec.json.decode(first, type=list[MetricsPage])]
     encoder = msgspec.json.Encoder()
     due_ns, requests = clock.now_ns(), later.count(b"\n")
     with ThreadPoolExecutor(len(readers)) as pool:

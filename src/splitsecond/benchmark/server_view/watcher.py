@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from splitsecond.benchmark.server_view.reader import Page
+from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.samples import ServerSample
 from splitsecond.core.child_process import ChildProcess
 
@@ -21,17 +21,21 @@ EDGE_S = 2.0
 class ServerWatcher:
     """Reads `pages` once a second while the context is open, and passes on each sample.
 
-    If the reading process ends by itself, nothing more is read, and the run goes on. With no pages it does nothing.
+    If the reading process cannot be started, or ends by itself, `on_end` gets the reason, nothing more is read, and the
+    run goes on. With no pages it does nothing.
     """
 
     def __init__(
         self,
-        pages: Sequence[Page],
+        pages: Sequence[MetricsPage],
         on_sample: Callable[[ServerSample], object],
+        on_end: Callable[[str], object] = lambda why: None,
         command: Sequence[str] = READER_COMMAND,
     ) -> None:
         self._pages = pages
         self._on_sample = on_sample
+        self._on_end = on_end
+        self._leaving = False
         self._command = command
         self._child: ChildProcess | None = None
         self._passing: asyncio.Task[None] | None = None
@@ -39,7 +43,11 @@ class ServerWatcher:
 
     async def __aenter__(self) -> Self:
         if self._pages:
-            self._child = await ChildProcess.start(*self._command)
+            try:
+                self._child = await ChildProcess.start(*self._command)
+            except OSError as error:
+                self._on_end(f"the process that reads metrics cannot be started: {error.strerror or error}")
+                return self
             await self._child.write(msgspec.json.encode(self._pages) + b"\n")
             self._passing = asyncio.create_task(self._pass_on(self._child))
         return self
@@ -47,6 +55,7 @@ class ServerWatcher:
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         if self._child is None or self._passing is None:
             return
+        self._leaving = True
         await self._child.stop(patience_s=EDGE_S)
         await self._passing
 
@@ -72,3 +81,5 @@ class ServerWatcher:
                 self._asked.popleft().set()
         for each in self._asked:
             each.set()
+        if not self._leaving:
+            self._on_end(f"metrics are no longer read: {await child.ending()}")
