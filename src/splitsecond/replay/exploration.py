@@ -11,8 +11,8 @@ from splitsecond.core.clock import US_PER_DAY
 from splitsecond.core.timing.columns import US_PER_HOUR
 from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.store.request_columns import RequestColumns
+from splitsecond.replay.history import MIN_SIMILAR, prompt_class
 from splitsecond.routing.construction.expression import Expression, TargetName, targets
-from splitsecond.what_if.history import MIN_SIMILAR, prompt_class
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 HOURS_NEAR = 2

@@ -24,11 +24,11 @@ from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN
 from splitsecond.core.virtual_time import START_NS, run_virtual
 from splitsecond.log.production.price_table import PriceTable
 from splitsecond.log.store.request_columns import LoggedFault
+from splitsecond.replay.history import LATE_NS, Basis, History, LoggedAnswer, warmth
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
-from splitsecond.what_if.history import LATE_NS, Basis, History, LoggedAnswer, warmth
 
 MAX_PROMPT = 1 << 22
 """Bytes of the longest prompt that policies see; a longer one looks as long as this."""

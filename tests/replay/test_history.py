@@ -5,7 +5,7 @@ import numpy as np
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, RequestColumns
-from splitsecond.what_if.history import Basis, History, LoggedAnswer, warmth
+from splitsecond.replay.history import Basis, History, LoggedAnswer, warmth
 
 BEGIN_US = 1_700_000_000_000_000
 OK, CANCELLED = 0, 2
