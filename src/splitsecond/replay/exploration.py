@@ -62,7 +62,7 @@ def _coverage(logged: RequestColumns, share: float) -> float:
     counts = logged.calls
     known = counts.input_tokens != UNKNOWN
     kind = prompt_class(counts.input_tokens[known]) * 2 + counts.stream[known]
-    hour = counts.came_us[known] // US_PER_HOUR
+    hour = (counts.came_us[known] - counts.came_us[:1]) // US_PER_HOUR
     _, place = np.unique(np.stack([kind, hour]), axis=1, return_inverse=True)
     in_an_hour = np.bincount(place.ravel())[place.ravel()]
     return float((in_an_hour * HOURS_NEAR * share >= MIN_SIMILAR).mean()) if known.any() else 0.0
