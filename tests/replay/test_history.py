@@ -1,14 +1,15 @@
 """Answers of targets as a log knows them."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.timing.packed_attempt import UNKNOWN
-from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, RequestColumns
+from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, LoggedFault, RequestColumns
 from splitsecond.replay.history import Basis, History, LoggedAnswer, warmth
 
 BEGIN_US = 1_700_000_000_000_000
-OK, CANCELLED = 0, 2
+OK, FAILED, CANCELLED = range(3)
 
 
 def columns(
@@ -103,6 +104,16 @@ def test_a_drawn_answer_has_the_length_of_the_call() -> None:
 def test_without_own_attempts_all_answers_are_of_other_calls() -> None:
     history = History(columns([[300 + call, 0] for call in range(100)]), own=False)
     assert all(answer(history, call, 0).wait_ns != (300 + call) * NS_PER_MS for call in range(100))
+
+
+def test_a_refused_request_is_refused_by_every_target() -> None:
+    logged = columns([[300, 0] if call % 2 else [0, 300] for call in range(200)])
+    logged = replace(logged, faults=[LoggedFault("CallerFault", "bad_request", "head", 400)])
+    logged.calls.outcome[101] = logged.attempts.outcome[101] = FAILED
+    logged.attempts.first_token_ns[101], logged.attempts.fault[101] = UNKNOWN, 0
+    for own in (True, False):
+        found = answer(History(logged, own=own), 101, 1)
+        assert (found.wait_ns, found.fault) == (UNKNOWN, 0)
 
 
 def test_warmth_by_age_of_the_cache() -> None:

@@ -125,7 +125,9 @@ class History:
 
         `late`: the attempt was made because another one of the call is slow or has failed.
         """
-        own = self._own_attempt(call, target, number, at_us, warmth) if self._own else UNKNOWN
+        own = UNKNOWN
+        if self._own or self._of_request[call]:
+            own = self._own_attempt(call, target, number, at_us, warmth)
         if own != UNKNOWN and not self._closed[own]:
             return self._as_logged(call, own)
         stream = int(self.logged.calls.stream[call])
