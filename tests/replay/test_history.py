@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, LoggedFault, RequestColumns
-from splitsecond.replay.history import Basis, History, LoggedAnswer, warmth
+from splitsecond.replay.history import Basis, CacheUse, History, LoggedAnswer, cache_use
 
 BEGIN_US = 1_700_000_000_000_000
 OK, FAILED, CANCELLED = range(3)
@@ -45,7 +45,7 @@ def columns(
 
 def answer(history: History, call: int, target: int, *, at_s: float | None = None, late: bool = False) -> LoggedAnswer:
     at_us = BEGIN_US + round((call if at_s is None else at_s) * 1e6)
-    return history.answer(call, target, 0, at_us, late=late, warmth=0)
+    return history.answer(call, target, 0, at_us, late=late)
 
 
 def test_the_own_attempt_answers() -> None:
@@ -116,5 +116,15 @@ def test_a_refused_request_is_refused_by_every_target() -> None:
         assert (found.wait_ns, found.fault) == (UNKNOWN, 0)
 
 
-def test_warmth_by_age_of_the_cache() -> None:
-    assert [warmth(last, 7200 * NS_PER_S) for last in (None, 7000 * NS_PER_S, 6000 * NS_PER_S, 0)] == [0, 1, 2, 3]
+def test_cache_use_by_age_and_prompt() -> None:
+    found = [cache_use(last and (last * NS_PER_S, 900), 7200 * NS_PER_S) for last in (None, 7000, 6000, 1)]
+    assert found == [(0, 0), (1, 900), (2, 900), (3, 900)]
+
+
+def test_a_drawn_answer_reads_the_cached_share_of_its_prefix() -> None:
+    logged = columns([[300, 0] if call % 2 else [0, 300] for call in range(200)], prompt=1000)
+    for name, value in (("session", 7), ("agent", 0), ("turn", 2)):
+        getattr(logged.calls, name)[:] = value
+    logged.attempts.cached_tokens[:] = 800  # of a prefix of 1,000: the prompt of the turn before
+    found = History(logged, own=False).answer(101, 1, 0, BEGIN_US + 101_000_000, late=False, cache=CacheUse(1, 500))
+    assert found.cached_tokens == 400

@@ -24,7 +24,7 @@ from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN
 from splitsecond.core.virtual_time import START_NS, run_virtual
 from splitsecond.log.production.price_table import PriceTable
 from splitsecond.log.store.request_columns import LoggedFault
-from splitsecond.replay.history import LATE_NS, Basis, History, LoggedAnswer, warmth
+from splitsecond.replay.history import LATE_NS, NO_CACHE, Basis, History, LoggedAnswer, cache_use
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression
 from splitsecond.routing.targets.target_info import TargetInfo
@@ -102,7 +102,7 @@ class _Replay:
         self._basis = np.zeros(count, np.int64)
         self._attempts: list[tuple[int, ...]] = []
         self._open: dict[str, _OpenCall] = {}
-        self._turns: dict[tuple[int, int], dict[int, int]] = {}
+        self._turns: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._ended_ns: dict[tuple[int, int], int] = {}
 
     async def run(self, sent: Callable[[int], None]) -> ReplayedCalls:
@@ -174,14 +174,11 @@ class _Replay:
     def answer(self, opened: _OpenCall, target: int, now_ns: int) -> LoggedAnswer:
         number, at_us = opened.tried.count(target), now_ns // 1000 + self._shift_us
         opened.tried.append(target)
-        warm = 0
+        cache = NO_CACHE
         if opened.session is not None:
-            turns = self._turns.setdefault(opened.session, {})
-            warm = warmth(turns.get(target), now_ns)
+            cache = cache_use(self._turns.get((*opened.session, target)), now_ns)
         late = now_ns - opened.begin_ns > LATE_NS
-        found = self.history.answer(opened.number, target, number, at_us, late=late, warmth=warm)
-        if opened.session is not None and found.wait_ns != UNKNOWN:
-            turns[target] = now_ns
+        found = self.history.answer(opened.number, target, number, at_us, late=late, cache=cache)
         return found
 
     def opened(self, call: Call) -> _OpenCall:
@@ -192,6 +189,8 @@ class _Replay:
             self._basis[opened.number] = max(self._basis[opened.number], answer.basis)
         tokens = observed.output_tokens or 0
         first = observed.first_token_ns is not None
+        if first and opened.session is not None:
+            self._turns[*opened.session, target] = begin_ns, answer.input_tokens
         billed = first or not (observed.status >= 400 or observed.sent_ns is None)
         cached = (answer.cached_tokens, answer.written_tokens, answer.hour_tokens) if first else (0, 0, 0)
         counts = answer.input_tokens, *cached, tokens
