@@ -1,6 +1,7 @@
 """Logs whose policy and speeds are known."""
 
 from random import Random
+from typing import Any
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
@@ -31,7 +32,7 @@ def record(number: int, target: str, ago_s: float, factor: float = 1.0, *, faile
     first_ns = start_ns + round(TTFT_MS[target] * factor * NS_PER_MS)
     end_ns = first_ns + (TOKENS - 1) * TPOT_MS * NS_PER_MS
     call = f"call-{number}"
-    answered = {
+    answered: dict[str, Any] = {
         "head_ns": first_ns, "first_event_ns": first_ns, "first_token_ns": first_ns, "first_answer_ns": first_ns,
         "last_token_ns": end_ns, "input_tokens": 500, "output_tokens": TOKENS, "token_source": "usage",
     }  # fmt: skip

@@ -310,9 +310,10 @@ class History:
         faults = self.logged.faults
         refused = [each.type == "CallerFault" or each.status in _OF_THE_REQUEST for each in faults]
         attempts = self.logged.attempts
-        found = np.zeros(len(self.logged.calls.came_us), bool)
+        found: Mask = np.zeros(len(self.logged.calls.came_us), bool)
         found[attempts.call[np.array([*refused, False], bool)[attempts.fault]]] = True
-        return found & (self.logged.calls.outcome == FAILED)
+        found &= self.logged.calls.outcome == FAILED
+        return found
 
 
 def cache_use(last: tuple[int, int] | None, now_ns: int) -> CacheUse:
@@ -370,7 +371,7 @@ def _grouped(kind: Integers, at_us: Integers, usable: Mask) -> dict[int, _Simila
     ends = [*starts[1:].tolist(), len(some)]
     times = np.ascontiguousarray(at_us[some])
     return {
-        name: _Similar(memoryview(times[start:end]), memoryview(some[start:end]))
+        name: _Similar(times[start:end].data, some[start:end].data)
         for name, start, end in zip(names.tolist(), starts.tolist(), ends, strict=True)
     }
 

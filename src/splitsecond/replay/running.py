@@ -35,7 +35,6 @@ MAX_PROMPT = 1 << 22
 SHOWN = 500
 """Calls between two reports of progress."""
 MILLION = 1_000_000
-_SPACES = memoryview(b" " * MAX_PROMPT)
 _ATTEMPT = ("call", "target", "at_us", "input", "cached", "written", "hour", "output", "billed")
 
 
@@ -100,6 +99,7 @@ class _Replay:
         self._failed = np.zeros(count, bool)
         self._answered = np.full(count, UNKNOWN)
         self._basis = np.zeros(count, np.int64)
+        self._spaces = memoryview(b" " * MAX_PROMPT)
         self._attempts: list[tuple[int, ...]] = []
         self._open: dict[str, _OpenCall] = {}
         self._turns: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -130,7 +130,7 @@ class _Replay:
         tokens = int(self.history.input_tokens[number])
         call = Call(
             id=str(number),
-            body={"messages": Raw(_SPACES[: min(tokens * BYTES_PER_TOKEN, MAX_PROMPT)])},
+            body={"messages": Raw(self._spaces[: min(tokens * BYTES_PER_TOKEN, MAX_PROMPT)])},
             start_ns=begin_ns,
             stream=bool(calls.stream[number]),
             client=self.history.logged.clients[calls.client[number]],
