@@ -178,8 +178,7 @@ class _Replay:
         if opened.session is not None:
             cache = cache_use(self._turns.get((*opened.session, target)), now_ns)
         late = now_ns - opened.begin_ns > LATE_NS
-        found = self.history.answer(opened.number, target, number, at_us, late=late, cache=cache)
-        return found
+        return self.history.answer(opened.number, target, number, at_us, late=late, cache=cache)
 
     def opened(self, call: Call) -> _OpenCall:
         return self._open[call.id]
