@@ -30,13 +30,13 @@ from splitsecond.core.timing.columns import Floats, Integers
 from splitsecond.core.timing.packed_attempt import OUTCOMES, UNKNOWN
 from splitsecond.core.virtual_time import START_NS, run_virtual
 from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, LoggedFault, RequestColumns
+from splitsecond.replay.answer import Comparison, logged_outcomes
+from splitsecond.replay.figures import Outcomes
+from splitsecond.replay.history import History
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
-from splitsecond.what_if.answer import Comparison, logged_outcomes
-from splitsecond.what_if.figures import Outcomes
-from splitsecond.what_if.history import History
 
 EPOCH_US = 1_764_000_000_000_000
 HOURS = 6.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Split
-from tests.what_if.logs import alternating, write
+from tests.replay.logs import alternating, write
 
 import splitsecond
 import splitsecond.sync as ss

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from splitsecond.core.errors import CallerFault
-from splitsecond.what_if.answer import WhatIf
+from splitsecond.replay.answer import WhatIf
 
 
 async def what_if(

@@ -10,10 +10,10 @@ from splitsecond.benchmark.report.terminal import print_item
 from splitsecond.core.errors import printable
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import MISSING, counted_as, number, percent
-from splitsecond.what_if.answer import DRAWN, LEFT_OUT, Coverage, Identity, PolicyAnswer, WhatIf
-from splitsecond.what_if.exploration import Exploration
-from splitsecond.what_if.figures import FigureChange
-from splitsecond.what_if.history import Basis
+from splitsecond.replay.answer import DRAWN, LEFT_OUT, Coverage, Identity, PolicyAnswer, WhatIf
+from splitsecond.replay.exploration import Exploration
+from splitsecond.replay.figures import FigureChange
+from splitsecond.replay.history import Basis
 
 HEADINGS = {
     "ttft_p50_ms": "TTFT p50 ms",

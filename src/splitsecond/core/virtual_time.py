@@ -1,6 +1,6 @@
 """Virtual time: a program that waits an hour takes a millisecond and gives the same numbers each time.
 
-Tests run in it (`splitsecond.testing.virtual_time`), and so does what replays a log (`what_if`).
+Tests run in it (`splitsecond.testing.virtual_time`), and so does what replays a log (`replay`).
 
 The event loop is asyncio's with a different selector. When nothing is ready, the selector does not sleep until the next
 timer but moves the loop's clock there. `run_virtual` makes this clock the program's clock (`clock.using`), so that

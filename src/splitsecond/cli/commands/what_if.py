@@ -12,11 +12,11 @@ from splitsecond.cli.what_if_screen import print_exploration, print_what_if
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.validation import nearest
+from splitsecond.replay.answer import REPLAYS
+from splitsecond.replay.answer import what_if as answered
+from splitsecond.replay.exploration import Exploration, exploration
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.machinery.settings import Duration
-from splitsecond.what_if.answer import REPLAYS
-from splitsecond.what_if.answer import what_if as answered
-from splitsecond.what_if.exploration import Exploration, exploration
 
 DAY_S = 24 * 3600
 LONGEST_S = 3650 * DAY_S

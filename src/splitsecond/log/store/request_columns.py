@@ -1,4 +1,4 @@
-"""Calls of one route and their attempts as columns, for a replay of them (`what_if`).
+"""Calls of one route and their attempts as columns, for a replay of them (`replay`).
 
 A fortnight has too many calls for an object each, so the database's rows become arrays, page by page.
 """

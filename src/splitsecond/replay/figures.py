@@ -17,7 +17,7 @@ from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.statistics.jackknife import jackknife_intervals
 from splitsecond.log.statistics.sample_comparison import holm_levels
 from splitsecond.log.statistics.student import t_doubt, t_quantile
-from splitsecond.log.statistics.summary import DOUBT, Interval
+from splitsecond.log.statistics.summary import DOUBT, Z95, Interval
 
 PERIODS = 20
 """Periods of equal numbers of calls."""
@@ -85,7 +85,10 @@ class FigureChange(Struct, frozen=True, kw_only=True):
 def changes(
     today: Outcomes, other: Outcomes, which: Mask, session: Integers, targets: Sequence[str]
 ) -> list[FigureChange]:
-    """Return the figures of the calls `which`, and the share of each target under its name."""
+    """Return the figures of the calls `which`, and the share of each target under its name.
+
+    Failures are rare. So their interval is at least that of chance among the calls whose answer has changed.
+    """
     places = np.flatnonzero(which)
     period = np.zeros(len(which), np.int64)
     period[places] = np.arange(len(places)) * PERIODS // max(len(places), 1)
@@ -108,8 +111,13 @@ def changes(
     found = []
     known = np.isfinite(middles)
     intervals = jackknife_intervals(lambda kept: _finite(differences(kept)), _finite(middles), groups)
+    changed = float((today.total_ms != other.total_ms)[places].mean())
     for place, name in enumerate((*NAMES, *targets)):
         low, high = intervals[place] if known[place] else (None, None)
+        if name == "failed" and low is not None and high is not None:
+            share = max(middle[place], middle[size + place], 1 / len(places))
+            half = max((high - low) / 2, Z95 * math.sqrt(2 * changed * share / len(places)))
+            low, high = float(middles[place]) - half, float(middles[place]) + half
         found.append(
             FigureChange(
                 name=name,

@@ -24,18 +24,17 @@ from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN
 from splitsecond.core.virtual_time import START_NS, run_virtual
 from splitsecond.log.production.price_table import PriceTable
 from splitsecond.log.store.request_columns import LoggedFault
+from splitsecond.replay.history import LATE_NS, NO_CACHE, Basis, History, LoggedAnswer, cache_use
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
-from splitsecond.what_if.history import LATE_NS, Basis, History, LoggedAnswer, warmth
 
 MAX_PROMPT = 1 << 22
 """Bytes of the longest prompt that policies see; a longer one looks as long as this."""
 SHOWN = 500
 """Calls between two reports of progress."""
 MILLION = 1_000_000
-_SPACES = memoryview(b" " * MAX_PROMPT)
 _ATTEMPT = ("call", "target", "at_us", "input", "cached", "written", "hour", "output", "billed")
 
 
@@ -100,9 +99,10 @@ class _Replay:
         self._failed = np.zeros(count, bool)
         self._answered = np.full(count, UNKNOWN)
         self._basis = np.zeros(count, np.int64)
+        self._spaces = memoryview(b" " * MAX_PROMPT)
         self._attempts: list[tuple[int, ...]] = []
         self._open: dict[str, _OpenCall] = {}
-        self._turns: dict[tuple[int, int], dict[int, int]] = {}
+        self._turns: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._ended_ns: dict[tuple[int, int], int] = {}
 
     async def run(self, sent: Callable[[int], None]) -> ReplayedCalls:
@@ -130,7 +130,7 @@ class _Replay:
         tokens = int(self.history.input_tokens[number])
         call = Call(
             id=str(number),
-            body={"messages": Raw(_SPACES[: min(tokens * BYTES_PER_TOKEN, MAX_PROMPT)])},
+            body={"messages": Raw(self._spaces[: min(tokens * BYTES_PER_TOKEN, MAX_PROMPT)])},
             start_ns=begin_ns,
             stream=bool(calls.stream[number]),
             client=self.history.logged.clients[calls.client[number]],
@@ -174,15 +174,11 @@ class _Replay:
     def answer(self, opened: _OpenCall, target: int, now_ns: int) -> LoggedAnswer:
         number, at_us = opened.tried.count(target), now_ns // 1000 + self._shift_us
         opened.tried.append(target)
-        warm = 0
+        cache = NO_CACHE
         if opened.session is not None:
-            turns = self._turns.setdefault(opened.session, {})
-            warm = warmth(turns.get(target), now_ns)
+            cache = cache_use(self._turns.get((*opened.session, target)), now_ns)
         late = now_ns - opened.begin_ns > LATE_NS
-        found = self.history.answer(opened.number, target, number, at_us, late=late, warmth=warm)
-        if opened.session is not None and found.wait_ns != UNKNOWN:
-            turns[target] = now_ns
-        return found
+        return self.history.answer(opened.number, target, number, at_us, late=late, cache=cache)
 
     def opened(self, call: Call) -> _OpenCall:
         return self._open[call.id]
@@ -192,6 +188,8 @@ class _Replay:
             self._basis[opened.number] = max(self._basis[opened.number], answer.basis)
         tokens = observed.output_tokens or 0
         first = observed.first_token_ns is not None
+        if first and opened.session is not None:
+            self._turns[*opened.session, target] = begin_ns, answer.input_tokens
         billed = first or not (observed.status >= 400 or observed.sent_ns is None)
         cached = (answer.cached_tokens, answer.written_tokens, answer.hour_tokens) if first else (0, 0, 0)
         counts = answer.input_tokens, *cached, tokens

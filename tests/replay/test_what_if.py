@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 from tests.cases import each_case
-from tests.what_if.logs import TTFT_MS, alternating, write
+from tests.replay.logs import TTFT_MS, alternating, write
 
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store.log import PARQUET, Past
 from splitsecond.log.store.request_columns import RequestColumns
+from splitsecond.replay.answer import LEFT_OUT, WhatIf, what_if
+from splitsecond.replay.exploration import exploration
+from splitsecond.replay.history import Basis
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.targets.target_info import TargetInfo
-from splitsecond.what_if.answer import LEFT_OUT, WhatIf, what_if
-from splitsecond.what_if.exploration import exploration
-from splitsecond.what_if.history import Basis
 
 TODAY = 'weighted("a/m", "b/m")'
 ONLY_A = 'fallback("a/m", "b/m")'

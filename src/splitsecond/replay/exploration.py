@@ -11,8 +11,8 @@ from splitsecond.core.clock import US_PER_DAY
 from splitsecond.core.timing.columns import US_PER_HOUR
 from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.store.request_columns import RequestColumns
+from splitsecond.replay.history import MIN_SIMILAR, prompt_class
 from splitsecond.routing.construction.expression import Expression, TargetName, targets
-from splitsecond.what_if.history import MIN_SIMILAR, prompt_class
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 HOURS_NEAR = 2
@@ -62,7 +62,7 @@ def _coverage(logged: RequestColumns, share: float) -> float:
     counts = logged.calls
     known = counts.input_tokens != UNKNOWN
     kind = prompt_class(counts.input_tokens[known]) * 2 + counts.stream[known]
-    hour = counts.came_us[known] // US_PER_HOUR
+    hour = (counts.came_us[known] - counts.came_us[:1]) // US_PER_HOUR
     _, place = np.unique(np.stack([kind, hour]), axis=1, return_inverse=True)
     in_an_hour = np.bincount(place.ravel())[place.ravel()]
     return float((in_an_hour * HOURS_NEAR * share >= MIN_SIMILAR).mean()) if known.any() else 0.0

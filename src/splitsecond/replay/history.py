@@ -56,6 +56,17 @@ class Basis:
     SIMILAR, FEW, LONGER, SLOWER, LOAD = range(5)
 
 
+class CacheUse(NamedTuple):
+    """What the prompt cache of a target may have of a session. `warmth`: the class of when it was there last, below
+    `WARMTHS`. `prefix`: the tokens of its prompt then; 0: it never was there."""
+
+    warmth: int
+    prefix: int
+
+
+NO_CACHE = CacheUse(0, 0)
+
+
 class LoggedAnswer(NamedTuple):
     """An answer in virtual time, from the begin of the attempt. `wait_ns`: its first token, UNKNOWN if none came.
     `fault`: place of its fault, UNKNOWN for none. `basis`: see `Basis`. `sure_ns`: until then it surely has no token
@@ -101,7 +112,7 @@ class History:
         self._end_ns = np.maximum(attempts.end_ns - self.begin_ns, 0)
         self._closed = ~known & (attempts.outcome == CANCELLED)
         self.input_tokens = _prompts(logged, self._first)
-        self._warmth = self._warmths()
+        self._warmth, self._prefix = self._caches()
         self._of_request = self._refused_requests()
         self._prompt = prompt_class(self.input_tokens)
         prompt = self._prompt[attempts.call]
@@ -120,17 +131,21 @@ class History:
         self.asked = [name for number, name in enumerate(logged.targets) if number in self._of_target[True]]
         self._longest = [int(prompt[attempts.target == target].max(initial=0)) for target in range(len(logged.targets))]
 
-    def answer(self, call: int, target: int, number: int, at_us: int, *, late: bool, warmth: int) -> LoggedAnswer:
+    def answer(
+        self, call: int, target: int, number: int, at_us: int, *, late: bool, cache: CacheUse = NO_CACHE
+    ) -> LoggedAnswer:
         """Return the answer of `target` to its `number`-th attempt (from 0) of `call`, which begins at `at_us`.
 
         `late`: the attempt was made because another one of the call is slow or has failed.
         """
-        own = self._own_attempt(call, target, number, at_us, warmth) if self._own else UNKNOWN
+        own = UNKNOWN
+        if self._own or self._of_request[call]:
+            own = self._own_attempt(call, target, number, at_us, cache)
         if own != UNKNOWN and not self._closed[own]:
             return self._as_logged(call, own)
         stream = int(self.logged.calls.stream[call])
         prompt = int(self._prompt[call])
-        kind = ((target * 2 + stream) * WARMTHS + warmth) * PROMPTS + prompt
+        kind = ((target * 2 + stream) * WARMTHS + cache.warmth) * PROMPTS + prompt
         similar = self._of_kind[late].get(kind)
         basis = Basis.SIMILAR
         if similar is None or not _are_near(similar, at_us):
@@ -139,9 +154,9 @@ class History:
         chance = float(self._chances[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
         found = self._drawn(similar, at_us, chance, call, own)
         sure_ns = UNKNOWN if own == UNKNOWN else int(self._end_ns[own])
-        return self._transferred(call, target, found, sure_ns, basis)
+        return self._transferred(call, target, found, sure_ns, basis, cache.prefix)
 
-    def _own_attempt(self, call: int, target: int, number: int, at_us: int, warmth: int) -> int:
+    def _own_attempt(self, call: int, target: int, number: int, at_us: int, cache: CacheUse) -> int:
         begin, end = int(self._first[call]), int(self._first[call + 1])
         if self._of_request[call]:
             return begin
@@ -152,8 +167,8 @@ class History:
                     number -= 1
                     continue
                 begun_us = int(self.logged.calls.came_us[call]) + int(self.begin_ns[attempt]) // 1000
-                same = self._warmth[attempt] == warmth and abs(at_us - begun_us) * 1000 <= OWN_NS
-                return attempt if same else UNKNOWN
+                same = (self._warmth[attempt], self._prefix[attempt]) == cache
+                return attempt if same and abs(at_us - begun_us) * 1000 <= OWN_NS else UNKNOWN
         return UNKNOWN
 
     def _drawn(self, similar: _Similar, at_us: int, chance: float, call: int, closed: int) -> int:
@@ -193,15 +208,18 @@ class History:
             max(output, 0), Basis.SIMILAR,
         )  # fmt: skip
 
-    def _transferred(self, call: int, target: int, other: int, sure_ns: int, basis: int) -> LoggedAnswer:
+    def _transferred(self, call: int, target: int, other: int, sure_ns: int, basis: int, prefix: int) -> LoggedAnswer:
         """Return the answer to the attempt `other` as one to `call`, whose lengths differ a little."""
         a, calls = self.logged.attempts, self.logged.calls
         prompt, others_prompt = int(self.input_tokens[call]), int(self.input_tokens[a.call[other]])
         share = prompt / max(others_prompt, 1)
-        cached, written, hour = (
+        written, hour = (
             min(round(max(int(each[other]), 0) * share), prompt)
-            for each in (a.cached_tokens, a.cache_write_tokens, a.cache_write_1h_tokens)
+            for each in (a.cache_write_tokens, a.cache_write_1h_tokens)
         )
+        if prefix and (others_prefix := int(self._prefix[other])):
+            share = prefix / others_prefix
+        cached = min(round(max(int(a.cached_tokens[other]), 0) * share), prompt)
         output, others_output = int(calls.output_tokens[call]), max(int(a.output_tokens[other]), 0)
         answered = int(calls.target[call])
         if output <= 0 or (answered != UNKNOWN and self.models[answered] != self.models[target]):
@@ -232,10 +250,11 @@ class History:
         prompt = self.input_tokens[a.call]
         answered = self._wait_ns != UNKNOWN
         kind = a.target * WARMTHS + self._warmth
-        tokens, read = (np.bincount(kind[answered], each[answered]) for each in (prompt, a.cached_tokens.clip(0)))
+        base = np.where(self._prefix > 0, self._prefix, prompt)
+        tokens, read = (np.bincount(kind[answered], each[answered]) for each in (base, a.cached_tokens.clip(0)))
         shares = np.zeros(int(kind.max(initial=0)) + 1)
         np.divide(read, tokens, out=shares[: len(read)], where=tokens > 0)
-        cached = np.where(answered, a.cached_tokens.clip(0), prompt * shares[kind])
+        cached = np.where(answered, a.cached_tokens.clip(0), base * shares[kind])
         output = np.where(a.output_tokens > 0, a.output_tokens, calls.output_tokens[a.call]).clip(0)
         return np.stack([np.maximum(prompt - cached, 0), np.where(stream == 1, cached, output)])
 
@@ -272,18 +291,19 @@ class History:
             found[some] = np.minimum.reduceat(self.begin_ns, self._first[some])
         return found
 
-    def _warmths(self) -> Integers:
+    def _caches(self) -> tuple[Integers, Integers]:
+        """Return what the cache of its target may have had of each attempt's session: see `CacheUse`."""
         calls, attempts = self.logged.calls, self.logged.attempts
-        found = np.zeros(len(attempts.call), np.int64)
-        last: dict[tuple[int, int, int], int] = {}
+        warm, prefix = np.zeros((2, len(attempts.call)), np.int64)
+        last: dict[tuple[int, int, int], tuple[int, int]] = {}
         for attempt in np.flatnonzero(calls.session[attempts.call] != UNKNOWN).tolist():
             call = int(attempts.call[attempt])
             key = int(calls.session[call]), int(calls.agent[call]), int(attempts.target[attempt])
             now_ns = int(calls.came_us[call]) * 1000 + int(self.begin_ns[attempt])
-            found[attempt] = warmth(last.get(key), now_ns)
+            warm[attempt], prefix[attempt] = cache_use(last.get(key), now_ns)
             if self._wait_ns[attempt] != UNKNOWN:
-                last[key] = now_ns
-        return found
+                last[key] = now_ns, int(self.input_tokens[call])
+        return warm, prefix
 
     def _refused_requests(self) -> Mask:
         """Return which calls failed because of what they asked for, so that no other target helps."""
@@ -296,10 +316,9 @@ class History:
         return found
 
 
-def warmth(last_ns: int | None, now_ns: int) -> int:
-    if last_ns is None:
-        return 0
-    return 1 + bisect_left(CACHE_AGES_NS, now_ns - last_ns)
+def cache_use(last: tuple[int, int] | None, now_ns: int) -> CacheUse:
+    """Return the cache use of a session. `last`: when it was at the target last, and the tokens of its prompt then."""
+    return NO_CACHE if last is None else CacheUse(1 + bisect_left(CACHE_AGES_NS, now_ns - last[0]), last[1])
 
 
 def prompt_class(tokens: Integers) -> Integers:

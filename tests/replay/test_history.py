@@ -1,14 +1,15 @@
 """Answers of targets as a log knows them."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.timing.packed_attempt import UNKNOWN
-from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, RequestColumns
-from splitsecond.what_if.history import Basis, History, LoggedAnswer, warmth
+from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, LoggedFault, RequestColumns
+from splitsecond.replay.history import Basis, CacheUse, History, LoggedAnswer, cache_use
 
 BEGIN_US = 1_700_000_000_000_000
-OK, CANCELLED = 0, 2
+OK, FAILED, CANCELLED = range(3)
 
 
 def columns(
@@ -44,7 +45,7 @@ def columns(
 
 def answer(history: History, call: int, target: int, *, at_s: float | None = None, late: bool = False) -> LoggedAnswer:
     at_us = BEGIN_US + round((call if at_s is None else at_s) * 1e6)
-    return history.answer(call, target, 0, at_us, late=late, warmth=0)
+    return history.answer(call, target, 0, at_us, late=late)
 
 
 def test_the_own_attempt_answers() -> None:
@@ -105,5 +106,25 @@ def test_without_own_attempts_all_answers_are_of_other_calls() -> None:
     assert all(answer(history, call, 0).wait_ns != (300 + call) * NS_PER_MS for call in range(100))
 
 
-def test_warmth_by_age_of_the_cache() -> None:
-    assert [warmth(last, 7200 * NS_PER_S) for last in (None, 7000 * NS_PER_S, 6000 * NS_PER_S, 0)] == [0, 1, 2, 3]
+def test_a_refused_request_is_refused_by_every_target() -> None:
+    logged = columns([[300, 0] if call % 2 else [0, 300] for call in range(200)])
+    logged = replace(logged, faults=[LoggedFault("CallerFault", "bad_request", "head", 400)])
+    logged.calls.outcome[101] = logged.attempts.outcome[101] = FAILED
+    logged.attempts.first_token_ns[101], logged.attempts.fault[101] = UNKNOWN, 0
+    for own in (True, False):
+        found = answer(History(logged, own=own), 101, 1)
+        assert (found.wait_ns, found.fault) == (UNKNOWN, 0)
+
+
+def test_cache_use_by_age_and_prompt() -> None:
+    found = [cache_use(last and (last * NS_PER_S, 900), 7200 * NS_PER_S) for last in (None, 7000, 6000, 1)]
+    assert found == [(0, 0), (1, 900), (2, 900), (3, 900)]
+
+
+def test_a_drawn_answer_reads_the_cached_share_of_its_prefix() -> None:
+    logged = columns([[300, 0] if call % 2 else [0, 300] for call in range(200)], prompt=1000)
+    for name, value in (("session", 7), ("agent", 0), ("turn", 2)):
+        getattr(logged.calls, name)[:] = value
+    logged.attempts.cached_tokens[:] = 800  # of a prefix of 1,000: the prompt of the turn before
+    found = History(logged, own=False).answer(101, 1, 0, BEGIN_US + 101_000_000, late=False, cache=CacheUse(1, 500))
+    assert found.cached_tokens == 400

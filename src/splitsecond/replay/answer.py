@@ -15,11 +15,11 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.columns import US_PER_HOUR, Floats, Integers, Mask
 from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.store.request_columns import RequestColumns
+from splitsecond.replay.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
+from splitsecond.replay.history import CANCELLED, FAILED, OK, Basis, History
+from splitsecond.replay.running import ReplayedCalls, costs, replay
 from splitsecond.routing.construction.expression import Expression, TargetName, targets
 from splitsecond.routing.targets.target_info import TargetInfo
-from splitsecond.what_if.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
-from splitsecond.what_if.history import CANCELLED, FAILED, OK, Basis, History
-from splitsecond.what_if.replay import ReplayedCalls, costs, replay
 
 SCHEMA = "splitsecond.what-if/1"
 DRAWN = ", drawn from other calls"
