@@ -167,6 +167,9 @@ class RunOutputOptions(RunOptions):
             default="number of cores; all nodes",
         ),
     ] = None
+    verbose: Annotated[
+        bool, of_results("--verbose", help="Print all figures and findings, and the error of the instrument.")
+    ] = False
     png: Annotated[bool, of_results("--png", help="Also write the plots as PNG files.")] = False
     csv: Annotated[str, of_results("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")] = ""
     markdown: Annotated[
@@ -176,7 +179,13 @@ class RunOutputOptions(RunOptions):
     @property
     def output(self) -> Output:
         return Output(
-            folder=self.out, json=self.json, html=self.html, png=self.png, csv=self.csv, markdown=self.markdown
+            folder=self.out,
+            json=self.json,
+            html=self.html,
+            png=self.png,
+            csv=self.csv,
+            markdown=self.markdown,
+            verbose=self.verbose,
         )
 
 

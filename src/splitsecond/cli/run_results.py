@@ -9,6 +9,7 @@ from rich.console import Console
 
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.exports import run_records
+from splitsecond.benchmark.report.first_screen import first_screen
 from splitsecond.benchmark.report.plot_frame import legends
 from splitsecond.benchmark.report.plots import plots_of
 from splitsecond.benchmark.report.run_page import render_run
@@ -46,7 +47,7 @@ def show(
             files += save_png(plots_of(run, observations), legends(run), folder.path)
     console = screen or output.screen()
     with _noting(failed, "the terminal"):
-        run_table(run, console, files)
+        (run_table if output.verbose else first_screen)(run, console, files)
     for line in failed:
         console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
     return not failed

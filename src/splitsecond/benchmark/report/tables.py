@@ -63,27 +63,27 @@ def print_item(console: Console, mark: str, text: str, look: str = "") -> None:
 
 def fitting(console: Console, tables: Tables) -> list[Table]:
     for layout in LAYOUTS:
-        if _spare(console, tables(layout)) >= 0:
+        if room_left(console, tables(layout)) >= 0:
             return tables(layout)
     layout = BROKEN_NAMES if fit(console, tables) else NARROW
     names = [table.columns[0] for table in tables(layout)]
     widest = max(console.measure(cell).maximum for column in names for cell in column.cells)
-    room = max(_spare(console, tables(layout)), 0)
+    room = max(room_left(console, tables(layout)), 0)
     return tables(msgspec.structs.replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
 
 
 def fit(console: Console, tables: Tables) -> bool:
-    return _spare(console, tables(BROKEN_NAMES)) >= 0
+    return room_left(console, tables(BROKEN_NAMES)) >= 0
 
 
-def _spare(console: Console, tables: Sequence[Table]) -> int:
+def room_left(console: Console, tables: Sequence[Table]) -> int:
     """Return how many columns the widest table leaves free; negative: how many are missing."""
     unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
     return min((console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0)
 
 
 def print_table(table: Table, console: Console) -> None:
-    if _spare(console, [table]) >= 0:
+    if room_left(console, [table]) >= 0:
         console.print(table)
         return
     console.print(Text(str(table.title), "bold"))

@@ -42,13 +42,12 @@ LOOKS = {"invalid": "red", "error": "yellow", "note": "dim", "server": "dim"}
 
 def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
     if run.capacity:
-        _print_steps(run, run.capacity, console)
+        print_steps(run, run.capacity, console)
     else:
         _print_levels(run, console)
     if any(c.session for c in run.conditions):
-        _print_sessions(run, console)
-    if run.cache_savings and fit(console, lambda layout: [_savings_table(run, layout)]):
-        _print_savings(run, console)
+        print_sessions(run, console)
+    print_cache_savings(run, console)
     if use_matrix.use_matrix(run):
         _print_uses(run, console)
     elif too_few := use_matrix.note(run):
@@ -98,20 +97,22 @@ def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Con
         print_item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
 
 
-def _print_steps(run: Run, found: Capacity, console: Console) -> None:
+def print_steps(run: Run, found: Capacity, console: Console) -> None:
     print_table(_step_table(run, found), console)
     _print_remarks(capacity.remarks(run), len(found.steps), console)
     console.print()
 
 
-def _print_savings(run: Run, console: Console) -> None:
+def print_cache_savings(run: Run, console: Console) -> None:
+    if not run.cache_savings or not fit(console, lambda layout: [_savings_table(run, layout)]):
+        return
     (table,) = fitting(console, lambda layout: [_savings_table(run, layout)])
     print_table(table, console)
     print_item(console, "  ", savings.NOTE, "dim")
     console.print()
 
 
-def _print_sessions(run: Run, console: Console) -> None:
+def print_sessions(run: Run, console: Console) -> None:
     levels = [level for level in rows.levels(run) if sessions.of_sessions(level)]
 
     def tables(*, narrow: bool) -> Tables:

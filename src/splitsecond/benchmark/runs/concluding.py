@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
+from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
 from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
@@ -85,12 +86,13 @@ def conclude(
     run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
-    run.statements, run.short_statements = [], []
+    run.statements, run.short_statements, run.highlights = [], [], []
     if run.capacity:
         confirmed = [step.condition for step in run.capacity.steps if step.load == run.capacity.holds]
         run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
         run.state(capacity_statements(run.capacity, run.conditions))
         run.state([spread_statement(run.spread)] if run.spread else [])
+        run.conclusion = conclusion(run, observations)
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
         found += session_statements(run.conditions)

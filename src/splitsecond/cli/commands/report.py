@@ -30,6 +30,9 @@ def report(
     markdown: Markdown = "",
     png: Annotated[bool, typer.Option("--png", help="Also write the plots as PNG files.")] = False,
     html: Annotated[bool, typer.Option(help="Write report.html.")] = True,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all figures and findings, and the error of the instrument.")
+    ] = False,
 ) -> None:
     """Recompute the findings of runs from their observations.
 
@@ -47,7 +50,9 @@ def report(
     written = True
     for path, (run, observations) in zip(runs, found, strict=True):
         with RunFolder.open(run_folder(path)) as folder:
-            written &= show(run, observations, folder, Output(html=html, png=png), screen=output.screen())
+            written &= show(
+                run, observations, folder, Output(html=html, png=png, verbose=verbose), screen=output.screen()
+            )
     shown = [run for run, _ in found]
 
     def tables(console: Console) -> None:
