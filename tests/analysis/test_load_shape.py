@@ -51,7 +51,9 @@ def test_without_intervals_queueing_is_only_possible() -> None:
     found = load_shapes([level(1, 230, 290, 215, near=None), level(8, 290, 820, 180, near=None)])
     assert found[0].steps[0].queueing == "unsure"
     unsure = load_shape_statements(found)[1]
-    assert unsure.long.startswith("Whether requests to a/x queue at concurrency 8 cannot be told yet (TTFT p95 +183%")
+    assert unsure.long.startswith(
+        "The run cannot tell yet whether requests to a/x queue at concurrency 8 (TTFT p95 +183%"
+    )
     assert unsure.detail
 
 

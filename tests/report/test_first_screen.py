@@ -34,7 +34,7 @@ def test_first_screen_is_short_and_begins_with_the_answer(asked: tuple[Run, Sequ
     assert max(map(len, lines)) <= 80
     text = " ".join(lines)
     assert lines[0].startswith("generalcompute/llama-3.1-70b-instruct is the fastest at ")
-    assert "It is sure within the intervals (160 requests per row in 5 rounds)." in " ".join(text.split())
+    assert "It is sure within the intervals (160 requests per row in 6 rounds)." in " ".join(text.split())
     assert "arrival times" not in text
     assert lines[-1] == "runs/x/report.html has all figures and findings; --verbose prints them."
 

@@ -15,6 +15,7 @@ from splitsecond.benchmark.report.plots import plots_of
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.terminal import run_table
 from splitsecond.cli.interruption import discard_output
+from splitsecond.cli.plan_file import PLAN
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault, cannot_write
 from splitsecond.core.observation import Observation
@@ -36,6 +37,8 @@ def show(
     failed: list[str] = []
     with _noting(failed, folder.path / RUN):
         folder.write_run(run)
+        if plan := run.asked.get("plan"):
+            folder.write(PLAN, str(plan).encode())
     with _noting(failed, output.json):
         output.write(run, lambda: run_records(run), lambda console: run_table(run, console))
         files += [Path(where) for where in (output.json, output.csv, output.markdown) if where not in ("", "-")]

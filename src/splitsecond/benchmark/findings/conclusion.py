@@ -45,7 +45,8 @@ def _for_use(run: Run, use: str) -> str:
         beyond = f"; {best.target} comes nearest ({value}{at})" if value else ""
         return f"For {use}, no target meets {limit}{tense}{beyond}."
     if best.keeps == "unsure":
-        return f"For {use}, whether {best.target} meets {limit} cannot be told yet ({value or best.why}{at}{tense})."
+        seen = f"{value or best.why}{at}{tense}"
+        return f"For {use}, the run cannot tell yet whether {best.target} meets {limit} ({seen})."
     if found.is_clear or len(found.candidates) == 1:
         return f"For {use}, take {best.target}: it meets {limit}{at}{tense}{f' ({value})' if value else ''}."
     met = [each.target for each in found.candidates if each.keeps == "yes"]

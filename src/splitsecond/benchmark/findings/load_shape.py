@@ -96,8 +96,8 @@ def _statements(shape: LoadShape) -> Iterator[Statement]:
             yield Statement(f"Requests to {where} from concurrency {queued.concurrency} on: {grown}.")
         else:
             yield Statement(
-                f"Whether requests to {where} at concurrency {queued.concurrency} cannot be told yet ({grown}): use "
-                f"-n {advised(0.95)}.",
+                f"The run cannot tell yet whether requests to {where} at concurrency {queued.concurrency} ({grown}): "
+                f"use -n {advised(0.95)}.",
                 detail=True,
             )
     if shape.sweet_spot is not None:

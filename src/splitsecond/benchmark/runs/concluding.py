@@ -55,9 +55,9 @@ class SessionsRecord(msgspec.Struct, frozen=True, kw_only=True):
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
 
-    `command` is empty for a run of the Python API; `settings` are its options by name. `prices` are those of the day of
-    the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share of requests that must
-    meet the limits.
+    `command` is empty for a run of the Python API; `settings` are its options by name. `plan`: the file with which
+    `splitsecond bench` repeats it; "": there is none. `prices` are those of the day of the run. `sessions` tells which
+    sessions were sent. `share`, of a capacity search: the share of requests that must meet the limits.
     """
 
     command: list[str]
@@ -69,6 +69,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     share: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
     notes: list[str] = []
     sessions: SessionsRecord | None = None
+    plan: str = ""
 
 
 def conclude(
