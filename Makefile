@@ -27,7 +27,7 @@ SEVERAL := -n 4 --dist loadgroup --durations=25
 .DELETE_ON_ERROR:
 .PHONY: demo test test-all fuzz lint style types clients clients-newest bench docs shots dist clean
 
-# Benchmark simulated providers and a real engine, and write a report. Needs no key, and no network once installed.
+# Benchmark simulated providers, and write a report. Needs no key, and no network once installed.
 demo: $(VENV)/.runs
 	@$(BIN)/splitsecond demo
 	@echo "Next, a gateway:  . $(BIN)/activate && splitsecond init --yes && splitsecond serve"

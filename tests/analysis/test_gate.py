@@ -15,7 +15,7 @@ from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import ConditionFindings as Row
 from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.gate import check_changes, parse_equivalence, parse_gate
+from splitsecond.benchmark.findings.gate import Unchecked, check_changes, parse_equivalence, parse_gate
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import Interval, Summary
 
@@ -135,7 +135,7 @@ def test_a_figure_without_an_interval_is_judged_as_it_is() -> None:
 def test_a_percentile_with_too_few_requests_is_refused() -> None:
     few = [row(ttft_ms=Summary(n=50, p95=100.0, ci95={"p95": (90.0, None)}, needs={"p95": 72}))]
     assert parse_gate("ttft_ms.p95 > 300").check(few) == [
-        "a/x at concurrency 1: ttft_ms.p95 needs 72 requests per row, so 'ttft_ms.p95 > 300' cannot be checked."
+        "a/x at concurrency 1: ttft_ms.p95 needs more requests, so 'ttft_ms.p95 > 300' cannot be checked. Use -n 150."
     ]
 
 
@@ -238,11 +238,12 @@ def test_gates_rarely_fail_without_a_change(repeats: int) -> None:
     assert sum(map(bool, failed)) <= 2
 
 
-def test_uncheckable_gate_on_a_comparison_is_a_breach() -> None:
+def test_uncheckable_gate_on_a_comparison_is_neither() -> None:
     (few,) = gates(compared(1.0, n=48), "ttft_ms.p95 > +10%")
-    assert few.endswith(": ttft_ms.p95 needs 72 requests per row, so 'ttft_ms.p95 > +10%' cannot be checked.")
+    assert few.endswith("needs more requests, so 'ttft_ms.p95 > +10%' cannot be checked. Use -n 150.")
+    assert isinstance(few, Unchecked)
     (short,) = gates(compared(1.0, n=4), "tps.p50 > +10%")
-    assert short.endswith("needs 6 requests per row, so 'tps.p50 > +10%' cannot be checked.")
+    assert short.endswith("needs more requests, so 'tps.p50 > +10%' cannot be checked. Use -n 50.")
     (unknown,) = gates(compared(1.0), "ttft_due_ms.p50 > +10%")
     assert "missing or 0 on one side" in unknown
     gone = compare([RunData(Run(id="r", began="", began_ns=0, conditions=[row()]), [])], [])
@@ -293,7 +294,8 @@ def test_equivalence_is_shown_refuted_or_open() -> None:
     (open_,) = wanted.check(compared(1.0, scatter=0.5))
     assert "is not shown to be equivalent within ±5%" in open_
     (few,) = parse_equivalence("ttft_ms.p95 ±5%").check(compared(1.0, n=48))
-    assert few.endswith("It needs 72 requests per row.")
+    assert few.endswith("Use -n 150.")
+    assert [isinstance(each, Unchecked) for each in (few, differs)] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,18 @@ def test_change_with_load_is_the_one_of_the_document() -> None:
 def test_p95_that_grows_faster_than_p50_is_queueing() -> None:
     (found,) = load_shapes(GROQ)
     assert [step.queueing for step in found.steps] == ["yes", "yes"]
-    (said,) = full(load_shape_statements([found]))
-    assert "Requests queue from concurrency 8 on: TTFT p95 +183% (+172% to +194%), p50 +26.1%." in said
+    said = full(load_shape_statements([found]))
+    assert "Requests to a/x queue from concurrency 8 on: TTFT p95 +183% (+172% to +194%), p50 +26.1%." in said
 
 
 def test_without_intervals_queueing_is_only_possible() -> None:
     found = load_shapes([level(1, 230, 290, 215, near=None), level(8, 290, 820, 180, near=None)])
     assert found[0].steps[0].queueing == "unsure"
-    assert (
-        "Requests perhaps queue from concurrency 8 on: TTFT p95 +183%, p50 +26.1%."
-        in full(load_shape_statements(found))[0]
+    unsure = load_shape_statements(found)[1]
+    assert unsure.long.startswith(
+        "The run cannot tell yet whether requests to a/x queue at concurrency 8 (TTFT p95 +183%"
     )
+    assert unsure.detail
 
 
 @pytest.mark.parametrize(
@@ -69,11 +70,16 @@ def test_knee_and_sweet_spot(
     levels = [level(c, 100, 120, 50, output_tokens_per_s=speed, e2e=1000 * e2e[c]) for c, speed in throughput.items()]
     (found,) = load_shapes(levels)
     assert (found.knee, found.sweet_spot) == (knee, sweet)
-    said = full(load_shape_statements([found]))[0]
-    assert ("The sweet spot is concurrency 8" in said, "The knee is concurrency 8" in said) == (
+    said = " ".join(full(load_shape_statements([found])))
+    assert ("The sweet spot of a/x is concurrency 8" in said, "The knee of a/x is concurrency 8" in said) == (
         bool(sweet),
         bool(knee),
     )
+
+
+def test_change_that_may_be_none_is_left_out() -> None:
+    same = load_shapes([level(1, 200, 220, 310), level(8, 201, 230, 310)])
+    assert load_shape_statements(same) == []
 
 
 def test_one_load_has_no_shape() -> None:

@@ -10,7 +10,7 @@ def test_bench_announces_and_stores_its_cost(split: Split, endpoint: list[str]) 
     options = ["-c", 1, "-n", 6, "--warmup", 0, "--output-tokens", 20, "--input-tokens", 64, "--no-html"]
     ended = split("bench", *endpoint, *options, "--price", "100,200", "--json", "out.json", "--out", "run")
     assert ended.code == 0
-    assert "This run costs about $0.0624 at most, for 6 requests plus a few" in ended.words
+    assert "This run costs about $0.0624 with full-length responses, for 6 requests plus a few" in ended.words
     (row,) = split("report", "run", "--no-html", "--json", "-").json["conditions"]
     assert row["price"]["source"] == "the command line"
     tokens = row["input_tokens"], row["output_tokens"]

@@ -106,7 +106,7 @@ def test_an_empty_run_has_a_page() -> None:
 
 def test_figure_from_too_few_requests_is_grey_with_one_note() -> None:
     page = Page(render_run(*invented_run(concurrencies=(1,), requests=10)))
-    assert page.text.count("All rows: p95 needs 72 requests per row; use -n 72.") == 1
+    assert page.text.count("All rows: too few requests for an interval of p95: use -n 150.") == 1
     assert ("td", {"data-label": "TTFT p95, ms", "class": "weak"}) in page.tags
 
 

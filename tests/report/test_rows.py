@@ -162,12 +162,12 @@ def test_remark_on_several_rows_is_listed_once() -> None:
     assert errors.text == "3 × http_429: HTTP 429: rate limit reached for model"
     assert (both.who, both.text) == ("", "of both.")
     assert (one.who, one.text) == (groq.target, "of one.")
-    assert few == figure_cells.Remark(kind="note", who="", text="p95 needs 72 requests per row; use -n 72.")
+    assert few == figure_cells.Remark(kind="note", who="", text="too few requests for an interval of p95: use -n 150.")
 
 
 def test_needed_requests_are_listed_only_for_present_figures() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
-    assert rows.remarks(rows.levels(run)[0])[-1].text == "p50 needs 6 and p95 needs 72 requests per row; use -n 72."
+    assert rows.remarks(rows.levels(run)[0])[-1].text == "too few requests for an interval of p50 and p95: use -n 150."
     failed, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4, failing=True)
     assert not any("too few" in remark.text for remark in rows.remarks(rows.levels(failed)[0]))
 

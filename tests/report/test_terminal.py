@@ -108,7 +108,7 @@ def test_a_narrow_console_loses_no_figure(invented: Invented) -> None:
 
 def test_too_few_requests_are_noted_once() -> None:
     run, _ = invented_run(concurrencies=(1,), requests=10)
-    assert printed(run).count("all 5: p95 needs 72 requests per row; use -n 72.") == 1
+    assert printed(run).count("all 5: too few requests for an interval of p95: use -n 150.") == 1
 
 
 def test_runs_without_successes_or_rows_are_printed(nothing_succeeded: Invented) -> None:

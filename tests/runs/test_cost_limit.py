@@ -98,7 +98,10 @@ def test_estimate_with_cache_reuse_includes_cache_writes() -> None:
         about = estimate_usd(made, WORKLOAD, input_tokens=500, prices={"a/x": price})
         assert about == pytest.approx(26 * (500 * 1000e-6 + 500 * 2000e-6) + 13 * more)
     words = announce(made, WORKLOAD, CostLimit(prices={"a/x": DOLLAR}), ["a/x"], input_tokens=500)
-    assert words == f"This run costs about $39.00 at most, for 26 requests (6 of them for warm-up and cool-down) {FEW}"
+    assert (
+        words == f"This run costs about $39.00 with full-length responses, for 26 requests "
+        f"(6 of them for warm-up and cool-down) {FEW}"
+    )
 
 
 def test_sessions_cost_between_an_ideal_cache_and_none() -> None:
@@ -122,7 +125,7 @@ def test_sessions_cost_between_an_ideal_cache_and_none() -> None:
         )
     times = Calibrated(workload=workload, ttft_ns=NS_PER_S, response_ns=NS_PER_S)
     said = announce_duration(made, {"a/x": times}, most, by_round=False, usd_at_least=least)
-    assert f"10 of them measured, {usd(least)} to {usd(most)}." in said
+    assert f"10 of them measured, about {usd(least)} to {usd(most)}." in said
 
 
 def test_prompts_from_a_file_are_as_long_as_they_are() -> None:
@@ -144,7 +147,8 @@ def test_only_runs_that_cost_money_announce_their_cost() -> None:
     assert (
         said(None, "a/x")
         == said(19.5, "a/x")
-        == f"This run costs about $19.50 at most, for 13 requests (3 of them for warm-up and cool-down) {FEW}"
+        == f"This run costs about $19.50 with full-length responses, for 13 requests "
+        f"(3 of them for warm-up and cool-down) {FEW}"
     )
     assert said(None, "sim/groq") == said(0.0, "sim/groq") == ""
 
@@ -161,7 +165,9 @@ def test_price_per_hour_is_announced_before_the_run() -> None:
     assert said(None, "h/x", "i/x", prices=rented) == f"{hours} and i/x $4.00."
     both = said(None, "a/x", "h/x", prices={"a/x": DOLLAR, "h/x": rented["h/x"]})
     unmeasured = "(6 of them for warm-up and cool-down)"
-    assert both == f"This run costs about $19.50 at most, for 26 requests {unmeasured} {FEW} {hours}."
+    assert (
+        both == f"This run costs about $19.50 with full-length responses, for 26 requests {unmeasured} {FEW} {hours}."
+    )
 
 
 def test_uncounted_prompt_costs_its_requested_length() -> None:

@@ -28,7 +28,7 @@ COMMANDS = {
         "watch": "Repeat a benchmark on a schedule, and report drift.",
         "capacity": "Find the highest load at which a server meets its limits.",
         "sweep": "Measure a server under different settings.",
-        "demo": "Benchmark five simulated providers and a real engine.",
+        "demo": "Benchmark three simulated providers, for the limit of a chat.",
         "compare": "Compare two runs: each change with an interval and a test.",
         "report": "Recompute the findings of runs from their observations.",
         "doctor": "Measure the instrument's own error on this machine.",

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.gate import Equivalence, Gate, parse_gate
+from splitsecond.benchmark.findings.gate import Equivalence, Gate, Unchecked, parse_gate
 from splitsecond.benchmark.findings.round_spread import RoundSpread
 from splitsecond.core.errors import CallerFault
 
@@ -20,7 +20,11 @@ def absolute_gates(texts: Sequence[str]) -> list[Gate]:
     return gates
 
 
-def passed(gates: Sequence[Gate], run: Run, console: Console) -> bool:
+UNCHECKED = 3
+"""Exit code if no gate is missed, and one cannot be checked."""
+
+
+def passed(gates: Sequence[Gate], run: Run, console: Console) -> int:
     breaches = [breach for gate in gates for breach in gate.check(run.conditions)]
     close = run.spread if run.spread and not run.spread.claims else None
     return concluded(breaches, gates, (), console, close)
@@ -32,13 +36,18 @@ def concluded(
     equivalences: Sequence[Equivalence],
     console: Console,
     close_rounds: RoundSpread | None = None,
-) -> bool:
-    for breach in breaches:
+) -> int:
+    """Show the sentences about gates and return the exit code: 0, 1 if a gate is missed, or `UNCHECKED`."""
+    unchecked = [breach for breach in breaches if isinstance(breach, Unchecked)]
+    missed = [breach for breach in breaches if not isinstance(breach, Unchecked)]
+    for breach in missed:
         console.print(f"FAILED: {breach}", style="bold red", markup=False, highlight=False)
+    for breach in unchecked:
+        console.print(f"NOT CHECKED: {breach}", style="bold yellow", markup=False, highlight=False)
     if (gates or equivalences) and not breaches:
         absent = [f"none of {', '.join(gate.text for gate in gates)}"] if gates else []
         shown = [", ".join(each.text for each in equivalences)] if equivalences else []
         console.print(f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False, highlight=False)
     if (gates or equivalences) and close_rounds is not None:
         console.print(f"The gates judge {close_rounds.period()} only.", style="dim", markup=False, highlight=False)
-    return not breaches
+    return 1 if missed else UNCHECKED if unchecked else 0

@@ -6,6 +6,7 @@ after a backslash, so that it can be copied.
 """
 
 import re
+from collections.abc import Sequence
 from types import MethodType
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 WORDS = re.compile(r"""(?:-\S+ (?!-))?(?:'[^']*'|"[^"]*"|\S)+""")
 """A word of a shell command with its quotes, or an option with its value."""
 MARGIN = 2
+HELP_ALL = "--help-all"
 
 
 class Group(TyperGroup):
@@ -38,15 +40,34 @@ class Command(TyperCommand):
         ]
         return ["[OPTIONS]", *names]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments. `--help-all` shows all options of a command whose `--help` shows the first ones."""
+        if self._first and HELP_ALL in args:
+            ctx.obj, args = HELP_ALL, ["--help"]
+        return super().parse_args(ctx, args)
+
+    @property
+    def _first(self) -> Sequence[str]:
+        first: Sequence[str] = getattr(self.callback, "first_options", ())
+        return first
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from rich.console import Console
 
-        text, width = self.help or "", Console().width - MARGIN
+        text, epilog, width = self.help or "", self.epilog, Console().width - MARGIN
         self.help = "\n\n".join(_folded(each, width) for each in text.split("\n\n"))
+        others = [each for each in self.params if each.param_type_name == "option" and each.name not in self._first]
+        hidden = [each for each in others if self._first and ctx.obj != HELP_ALL and not each.hidden]
+        for each in hidden:
+            each.hidden = True
+        if hidden:
+            self.epilog = f"{len(hidden)} more options, by group: --help-all"
         try:
             super().format_help(ctx, formatter)
         finally:
-            self.help = text
+            self.help, self.epilog = text, epilog
+            for each in hidden:
+                each.hidden = False
 
 
 def _without_type(parameter: Any) -> Any:

@@ -20,7 +20,8 @@ def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequ
     """Measure a run, show it and return the exit code.
 
     The code is 1 if a row has no answered request, if requests were lost to a crash, if a gate was missed, if no
-    capacity was found, or if a result could not be written; 130 or 143 if SIGINT or SIGTERM ended the run. Raises the
+    capacity was found, or if a result could not be written; 3 if only a gate could not be checked; 130 or 143 if SIGINT
+    or SIGTERM ended the run. Raises the
     `Fault` that ended the run early, after it has shown what was measured.
     """
     output.check()
@@ -46,8 +47,8 @@ def measure(job: Job, output: Output, max_cost: float | None = None, gates: Sequ
         raise measurement.fault
     if stop.code:
         return stop.code
-    kept = passed(gates, run, output.screen())
-    return 0 if written and run.finished and _succeeded(run, search=job.search is not None) and kept else 1
+    gates_code = passed(gates, run, output.screen())
+    return gates_code if written and run.finished and _succeeded(run, search=job.search is not None) else 1
 
 
 def _succeeded(run: Run, *, search: bool) -> bool:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.terminal import SHORTEST_NAME, broken
+from splitsecond.benchmark.report.tables import SHORTEST_NAME, broken
 from splitsecond.core import clock
 from splitsecond.core.catalog.model import PublishedSpeed
 from splitsecond.core.catalog.price import Price

@@ -18,6 +18,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     markdown: str = ""
     html: bool = True
     png: bool = False
+    verbose: bool = False
 
     def check(self) -> None:
         """Raise `CallerFault` if a file cannot be written, or if two go to standard output."""

@@ -4,7 +4,7 @@ The options of a command are the fields of a dataclass. `with_options` makes a c
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature
@@ -147,7 +147,7 @@ class RunOptions:
         }
         return kind(**(found | parsed))
 
-    def recorded(self, *, input_tokens: int | str | None = None) -> Recorded:
+    def recorded(self, *, input_tokens: int | str | None = None, plan: str = "") -> Recorded:
         given = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         given["input_tokens"] = input_tokens or self.input_tokens or 512
         if given.get("sessions"):  # which say how long their prompts are
@@ -155,6 +155,7 @@ class RunOptions:
         return Recorded(
             command=["splitsecond", *sys.argv[1:]],
             settings={name: value for name, value in given.items() if isinstance(value, str | int | float | list)},
+            plan=plan,
         )
 
 
@@ -181,6 +182,9 @@ class RunOutputOptions(RunOptions):
             default="number of cores; all nodes",
         ),
     ] = None
+    verbose: Annotated[
+        bool, of_results("--verbose", help="Print all figures and findings, and the error of the instrument.")
+    ] = False
     png: Annotated[bool, of_results("--png", help="Also write the plots as PNG files.")] = False
     csv: Annotated[str, of_results("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")] = ""
     markdown: Annotated[
@@ -190,7 +194,13 @@ class RunOutputOptions(RunOptions):
     @property
     def output(self) -> Output:
         return Output(
-            folder=self.out, json=self.json, html=self.html, png=self.png, csv=self.csv, markdown=self.markdown
+            folder=self.out,
+            json=self.json,
+            html=self.html,
+            png=self.png,
+            csv=self.csv,
+            markdown=self.markdown,
+            verbose=self.verbose,
         )
 
 
@@ -217,10 +227,13 @@ class SessionOptions(RunOptions):
     ] = "server"
 
 
-def with_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+def with_options(
+    kind: type[Options], first: Sequence[str] = ()
+) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
     """Make a command of a function that takes a `kind`: a dataclass whose fields are the options.
 
-    Within a panel of help, the fields of a subclass stand before those of its bases.
+    `first`: the options that `--help` shows, and `--help-all` has all; empty: `--help` shows all. Within a panel of
+    help, the fields of a subclass stand before those of its bases.
     """
 
     def decorate(function: Callable[[Options], None]) -> Callable[..., None]:
@@ -238,6 +251,7 @@ def with_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], C
             )
             for field in sorted(_own_first(kind), key=lambda field: PANELS.index(_panel(hints[field.name])))
         ]
+        command.first_options = first  # type: ignore[attr-defined] # what `help.Command` reads
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # what `inspect.signature` reads
         return command

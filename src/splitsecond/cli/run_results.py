@@ -9,12 +9,14 @@ from rich.console import Console
 
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.exports import run_records
+from splitsecond.benchmark.report.first_screen import first_screen
 from splitsecond.benchmark.report.plot_frame import legends
 from splitsecond.benchmark.report.plots import plots_of
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.terminal import run_table
 from splitsecond.benchmark.runs.concluding import read_series
 from splitsecond.cli.interruption import discard_output
+from splitsecond.cli.plan_file import PLAN
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault, cannot_write
 from splitsecond.core.observation import Observation
@@ -37,6 +39,8 @@ def show(
     failed: list[str] = []
     with _noting(failed, folder.path / RUN):
         folder.write_run(run)
+        if plan := run.asked.get("plan"):
+            folder.write(PLAN, str(plan).encode())
     with _noting(failed, output.json):
         output.write(run, lambda: run_records(run), lambda console: run_table(run, console))
         files += [Path(where) for where in (output.json, output.csv, output.markdown) if where not in ("", "-")]
@@ -48,7 +52,7 @@ def show(
             files += save_png(plots_of(run, observations, server), legends(run), folder.path)
     console = screen or output.screen()
     with _noting(failed, "the terminal"):
-        run_table(run, console, files)
+        (run_table if output.verbose else first_screen)(run, console, files)
     for line in failed:
         console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
     return not failed

@@ -15,10 +15,14 @@ LINE = 98
 
 
 class Statement(Struct, frozen=True):
-    """A finding as text: in full, and in short, each sentence on a line of its own. `short`: "" if it needs none."""
+    """A finding as text: in full, and in short, each sentence on a line of its own. `short`: "" if it needs none.
+
+    `detail`: it is left out where only the main findings are shown.
+    """
 
     long: str
     short: str = ""
+    detail: bool = False
 
     def lines(self, width: int) -> list[str]:
         return [self.long] if not self.short or len(self.long) <= width else self.short.split("\n")

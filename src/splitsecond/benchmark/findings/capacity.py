@@ -36,6 +36,7 @@ from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import (
     Statement,
+    change,
     counted,
     counted_as,
     in_a_line,
@@ -58,7 +59,9 @@ RECOMPUTED = 0.5
 """Tokens that a load adds to those that are computed again, as a multiple of the new ones, by which it is eviction that
 fails it."""
 SATURATED = 1 / 3
-"""Throughput that grows like this power of the load, or less, is saturated: a quarter more with twice the load."""
+"""Throughput that grows like this power of the load, or less, grows slowly: a quarter more with twice the load."""
+SAME_THROUGHPUT = 0.05
+"""Growth beyond the knee up to which throughput is saturated."""
 
 PASSED: tuple[Verdict, ...] = ("holds", "promising")
 
@@ -325,9 +328,11 @@ def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
         return [
             Statement(f"System tokens/s grow up to {load(rows[most])}: {number(speeds[most])}{_batching(rows[most])}.")
         ]
-    knee = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}"
-    beyond = f", {number(speeds[most])} at most" if most > found.knee else ""
-    return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}{beyond}.")]
+    knee, grown = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}", speeds[most] / speeds[found.knee] - 1
+    if grown < SAME_THROUGHPUT:
+        return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}.")]
+    beyond = f"{number(speeds[most])} at {load(rows[most])} ({change(grown)})"
+    return [Statement(f"System tokens/s grow slowly beyond {load(rows[found.knee])}: {knee}, and {beyond}.")]
 
 
 def _batching(row: Row) -> str:

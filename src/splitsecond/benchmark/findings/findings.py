@@ -116,7 +116,7 @@ class TargetRating(Struct, frozen=True, kw_only=True):
     """Rating of one target for one use. `keeps`: whether it meets the limit. `why`: why not, or why it is unsure.
 
     Of a run, it describes the target under `load`; `up_to` is the heaviest load up to which each load meets the
-    limit or perhaps does, "" if none does; `rows` are the conditions that it rests on. All three are empty for a
+    limit or may do so, "" if none does; `rows` are the conditions that it rests on. All three are empty for a
     log. `value`: the percentile that the limit applies to, `ci95` its interval; None without a limit. `tps` and
     `agent_ms` are medians, `tokens_per_s` the system throughput, or in a log the median total TPS. The price, in US
     dollars, is that of the target's own mix of input and output. `quality`: the score that the user gives;
@@ -319,11 +319,12 @@ class Run(Struct, kw_only=True):
     """Content of `run.json`: settings, environment and findings.
 
     `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
-    command line and every setting, enough to repeat the run; `environment` the machine and the versions. `statements`
-    are the findings as sentences; `short_statements` has the same findings, each sentence on a line of at most 100
-    columns. `cost_usd` covers everything that was sent. `uses` rates the targets for each use.
-    `finished` is false while the run is in progress, and stays false if it is interrupted. `spread`: how far apart its
-    rounds are; null if nothing was measured.
+    command line and every setting, enough to repeat the run; `environment` the machine and the versions. `conclusion`:
+    which target for what was asked, how sure that is, and what it costs, as three sentences. `statements` are the
+    findings as sentences; `short_statements` has the same findings, each sentence on a line of at most 100 columns;
+    `highlights` are those of the short ones that belong on one screen. `cost_usd` covers everything that was sent.
+    `uses` rates the targets for each use. `finished` is false while the run is in progress, and stays false if it is
+    interrupted. `spread`: how far apart its rounds are; null if nothing was measured.
     """
 
     id: str
@@ -339,6 +340,8 @@ class Run(Struct, kw_only=True):
     cost_usd: float | None = None
     statements: list[str] = []
     short_statements: list[str] = []
+    highlights: list[str] = []
+    conclusion: list[str] = []
     cache_savings: list[CacheSaving] = []
     capacity: Capacity | None = None
     uses: list[Recommendation] = []
@@ -355,6 +358,8 @@ class Run(Struct, kw_only=True):
         for each in found:
             self.statements.append(each.long)
             self.short_statements.append(each.short or each.long)
+            if not each.detail:
+                self.highlights.append(each.short or each.long)
 
 
 class AskedCondition(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@ The changes of a comparison that gates judge are corrected together for their nu
 without an interval, are judged as they are.
 
 If a figure is missing, a row of the baseline is missing in this run, a percentile has too few requests, or the bound
-that decides is unknown, that is a breach too: a gate that silently checks less than it promises is worse than none.
+that decides is unknown, the gate could not be checked (`Unchecked`). That is no pass either: a gate that silently
+checks less than it promises is worse than none.
 
 That a gate passes does not show that nothing changed. `Equivalence` does: ``ttft_ms.p50 ±5%`` passes where the change
 is certainly within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the 90% interval lies within. All rows must
@@ -27,7 +28,7 @@ from splitsecond.benchmark.findings.usable_rows import by_place, row
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.wording import chance, level, number
 from splitsecond.log.statistics.sample_comparison import SampleComparison, holm_levels
-from splitsecond.log.statistics.summary import DOUBT, PERCENTILES, Interval
+from splitsecond.log.statistics.summary import DOUBT, PERCENTILES, Interval, advised
 
 STATISTICS = (*PERCENTILES, "mean", "min", "max")
 EQUIVALENT_DOUBT = 0.1
@@ -49,6 +50,12 @@ _EXAMPLES = (
     "Examples: 'ttft_ms.p95 > 300', 'errors > 0', and against a baseline 'tps.p50 < -5%'. "
     "docs/reference/figures.md lists the figures."
 )
+
+
+class Unchecked(str):
+    """A sentence about a gate that could not be checked; other sentences of gates are breaches."""
+
+    __slots__ = ()
 
 
 class Gate(Struct, frozen=True, kw_only=True):
@@ -82,12 +89,12 @@ class Gate(Struct, frozen=True, kw_only=True):
     def _absolute(self, findings: ConditionFindings) -> str:
         value, interval, needs = self._judged(findings)
         if needs:
-            return self._too_few(row(findings), needs)
+            return self._too_few(row(findings))
         bound = self._nearer(value, interval)
         if bound is None:
             if value is not None or interval not in (None, (None, None)):
                 return self._unbounded(row(findings))
-            return f"{row(findings)}: {self._name} is missing, so {self.text!r} cannot be checked."
+            return Unchecked(f"{row(findings)}: {self._name} is missing, so {self.text!r} cannot be checked.")
         if _COMPARE[self.compare](bound, self.limit):
             measured = "beyond what was answered" if value is None else number(value)
             return (
@@ -98,16 +105,18 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     def _against(self, old: ConditionFindings, new: ConditionFindings | None) -> str:
         if new is None:
-            return f"{row(old)}: this run lacks a row of the baseline, so {self.text!r} cannot be checked."
+            return Unchecked(f"{row(old)}: this run lacks a row of the baseline, so {self.text!r} cannot be checked.")
         (before, *_), (after, interval, needs) = self._judged(old), self._judged(new)
         if needs:
-            return self._too_few(row(new), needs)
+            return self._too_few(row(new))
         bound = self._nearer(after, interval)
         if before and after is not None and bound is None:
             return self._unbounded(row(new))
         if before is None or bound is None or before == 0:
             missing = "this run" if bound is None else "the baseline"
-            return f"{row(new)}: {self._name} of {missing} is missing or 0, so {self.text!r} cannot be checked."
+            return Unchecked(
+                f"{row(new)}: {self._name} of {missing} is missing or 0, so {self.text!r} cannot be checked."
+            )
         if _COMPARE[self.compare](_moved(before, bound), self.limit):
             measured = "beyond what was answered" if after is None else number(after)
             moved = "" if after is None else f" ({_change(_moved(before, after))})"
@@ -126,10 +135,15 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     def _unbounded(self, name: str) -> str:
         which = "lower" if self.compare.startswith(">") else "upper"
-        return f"{name}: the interval of {self._name} has no {which} bound, so {self.text!r} cannot be checked."
+        return Unchecked(
+            f"{name}: the interval of {self._name} has no {which} bound, so {self.text!r} cannot be checked."
+        )
 
-    def _too_few(self, name: str, needs: int) -> str:
-        return f"{name}: {self._name} needs {needs:,} requests per row, so {self.text!r} cannot be checked."
+    def _too_few(self, name: str) -> str:
+        return Unchecked(
+            f"{name}: {self._name} needs more requests, so {self.text!r} cannot be checked. Use "
+            f"{_enough(self.statistic)}."
+        )
 
     @property
     def _name(self) -> str:
@@ -165,7 +179,7 @@ def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
                 hint=f"Use one of .{', .'.join(PERCENTILES)}.",
             )
         breaches += [
-            f"{name}: this run lacks a row of the baseline, so {gate.text!r} cannot be checked."
+            Unchecked(f"{name}: this run lacks a row of the baseline, so {gate.text!r} cannot be checked.")
             for name in comparison.only_before
         ]
         for changed in comparison.conditions:
@@ -222,14 +236,16 @@ def _one_sided(gate: Gate, found: FigureChange) -> float:
 def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange | None) -> str:
     name = _name(changed)
     if found is None or found.before is None or (found.after is None and not found.real) or found.before == 0:
-        return f"{name}: {gate._name} is missing or 0 on one side, so {gate.text!r} cannot be checked."
+        return Unchecked(f"{name}: {gate._name} is missing or 0 on one side, so {gate.text!r} cannot be checked.")
     if found.needs:
-        return gate._too_few(name, found.needs)
+        return gate._too_few(name)
     if found.percentile and found.after is None:
         worse = gate.compare.startswith(">") != FIGURES[gate.figure].higher_is_better
         return f"{name}: {gate._name} is now beyond what was answered." if worse else ""
     if found.percentile:
-        return f"{name}: {gate._name} has too few rounds or requests to be tested, so {gate.text!r} cannot be checked."
+        return Unchecked(
+            f"{name}: {gate._name} has too few rounds or requests to be tested, so {gate.text!r} cannot be checked."
+        )
     assert found.after is not None
     moved = _moved(found.before, found.after)
     if not _COMPARE[gate.compare](moved, gate.limit):
@@ -238,6 +254,10 @@ def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange 
         f"{name}: {gate._name} went from {number(found.before)} to {number(found.after)} ({_change(moved)}), which is "
         f"{gate.compare} {_change(gate.limit)}."
     )
+
+
+def _enough(statistic: str) -> str:
+    return f"-n {advised(PERCENTILES[statistic])}"
 
 
 class Equivalence(Struct, frozen=True, kw_only=True):
@@ -250,7 +270,7 @@ class Equivalence(Struct, frozen=True, kw_only=True):
 
     def check(self, comparison: Comparison) -> list[str]:
         sentences = [
-            f"{name}: this run lacks a row of the baseline, so {self.text!r} is not shown."
+            Unchecked(f"{name}: this run lacks a row of the baseline, so {self.text!r} is not shown.")
             for name in comparison.only_before
         ]
         return sentences + [sentence for changed in comparison.conditions if (sentence := self._not_shown(changed))]
@@ -259,10 +279,12 @@ class Equivalence(Struct, frozen=True, kw_only=True):
         found = _found(changed, self.figure, self.statistic)
         name = f"{_name(changed)}: {self.figure}{f'.{self.statistic}' if self.statistic else ''}"
         if found is None or found.ci95 is None:
-            needs = f" It needs {found.needs:,} requests per row." if found is not None and found.needs else ""
-            return f"{name} could not be tested, so {self.text!r} is not shown.{needs}"
+            needs = f" Use {_enough(self.statistic)}." if found is not None and found.needs else ""
+            return Unchecked(f"{name} could not be tested, so {self.text!r} is not shown.{needs}")
         if _unbounded(found):
-            return f"{name} changed by an unknown amount: its interval has no bounds, so {self.text!r} is not shown."
+            return Unchecked(
+                f"{name} changed by an unknown amount: its interval has no bounds, so {self.text!r} is not shown."
+            )
         low, high = (bound - 1 for bound in _comparison(found).interval(EQUIVALENT_DOUBT))
         if -self.share < low and high < self.share:
             return ""

@@ -19,7 +19,7 @@ from splitsecond.benchmark.findings.figures import TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, LoadShape, LoadStep, ShareOfChange
 from splitsecond.benchmark.findings.usable_rows import rows_by_target
 from splitsecond.core.wording import Statement, change, number
-from splitsecond.log.statistics.summary import Summary
+from splitsecond.log.statistics.summary import Summary, advised
 
 QUEUEING = 1.5
 MIN_LEVELS = 3
@@ -79,28 +79,41 @@ def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
 
 
 def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
-    return [Statement(" ".join(_sentences(each)), "\n".join(_sentences(each, short=True))) for each in found]
+    return [statement for each in found for statement in _statements(each)]
 
 
-def _sentences(shape: LoadShape, *, short: bool = False) -> Iterator[str]:
+def _statements(shape: LoadShape) -> Iterator[Statement]:
     last = shape.steps[-1]
-    moved = [f"{label} {_words(each)}" for label, each in (("TTFT p50", last.ttft), ("TPS p50", last.tps)) if each]
+    changes = (("TTFT p50", last.ttft), ("TPS p50", last.tps))
+    moved = [f"{label} {_words(each)}" for label, each in changes if each and not _may_be_none(each)]
     if moved:
-        where = f"c={shape.lightest}" if short else f"From concurrency {shape.lightest}"
-        yield f"{where} to {last.concurrency}, {shape.target}: {', '.join(moved)}."
+        to = f"to {last.concurrency}, {shape.target}: {', '.join(moved)}."
+        yield Statement(f"From concurrency {shape.lightest} {to}", f"c={shape.lightest} {to}")
     queued = next((step for step in shape.steps if step.queueing != "no"), None)
     if queued is not None and queued.ttft_p95 and queued.ttft:
-        yield (
-            f"Requests {'perhaps ' if queued.queueing == 'unsure' else ''}queue from concurrency {queued.concurrency} "
-            f"on: TTFT p95 {_words(queued.ttft_p95)}, p50 {change(queued.ttft.change)}."
-        )
+        where, grown = f"{shape.target} queue", f"TTFT p95 {_words(queued.ttft_p95)}, p50 {change(queued.ttft.change)}"
+        if queued.queueing == "yes":
+            yield Statement(f"Requests to {where} from concurrency {queued.concurrency} on: {grown}.")
+        else:
+            yield Statement(
+                f"The run cannot tell yet whether requests to {where} at concurrency {queued.concurrency} ({grown}): "
+                f"use -n {advised(0.95)}.",
+                detail=True,
+            )
     if shape.sweet_spot is not None:
-        yield f"The sweet spot is concurrency {shape.sweet_spot}: beyond it, waiting grows faster than throughput."
-    if shape.knee is not None:
-        yield (
-            f"The knee is concurrency {number(shape.knee)}: from there on, twice the load gives less than a quarter "
-            "more throughput."
+        yield Statement(
+            f"The sweet spot of {shape.target} is concurrency {shape.sweet_spot}: beyond it, waiting grows faster than "
+            "throughput."
         )
+    if shape.knee is not None:
+        yield Statement(
+            f"The knee of {shape.target} is concurrency {number(shape.knee)}: from there on, twice the load gives less "
+            "than a quarter more throughput."
+        )
+
+
+def _may_be_none(found: ShareOfChange) -> bool:
+    return found.low is not None and found.high is not None and found.low <= 0 <= found.high
 
 
 def _words(found: ShareOfChange) -> str:

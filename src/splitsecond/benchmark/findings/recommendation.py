@@ -1,9 +1,10 @@
 """Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
 
-A target meets the limit of a use (`core.timing.uses`) if the whole 95% interval of its percentile does, and perhaps
-meets it if only the percentile itself does. A target with more than one failed request in twenty does not meet it.
-Among the targets that meet the limit, or if none surely does, those that perhaps do, the best and the cheapest are
-named, with a policy that chooses among all of them by their current state.
+A target meets the limit of a use (`core.timing.uses`) if the whole 95% interval of its percentile does, and does not
+meet it if none of the interval does; between the two, the requests cannot tell yet. A target with more than one failed
+request in twenty does not meet it. Among the targets that meet the limit, or if none surely does, those whose
+percentile itself does, the best and the cheapest are named, with a policy that chooses among all of them by their
+current state.
 
 A run has targets under several loads. Where many users wait at once, targets are judged and ranked at the heaviest
 load of the run, because a limit that holds for one user says nothing about many; completion at the lightest, because
@@ -33,7 +34,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS, USES, Use
 from splitsecond.core.wording import Statement, change, counted_as, listed, load, number, percent
 from splitsecond.log.production.speed import ProductionSpeed
-from splitsecond.log.statistics.summary import Interval, Summary
+from splitsecond.log.statistics.summary import PERCENTILES, Interval, Summary, advised
 
 SCHEMA = "splitsecond.recommend/2"
 Keeps = Literal["yes", "unsure", "no"]
@@ -164,10 +165,10 @@ def _for_use(
     rated = [_rated(each, use, at, heaviest) for each in evidence]
     apart = _counted_differently(rated, evidence, use) | _of_unknown_ability(rated, evidence)
     rated = [replace(r, keeps="unsure", why=apart[r.target]) if r.target in apart else r for r in rated]
-    ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, *_rank(r, use)))
+    ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, _beyond(use, r), *_rank(r, use)))
     surest = next((r.keeps for r in ordered), "no")
     able = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
-    chosen = [r for r in able if r.requests >= MIN_REQUESTS]
+    chosen = [r for r in able if r.requests >= MIN_REQUESTS and not _beyond(use, r)]
     by_name = sorted((r for r in chosen if r.quality is not None), key=lambda r: r.target)
     cheapest = _least(chosen, lambda r: r.usd_per_million)
     return Recommendation(
@@ -339,10 +340,13 @@ def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
     sign = -1 if figure.higher_is_better else 1
     best, worst = (high, low) if figure.higher_is_better else (low, high)
     if sign * value > sign * limit:
-        doubt = "" if best is None or sign * best > sign * limit else f", perhaps {figure_words(name, best)}"
-        return "no", f"its {figure.label} {at} is {figure_words(name, value)}{doubt}"
+        measured = f"its {figure.label} {at} is {figure_words(name, value)}"
+        if best is None or sign * best > sign * limit:
+            return "no", measured
+        return "unsure", f"{measured}, and may be {figure_words(name, best)}"
     if worst is None:
-        return "unsure", f"only {counted_as(found.requests, 'request')}: its {figure.label} {at} may be worse"
+        more = advised(PERCENTILES[at])
+        return "unsure", f"its {figure.label} {at} has no interval yet; {counted_as(more, 'request')} give it one"
     if sign * worst > sign * limit:
         return "unsure", f"its {figure.label} {at} may be {figure_words(name, worst)}"
     return "yes", ""
@@ -392,7 +396,7 @@ def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[Tar
         missed = {
             r.target: abs(r.value / limit - 1)
             for r in others
-            if r.keeps == "no" and r.value is not None and not _within(use, r.value)
+            if r.keeps == "no" and r.value is not None and _beyond(use, r)
         }
         if missed:
             near = min(missed, key=lambda target: missed[target])
@@ -416,6 +420,10 @@ def _runner_up(use: Use, chosen: Sequence[TargetRating]) -> list[str]:
 def _within(use: Use, value: float) -> bool:
     name, limit = use.limit or ("", 0.0)
     return value >= limit if name == "tps" else value <= limit
+
+
+def _beyond(use: Use, r: TargetRating) -> bool:
+    return r.value is not None and not _within(use, r.value)
 
 
 def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str:
@@ -442,7 +450,11 @@ def use_statements(found: Sequence[Recommendation], use: str, period: str = "") 
             limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(use)}"
             within, tense = (f" in {period}", "was") if period else ("", "is")
             if each.is_clear:
-                return [Statement(f"For {use}, {best.target} {tense} the best of {count}{shown}{within}{limit}.")]
+                return [
+                    Statement(
+                        f"For {use}, {best.target} {tense} the best of {count}{shown}{within}{limit}.", detail=True
+                    )
+                ]
             may = f"{listed(each.may_be_first, 'or')} may {'have been' if period else 'be'} first"
-            return [Statement(f"For {use}, no target {tense} clearly the best of {count}{within}: {may}.")]
+            return [Statement(f"For {use}, no target {tense} clearly the best of {count}{within}: {may}.", detail=True)]
     return []

@@ -211,7 +211,7 @@ def _lead(of: Lead, period: str) -> Statement:
     )
     if found.p_value is not None and not found.real and not period and (seen := _could_see(found, of.best)):
         short += f"\n{seen.removeprefix('; ').capitalize()}."
-    return Statement(_full_lead(of, period), short)
+    return Statement(_full_lead(of, period), short, detail=of.metric.name != "session_s")
 
 
 def _full_lead(of: Lead, period: str) -> str:
@@ -274,6 +274,7 @@ def _goodput(rows: Sequence[Row]) -> list[Statement]:
         Statement(
             f"{level(rows[0]).capitalize()}, requests with {met}: {shares}.",
             in_a_line(f"{load(rows[0], short=True)}, {met}: ", short),
+            detail=True,
         )
     ]
 
@@ -293,6 +294,7 @@ def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
                 Statement(
                     f"From concurrency 1 to {most}{way}, system tokens/s grow {times}.",
                     in_a_line(f"c=1 to {most}{way}, system tokens/s: ", short),
+                    detail=True,
                 )
             )
     return found
@@ -311,13 +313,15 @@ def _errors(rows: Sequence[Row]) -> list[Statement]:
         ]
         for brief in (False, True)
     )
-    return [Statement(f"Requests failed: {'; '.join(long)}.", in_a_line("Requests failed: ", short))] if long else []
+    if not long:
+        return []
+    return [Statement(f"Requests failed: {'; '.join(long)}.", in_a_line("Requests failed: ", short), detail=True)]
 
 
 def _left_out(rows: Sequence[Row]) -> list[Statement]:
     long, short = ([row(c, short=brief) for c in rows if c.invalid] for brief in (False, True))
     before = "Not compared, because INVALID: "
-    return [Statement(f"{before}{listed(long)}.", in_a_line(before, short))] if long else []
+    return [Statement(f"{before}{listed(long)}.", in_a_line(before, short), detail=True)] if long else []
 
 
 def _between(interval: Interval, *, short: bool = False) -> str:
@@ -350,9 +354,10 @@ def verdicts(rows: Sequence[Row]) -> list[Statement]:
 
 def _meets(levels: Sequence[Row]) -> list[Statement]:
     reached = next((i for i, c in enumerate(levels) if not _met(c)), len(levels))
-    return [Statement(" ".join(_met_up_to(levels, reached)), "\n".join(_met_up_to(levels, reached, short=True)))] * (
-        reached > 0
-    )
+    if not reached:
+        return []
+    long, short = (_met_up_to(levels, reached, short=brief) for brief in (False, True))
+    return [Statement(" ".join(long), "\n".join(short), detail=len(levels) == 1)]
 
 
 def _met_up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> list[str]:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.report.production import fitting
-from splitsecond.benchmark.report.terminal import name_text, titled_table
+from splitsecond.benchmark.report.tables import name_text, titled_table
 from splitsecond.benchmark.statistics.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, Accuracy
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.grouping import grouped

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.terminal import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, name_text
+from splitsecond.benchmark.report.tables import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, name_text
 from splitsecond.core.money.cost import usd, usd_or_free
 from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell, number, share
 from splitsecond.log.production.speed import ProductionSpeed, speed_remarks

@@ -8,7 +8,7 @@ from rich.text import Text
 from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
 from splitsecond.benchmark.findings.recommendation import limit_words
 from splitsecond.benchmark.report.production import figure_text, fitting, table_of_names
-from splitsecond.benchmark.report.terminal import name_text, print_item
+from splitsecond.benchmark.report.tables import name_text, print_item
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
 from splitsecond.core.money.cost import usd_or_free
 from splitsecond.core.pages.figure_cells import MISSING, FigureCell, interval_text, number, safe_text

@@ -29,7 +29,7 @@ from splitsecond.core.pages.figure_cells import (
     share,
 )
 from splitsecond.core.wording import ENGINE, SIMULATED, Loaded, counted_as, listed, rate
-from splitsecond.log.statistics.summary import Summary
+from splitsecond.log.statistics.summary import PERCENTILES, Summary, advised
 
 NODES_SHOWN = 8
 
@@ -114,9 +114,8 @@ def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
     main = {name: needed[name] for name in MAIN_PERCENTILES if name in needed}
     if not main:
         return []
-    needs = listed([f"{name} needs {n:,}" for name, n in main.items()])
-    advice = "" if searched else f"; use -n {max(main.values())}"
-    return [f"{needs} requests per row{advice}."]
+    advice = "" if searched else f": use -n {max(advised(PERCENTILES[name]) for name in main)}"
+    return [f"too few requests for an interval of {listed(list(main))}{advice}."]
 
 
 def server_words(condition: ConditionFindings) -> str:

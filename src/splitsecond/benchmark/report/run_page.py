@@ -20,7 +20,7 @@ from splitsecond.core.pages.figure_cells import MISSING, number
 from splitsecond.core.pages.html import HtmlTable, Row, TableCell, figure_cell, render
 from splitsecond.core.wording import counted_as, listed
 
-SHOWN_ELSEWHERE = ("command", "conditions.", "notes", "prices.")
+SHOWN_ELSEWHERE = ("command", "plan", "conditions.", "notes", "prices.")
 Column = tuple[str, Callable[[ConditionFindings], str]]
 
 
@@ -62,6 +62,7 @@ def _context(run: Run) -> dict[str, Any]:
         "errors": _errors(run, levels),
         "definitions": definitions(sessions=any(c.session for c in run.conditions)),
         "command": rows.asked_command(run),
+        "plan": run.asked.get("plan", ""),
         "settings": _settings(run),
         "identity": f"Run {run.id}, started {run.began}, splitsecond {run.version or MISSING}, format {run.schema}.",
     }

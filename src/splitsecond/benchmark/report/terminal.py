@@ -2,18 +2,11 @@
 
 The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50 and at p95. We add
 what that article leaves out: intervals, system throughput, errors. A figure with too small an n is dim.
-
-A console may be narrow, so a table has several layouts. The first one in which every table of the run fits is used.
-Names are never cut: where even the last layout does not fit, rows are lines.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,10 +14,21 @@ from rich.text import Text
 from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
 from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
-from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_matrix
+from splitsecond.benchmark.report.tables import (
+    BROKEN_NAMES,
+    StyledCell,
+    TableLayout,
+    Tables,
+    filled,
+    fit,
+    fitting,
+    print_item,
+    print_table,
+    titled_table,
+)
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages import figure_cells
@@ -34,51 +38,16 @@ from splitsecond.core.wording import Statement, change, counted_as, listed, pair
 PER_MILLION = "usd_per_million"
 SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
 LOOKS = {"invalid": "red", "error": "yellow", "note": "dim", "server": "dim"}
-SHORTEST_NAME = 12
-MORE_THAN_ANY_CONSOLE = 10_000
-MORE_FIGURES = (FIGURES["tpot_ms"], FIGURES["e2e_ms"])
-
-
-class TableLayout(Struct, frozen=True, kw_only=True):
-    """Layout of a table. `name_width`: names are broken after slashes and hyphens; 0: never.
-
-    `narrow`: of the figures beyond medians only the p95 of TTFT remains, which decides most uses.
-    """
-
-    beside: bool = False
-    name_width: int = 0
-    more: Sequence[Figure] = ()
-    narrow: bool = False
-
-
-LAYOUTS = (
-    TableLayout(beside=True, more=MORE_FIGURES),
-    TableLayout(more=MORE_FIGURES),
-    TableLayout(beside=True),
-    TableLayout(),
-)
-BROKEN_NAMES = TableLayout(name_width=SHORTEST_NAME)
-NARROW = TableLayout(name_width=SHORTEST_NAME, narrow=True)
-
-Tables = Callable[[TableLayout], list[Table]]
-
-
-class StyledCell(Struct, frozen=True, kw_only=True):
-    text: str
-    look: str = ""
-    remark: str = ""
-    remark_look: str = "dim"
 
 
 def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
     if run.capacity:
-        _print_steps(run, run.capacity, console)
+        print_steps(run, run.capacity, console)
     else:
         _print_levels(run, console)
     if any(c.session for c in run.conditions):
-        _print_sessions(run, console)
-    if run.cache_savings and _fit(console, lambda layout: [_savings_table(run, layout)]):
-        _print_savings(run, console)
+        print_sessions(run, console)
+    print_cache_savings(run, console)
     if use_matrix.use_matrix(run):
         _print_uses(run, console)
     elif too_few := use_matrix.note(run):
@@ -101,10 +70,10 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
 def _print_levels(run: Run, console: Console) -> None:
     levels = rows.levels(run)
     priced = rows.priced(run)
-    money = priced and _fit(console, lambda layout: [_level_table(level, layout, money=True) for level in levels])
-    tables = _fitting(console, lambda layout: [_level_table(level, layout, money=money) for level in levels])
+    money = priced and fit(console, lambda layout: [_level_table(level, layout, money=True) for level in levels])
+    tables = fitting(console, lambda layout: [_level_table(level, layout, money=money) for level in levels])
     for level, table in zip(levels, tables, strict=True):
-        _print_table(table, console)
+        print_table(table, console)
         if priced and not money:
             costs = (f"{c.target} {rows.per_million(c)} {rows.cost(c)}".strip() for c in level.conditions)
             print_item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
@@ -132,38 +101,40 @@ def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Con
         print_item(console, "  ", f"{who}{word}: {remark.text}", LOOKS[remark.kind])
 
 
-def _print_steps(run: Run, found: Capacity, console: Console) -> None:
-    _print_table(_step_table(run, found), console)
+def print_steps(run: Run, found: Capacity, console: Console) -> None:
+    print_table(_step_table(run, found), console)
     _print_remarks(capacity.remarks(run), len(found.steps), console)
     console.print()
 
 
-def _print_savings(run: Run, console: Console) -> None:
-    (table,) = _fitting(console, lambda layout: [_savings_table(run, layout)])
-    _print_table(table, console)
+def print_cache_savings(run: Run, console: Console) -> None:
+    if not run.cache_savings or not fit(console, lambda layout: [_savings_table(run, layout)]):
+        return
+    (table,) = fitting(console, lambda layout: [_savings_table(run, layout)])
+    print_table(table, console)
     print_item(console, "  ", savings.NOTE, "dim")
     console.print()
 
 
-def _print_sessions(run: Run, console: Console) -> None:
+def print_sessions(run: Run, console: Console) -> None:
     levels = [level for level in rows.levels(run) if sessions.of_sessions(level)]
 
     def tables(*, narrow: bool) -> Tables:
         return lambda layout: [_session_table(level, layout, narrow=narrow) for level in levels]
 
-    narrow = not _fit(console, tables(narrow=False))
-    for table in _fitting(console, tables(narrow=narrow)):
-        _print_table(table, console)
+    narrow = not fit(console, tables(narrow=False))
+    for table in fitting(console, tables(narrow=narrow)):
+        print_table(table, console)
     columns = [column for level in levels for column in sessions.columns_of(level.conditions, narrow=narrow)]
     print_item(console, "  ", sessions.note(columns), "dim")
     console.print()
 
 
 def _print_uses(run: Run, console: Console) -> None:
-    wide = _fit(console, lambda layout: [_use_table(run, layout)])
+    wide = fit(console, lambda layout: [_use_table(run, layout)])
     if wide:
-        (table,) = _fitting(console, lambda layout: [_use_table(run, layout)])
-        _print_table(table, console)
+        (table,) = fitting(console, lambda layout: [_use_table(run, layout)])
+        print_table(table, console)
     else:
         console.print(Text(use_matrix.TITLE, "bold"))
         for use, fits in use_matrix.use_lines(run).items():
@@ -176,14 +147,14 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
     print_item(console, "", f"Before: {comparison.before}. After: {comparison.after}.", "dim")
     levels = grouped(comparison.conditions, rows.load_words).values()
     priced = any(total.after is not None for c in comparison.conditions for total in _money(c))
-    money = priced and _fit(console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels])
-    tables = _fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels])
+    money = priced and fit(console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels])
+    tables = fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels])
     for shown, table in zip(levels, tables, strict=True):
-        _print_table(table, console)
+        print_table(table, console)
         _print_below(shown, console, costs=priced and not money)
     in_sessions = [shown for shown in levels if sessions.changed_columns(shown)]
-    for table in _fitting(console, lambda layout: [_session_change_table(shown, layout) for shown in in_sessions]):
-        _print_table(table, console)
+    for table in fitting(console, lambda layout: [_session_change_table(shown, layout) for shown in in_sessions]):
+        print_table(table, console)
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
             print_item(console, "", f"Only in the run {which}: {', '.join(missing)}.", "yellow")
@@ -203,55 +174,10 @@ def _print_below(changes: Sequence[ConditionChange], console: Console, *, costs:
     console.print(end="\n" if notes or costs else "")
 
 
-def _fitting(console: Console, tables: Tables) -> list[Table]:
-    for layout in LAYOUTS:
-        if spare(console, tables(layout)) >= 0:
-            return tables(layout)
-    layout = BROKEN_NAMES if _fit(console, tables) else NARROW
-    names = [table.columns[0] for table in tables(layout)]
-    widest = max(console.measure(cell).maximum for column in names for cell in column.cells)
-    room = max(spare(console, tables(layout)), 0)
-    found = tables(msgspec.structs.replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
-    return found
-
-
-def _fit(console: Console, tables: Tables) -> bool:
-    return spare(console, tables(BROKEN_NAMES)) >= 0
-
-
-def spare(console: Console, tables: Sequence[Table]) -> int:
-    """Return how many columns the widest table leaves free; negative: how many are missing."""
-    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
-    return min((console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0)
-
-
-def _print_table(table: Table, console: Console) -> None:
-    if spare(console, [table]) >= 0:
-        console.print(table)
-        return
-    console.print(Text(str(table.title), "bold"))
-    headings = [str(column.header).replace("\n", " ") for column in table.columns[1:]]
-    for name, *cells in zip(*(map(_plain, column.cells) for column in table.columns), strict=True):
-        figures = (f"{heading} {cell}".replace("\n", " ") for heading, cell in zip(headings, cells, strict=True))
-        name = name.replace("\nINVALID", " INVALID").replace("\n", "")
-        print_item(console, "  ", f"{name}: {', '.join(figures)}")
-
-
-def _plain(cell: object) -> str:
-    return cell.plain if isinstance(cell, Text) else str(cell)
-
-
 def print_findings(console: Console, statements: Iterable[Statement]) -> None:
     for statement in statements:
         for at, line in enumerate(statement.lines(console.width - 2)):
             print_item(console, "  " if at else "• ", line)
-
-
-def print_item(console: Console, mark: str, text: str, look: str = "") -> None:
-    lines = Text(safe_text(text), look).wrap(console, console.width - len(mark))
-    for i, line in enumerate(lines):
-        line.rstrip()
-        console.print(Text(mark if i == 0 else " " * len(mark), look) + line, soft_wrap=True)
 
 
 def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> Table:
@@ -299,17 +225,7 @@ def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout)
     own = sessions.changed_columns(shown)
     columns = [[_moved(c, each.column) for c in shown] for each in own]
     title = f"{sessions.TITLE} at {rows.level_title(shown[0]).lower()}: the second run, and how it differs"
-    return _filled(title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout)
-
-
-def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.collapse_padding = collapse_padding
-    return table
-
-
-def name_text(name: str, name_width: int) -> Text:
-    return Text(broken(safe_text(name), name_width) if name_width else safe_text(name))
+    return filled(title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout)
 
 
 def _step_table(run: Run, found: Capacity) -> Table:
@@ -333,7 +249,7 @@ def _savings_table(run: Run, layout: TableLayout) -> Table:
     lines = savings.saving_rows(run)
     columns = [[StyledCell(text=line.load) for line in lines]]
     columns += [[_saved(line.cells[at], layout) for line in lines] for at in range(len(SAVINGS))]
-    return _filled(savings.TITLE, ["load", *SAVINGS], [(line.target, False) for line in lines], columns, layout)
+    return filled(savings.TITLE, ["load", *SAVINGS], [(line.target, False) for line in lines], columns, layout)
 
 
 def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) -> Table:
@@ -345,7 +261,7 @@ def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) 
     )
     names = [(c.target, bool(c.invalid)) for c in own]
     title = f"{sessions.TITLE} at {level.title.lower()}"
-    return _filled(title, [*(each.heading for each in shown), "broke"], names, columns, layout)
+    return filled(title, [*(each.heading for each in shown), "broke"], names, columns, layout)
 
 
 def _use_table(run: Run, layout: TableLayout) -> Table:
@@ -355,7 +271,7 @@ def _use_table(run: Run, layout: TableLayout) -> Table:
         for at in range(len(run.uses))
     ]
     names = [(target, False) for target in matrix]
-    return _filled(use_matrix.TITLE, [use.use for use in run.uses], names, columns, layout)
+    return filled(use_matrix.TITLE, [use.use for use in run.uses], names, columns, layout)
 
 
 def _saved(cell: savings.ChangeCell, layout: TableLayout) -> StyledCell:
@@ -403,53 +319,7 @@ def _table(
         f"{column.name}\n{column.metric.unit}" if column.percentile else column.name.replace(" ", "\n", 1)
         for column in main
     ]
-    return _filled(title, [*headings, "errors", *more], names, columns, layout)
-
-
-def _filled(
-    title: str,
-    headings: Sequence[str],
-    names: Sequence[tuple[str, bool]],
-    columns: Sequence[list[StyledCell]],
-    layout: TableLayout,
-) -> Table:
-    table = titled_table(title, collapse_padding=not layout.beside)
-    table.add_column("target", no_wrap=True, min_width=SHORTEST_NAME)
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    texts = [[_name(target, invalid, layout) for target, invalid in names], *(_texts(c, layout) for c in columns)]
-    for row in zip(*texts, strict=True):
-        table.add_row(*row)
-    return table
-
-
-def _name(target: str, invalid: bool, layout: TableLayout) -> Text:
-    name = name_text(target, layout.name_width)
-    if invalid:
-        name.append("\nINVALID" if layout.name_width else " INVALID", "bold red")
-    return name
-
-
-def broken(name: str, width: int) -> str:
-    lines = [""]
-    for part in re.findall(r"[^/-]*[/-]|[^/-]+", name):
-        if lines[-1] and len(lines[-1] + part) > width:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)
-
-
-def _texts(column: Sequence[StyledCell], layout: TableLayout) -> list[Text]:
-    width = max(len(figure.remark) for figure in column)
-    texts = []
-    for figure in column:
-        text = Text(figure.text, figure.look)
-        if layout.beside and width:
-            text.append("  " + figure.remark.ljust(width), figure.remark_look)
-        elif figure.remark:
-            text.append("\n" + figure.remark, figure.remark_look)
-        texts.append(text)
-    return texts
+    return filled(title, [*headings, "errors", *more], names, columns, layout)
 
 
 _LOOKS = {True: "green", False: "bold red", None: "dim"}

@@ -3,7 +3,7 @@ from msgspec import Struct
 from splitsecond.benchmark.findings.findings import Recommendation, Run, TargetRating
 from splitsecond.benchmark.findings.recommendation import MIN_REQUESTS
 from splitsecond.core.wording import counted_as, listed
-from splitsecond.log.statistics.summary import needed
+from splitsecond.log.statistics.summary import advised
 
 KEEPS: dict[str, tuple[str, str]] = {
     "yes": ("yes", "green"),
@@ -15,7 +15,7 @@ FIRST = "★ marks the first of a use, by its own figure, where it is clear. "
 AHEAD = "★ marks the target that was clearly ahead in a use, by its own figure. "
 LOADS = "Below a verdict is its load; below a no, ≤ is the heaviest load within the limit. "
 LOADS_AFTER = "≤ is the heaviest load within the limit. "
-TOO_FEW = "No verdicts on uses: {} per row are too few. Verdicts begin at {}; a p95 has an interval from {} on."
+TOO_FEW = "No verdicts on uses: {} per row are too few. Verdicts begin at {}; a p95 has an interval with -n {}."
 MORE = "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
 
 
@@ -44,7 +44,7 @@ def note(run: Run, *, beside: bool = False) -> str:
     if not matrix:
         most = _most_requests(run)
         return (
-            TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, needed(0.95)) if 0 < most < MIN_REQUESTS else ""
+            TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, advised(0.95)) if 0 < most < MIN_REQUESTS else ""
         )
     several_loads = any(cell.load for cells in matrix.values() for cell in cells)
     loads = LOADS_AFTER if beside else LOADS
@@ -63,6 +63,31 @@ def use_lines(run: Run) -> dict[str, str]:
         words = {word: _targets(use, keeps, shared) for keeps, (word, _) in KEEPS.items()}
         verdicts = [f"{word} {listed(targets)}" for word, targets in words.items() if targets]
         lines[f"{use.use} at {shared}" if shared else use.use] = "; ".join(verdicts) or "no target"
+    return lines
+
+
+def heading(run: Run) -> str:
+    """Return at which loads, and with which workload, the verdicts of `target_lines` hold."""
+    loads: dict[str, list[str]] = {}
+    for use in run.uses:
+        for rating in use.candidates[:1]:
+            loads.setdefault(short_load(rating.load), []).append(use.use)
+    usual = max(loads, key=lambda load: len(loads[load]), default="")
+    others = [f"{listed(uses)} {load}" for load, uses in loads.items() if load != usual]
+    workload = run.conditions[0].workload if run.conditions else ""
+    several = f", workload {workload}" if workload else ""
+    return f"Uses at {usual}{several}{f' ({listed(others)})' if others else ''}, ★ is the first of a use:"
+
+
+def target_lines(run: Run) -> dict[str, str]:
+    """Return the uses of each verdict, by target."""
+    lines = {}
+    for target, cells in use_matrix(run).items():
+        by_word: dict[str, list[str]] = {word: [] for word, _ in KEEPS.values()}
+        for use, cell in zip(run.uses, cells, strict=True):
+            star, _, word = cell.text.rpartition("★ ")
+            by_word[word].append(f"{'★ ' if star or cell.text.startswith('★') else ''}{use.use}")
+        lines[target] = "; ".join(f"{word} {', '.join(uses)}" for word, uses in by_word.items() if uses)
     return lines
 
 

@@ -1,5 +1,8 @@
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.crossing import crossing_statements, crossings
 from splitsecond.benchmark.findings.figures import TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
@@ -21,7 +24,8 @@ from splitsecond.log.production.speed_and_price import (
 
 
 def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = "") -> None:
-    """Put the answers about uses, money, length and load into `run`, and add their statements to those `found` before.
+    """Put the answers about uses, money, length and load into `run`, add their statements to those `found` before, and
+    conclude.
 
     If the run says nothing about other minutes, that is its first statement. `use`: that of the run's limits, or "".
     """
@@ -33,7 +37,7 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
     run.break_even = break_evens(run.conditions)
     run.workload_changes = workload_changes(run.conditions)
     run.spread = round_spread(observations)
-    apart = [spread_statement(run.spread)] if run.spread else []
+    apart = [replace(spread_statement(run.spread), detail=True)] if run.spread else []
     claims = run.spread is None or run.spread.claims
     run.state(
         [
@@ -49,6 +53,7 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
             *(apart if claims else []),
         ]
     )
+    run.conclusion = conclusion(run, observations, use)
 
 
 def speed_and_price(rows: Sequence[ConditionFindings]) -> SpeedAndPrice | None:

@@ -6,6 +6,7 @@ import msgspec
 
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.causes import server_statements
+from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
 from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
@@ -59,9 +60,10 @@ class SessionsRecord(msgspec.Struct, frozen=True, kw_only=True):
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
 
-    `command` is empty for a run of the Python API; `settings` are its options by name. `prices` are those of the day of
-    the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share of requests that must
-    meet the limits. `usd_per_kwh`: price of electricity.
+    `command` is empty for a run of the Python API; `settings` are its options by name. `plan`: the file with which
+    `splitsecond bench` repeats it; "": there is none. `prices` are those of the day of the run. `sessions` tells which
+    sessions were sent. `share`, of a capacity search: the share of requests that must meet the limits. `usd_per_kwh`:
+    price of electricity.
     """
 
     command: list[str]
@@ -74,6 +76,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     sessions: SessionsRecord | None = None
     usd_per_kwh: float | None = None
+    plan: str = ""
 
 
 def conclude(
@@ -98,12 +101,13 @@ def conclude(
     run.cost_usd = run_cost_usd(observations, prices)
     run.cache_savings = cache_savings(run.conditions, observations, prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
-    run.statements, run.short_statements = [], []
+    run.statements, run.short_statements, run.highlights = [], [], []
     if run.capacity:
         confirmed = [step.condition for step in run.capacity.steps if step.load == run.capacity.holds]
         run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
         run.state(capacity_statements(run.capacity, run.conditions))
         run.state([spread_statement(run.spread)] if run.spread else [])
+        run.conclusion = conclusion(run, observations)
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
         found += session_statements(run.conditions) + server_statements(run.conditions)

@@ -23,6 +23,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.validation import wrong
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.core.wording import ENGINE, SIMULATED, counted_as, listed
+from splitsecond.log.statistics.summary import advised, needed
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.expression import targets as targets_of
 
@@ -118,7 +119,7 @@ def tokens_of_prompts(workload: Workload, asked: int) -> int:
 def estimate_usd(
     plan: RunPlan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price], ideal: bool = False
 ) -> float:
-    """Estimate the highest cost of the plan's tokens, warm-ups and cool-downs included.
+    """Estimate the cost of the plan's tokens, warm-ups and cool-downs included, on the high side.
 
     It assumes that every response has its full length, that each slot sends one cool-down, that a policy sends each
     call to all of its targets, and that prompts that begin alike, or like the turn before, fill a cache each time and
@@ -174,7 +175,7 @@ def announce(
     if not about:
         return rent
     stop = f" It stops at {usd(most)}." if most is not None and about > most else ""
-    cost = f"about {usd(about)} at most"
+    cost = f"about {usd(about)} with full-length responses"
     if workload.sessions is not None:
         least = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices, ideal=True)
         cost = f"about {usd(least)} with an ideal prompt cache to {usd(about)} without one"
@@ -204,7 +205,7 @@ def announce_rounds(
     sentences = []
     if about:
         a_day = f"{_requests(plan)}: about {usd(about * per_day)} a day."
-        sentences.append(f"Each round costs about {usd(about)} at most, for {a_day}")
+        sentences.append(f"Each round costs about {usd(about)}, for {a_day}")
     sentences += [rent] if rent else []
     if sentences and most is not None:
         so_far = f"; so far they have cost {usd(spent_usd)}" if spent_usd else ""
@@ -263,8 +264,11 @@ def announce_duration(
     spread = f", in rounds {apart_s:.0f} s apart" if plan.apart_s else ""
     traced = any(condition.load.trace for condition in plan.conditions)
     claim = "" if apart_s >= CLAIM_APART_S or traced else f" It says nothing about other minutes; for that: {CLAIM}."
-    least = "at most" if usd_at_least is None else f"{usd(usd_at_least / rounds)} to"
+    least = "about" if usd_at_least is None else f"about {usd(usd_at_least / rounds)} to"
     cost = f", {least} {usd(usd_at_most / rounds)}" if usd_at_most else ""
+    fewest = min((condition.requests for condition in plan.conditions), default=0)
+    few = fewest < needed(0.95, plan.rounds) and not by_round and not traced
+    more = f" A p95 gets no interval; for one: -n {advised(0.95)}." if few else ""
     many = any(condition.requests > FEW for condition in plan.conditions)
     long = seconds >= LONG_S and many and not by_round and not plan.apart_s
     shorter = f" For a first look: -n {FEW} --output-tokens 64." if long else ""
@@ -272,7 +276,7 @@ def announce_duration(
         shorter = " For less: --quick, a first look without pauses. Ctrl-C keeps what was measured until then."
     return (
         f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if responses slow down under "
-        f"load: {counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}{claim}"
+        f"load: {counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}{more}{claim}"
     )
 
 

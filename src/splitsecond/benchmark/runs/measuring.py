@@ -120,6 +120,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int
     settings: dict[str, Any]
     command: list[str] = []
+    plan_file: str = ""
     slo: str = ""
     processes: int | None = None
     on: str = ""
@@ -186,6 +187,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         conditions = [] if self.search else [self.asked(condition) for condition in self.plan.conditions]
         asked = RunRequest(
             command=self.command,
+            plan=self.plan_file,
             settings=self.settings,
             targets=list(self.targets.values()),
             conditions=conditions,

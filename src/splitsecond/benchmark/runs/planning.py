@@ -48,8 +48,11 @@ from splitsecond.routing.construction.user_policies import PolicyFile
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run was asked for: as a command, and as the file `plan` that repeats it ("": there is none)."""
+
     command: list[str] = []
     settings: dict[str, Any] = {}
+    plan: str = ""
 
     @classmethod
     def of(cls, settings: RunSettings) -> "Recorded":
@@ -297,6 +300,7 @@ class _Prepared:
             input_tokens=self._input_tokens,
             settings=self._recorded.settings,
             command=self._recorded.command,
+            plan_file=self._recorded.plan,
             slo=slo,
             processes=self._settings.processes,
             on=self._settings.on,

@@ -1,5 +1,5 @@
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +11,11 @@ from splitsecond.cli import option_values
 from splitsecond.cli.gates import absolute_gates
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.options import USES, Concurrency, OutputTokens, of_load, of_requests, of_results
+from splitsecond.cli.plan_file import is_plan, plan_text, with_plan
 from splitsecond.cli.run_options import RunOutputOptions, SessionOptions, TargetOptions, with_options
+from splitsecond.core.timing import uses
 from splitsecond.core.validation import one_of
+from splitsecond.log.statistics.summary import PERCENTILES, advised
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +105,14 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
             "the provider's prompt cache saves.",
         ),
     ] = "fresh"
+    use: Annotated[
+        str,
+        of_results(
+            "--for",
+            metavar="USE",
+            help=f"Plan the run for a verdict on this use: its limits, and enough requests. {USES}.",
+        ),
+    ] = ""
     slo: Annotated[
         str, of_results(metavar="LIMITS", help=f"Limits for goodput: ttft=300ms,tpot=20ms, or one of {USES}.")
     ] = ""
@@ -111,13 +122,34 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
     ] = None
 
 
-@with_options(BenchOptions)
+FIRST_OPTIONS = (
+    "base_url", "concurrency", "requests", "rate", "input_tokens", "output_tokens", "quick", "max_cost", "use", "out",
+)  # fmt: skip
+"""What `--help` shows; `--help-all` shows all."""
+
+
+def planned_for(options: BenchOptions, use: str) -> BenchOptions:
+    """Return the options with what a verdict on `use` needs, where they say nothing themselves."""
+    needs = uses.USES[one_of("--for", use, tuple(uses.USES))]
+    free = not (options.precision or options.duration or options.trace)
+    loaded = options.concurrency or options.rate or options.trace
+    return replace(
+        options,
+        slo=options.slo or use,
+        requests=options.requests or (advised(PERCENTILES[needs.percentile]) if free else None),
+        concurrency="1" if needs.alone and not loaded else options.concurrency,
+    )
+
+
+@with_options(BenchOptions, FIRST_OPTIONS)
 def bench(options: BenchOptions) -> None:
     """Measure the speed of LLM endpoints, with intervals.
 
     \b
     splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
     splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --quick
+    splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --for voice
+    splitsecond bench runs/monday/plan.toml
     splitsecond bench --base-url http://127.0.0.1:8000/v1 --model mine -c 1,8,32 -n 50 --ignore-eos
     splitsecond bench sim/groq sim/together --rate 5 --slo voice
     splitsecond bench sim/groq -c 1 --input-tokens 512,8k,50k
@@ -129,6 +161,11 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
     splitsecond bench sim/agent-cloud sim/agent-vllm-h100 --sessions agent -c 1,4
     """
+    if (named := options.named_targets) and len(named) == 1 and is_plan(named[0]):
+        options = with_plan(options, Path(named[0]))
+    plan = plan_text(options)
+    if options.use:
+        options = planned_for(options, options.use)
     gates = absolute_gates(options.fail_if or ())
     prompt_tokens = INPUT_TOKENS[one_of("--cache", options.cache, tuple(INPUT_TOKENS))]
     lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]
@@ -149,7 +186,7 @@ def bench(options: BenchOptions) -> None:
         over=option_values.seconds(options.over, "--over"),
     )
     with ExitStack() as started:
-        recorded = options.recorded(input_tokens=one_length or options.input_tokens or prompt_tokens)
+        recorded = options.recorded(input_tokens=one_length or options.input_tokens or prompt_tokens, plan=plan)
         job = bench_job(settings, started, recorded)
         if settings.cache_reuse and (warning := too_short_to_cache(settings)):
             typer.echo(warning, err=True)

@@ -58,7 +58,7 @@ def compare(
 
     \b
     splitsecond compare runs/monday runs/tuesday --html changes.html
-    splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p95 > +10%' --fail-if 'errors > 0'
+    splitsecond compare runs/main runs/branch --fail-if 'ttft_ms.p50 > +10%' --fail-if 'errors > 0'
     splitsecond compare runs/vllm runs/sglang --equivalent 'ttft_ms.p50 ±5%'
     splitsecond compare before.json after.json
     """
@@ -77,7 +77,7 @@ def compare(
     comparison_table(comparison, console)
     breaches = _breaches(gates, new, comparison)
     breaches += [breach for each in equivalences for breach in each.check(comparison)]
-    raise typer.Exit(0 if concluded(breaches, gates, equivalences, console, comparison.close_rounds) else 1)
+    raise typer.Exit(concluded(breaches, gates, equivalences, console, comparison.close_rounds))
 
 
 def _recomputed(folders: list[Path]) -> list[RunData]:

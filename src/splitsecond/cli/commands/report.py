@@ -41,6 +41,9 @@ def report(
         Path | None,
         typer.Option("--llm-d", metavar="FOLDER", help="Write each row as a Benchmark Report of llm-d, in YAML."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all figures and findings, and the error of the instrument.")
+    ] = False,
 ) -> None:
     """Recompute the findings of runs from their observations.
 
@@ -60,7 +63,9 @@ def report(
     written = True
     for path, (run, observations) in zip(runs, found, strict=True):
         with _folder(path, observations) as folder:
-            written &= show(run, observations, folder, Output(html=html, png=png), screen=output.screen())
+            written &= show(
+                run, observations, folder, Output(html=html, png=png, verbose=verbose), screen=output.screen()
+            )
             if llm_d:
                 _write_llm_d(run, llm_d)
     shown = [run for run, _ in found]

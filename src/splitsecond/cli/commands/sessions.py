@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.terminal import print_item, print_left_out, spare
+from splitsecond.benchmark.report.tables import print_item, room_left
+from splitsecond.benchmark.report.terminal import print_left_out
 from splitsecond.cli.log_source import LoggedTraffic
 from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, config_file
 from splitsecond.cli.results import Output
@@ -151,7 +152,7 @@ def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console)
             table.add_column(heading, justify="left" if left else "right", no_wrap=True)
         for row in rows:
             table.add_row(*[*row.values()][:count])
-        if spare(console, [table]) >= 0:
+        if room_left(console, [table]) >= 0:
             break
     console.print(table)
     print_left_out([each.replace("\n", " ") for each in headings[count:]], console)

@@ -79,7 +79,10 @@ class Badge(Struct, frozen=True, kw_only=True):
 
 
 class Headline(Struct, frozen=True, kw_only=True):
+    """What a page says first: a sentence, further ones in smaller print, and a few numbers."""
+
     sentence: str = ""
+    further: Sequence[str] = ()
     tiles: Sequence[Tile] = ()
     badge: Badge | None = None
 

@@ -127,14 +127,14 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
     if found is None:
         return []
     best = sorted((p for p in found.targets if p.frontier != "no"), key=lambda p: p.usd_per_million)
-    perhaps = [", perhaps" if p.frontier == "unsure" else "" for p in best]
+    doubts = [", cannot tell yet" if p.frontier == "unsure" else "" for p in best]
     frontier = [
-        f"{p.target} ({number(p.tps)} tokens/s at {usd(p.usd_per_million)}{unsure})"
-        for p, unsure in zip(best, perhaps, strict=True)
+        f"{p.target} ({number(p.tps)} tokens/s at {usd(p.usd_per_million)}{doubt})"
+        for p, doubt in zip(best, doubts, strict=True)
     ]
     short = [
-        f"{p.target} {number(p.tps)} at {usd(p.usd_per_million)}{unsure.replace(',', '')}"
-        for p, unsure in zip(best, perhaps, strict=True)
+        f"{p.target} {number(p.tps)} at {usd(p.usd_per_million)}{doubt.replace(',', '')}"
+        for p, doubt in zip(best, doubts, strict=True)
     ]
     first, *others = sorted(found.targets, key=lambda p: -(p.cost_adjusted_tps or 0.0))
     name, unit = f"cost-adjusted {found.figure}", "tokens/s per dollar and million tokens"

@@ -53,6 +53,9 @@ MIN_CLUSTERS = 8
 """Least number of sessions that show how much they scatter. They differ more than rounds do: in length, not only in
 speed."""
 
+ADVISED_STEP = 50
+"""Advice on the number of requests is a multiple of this, so that it is one number everywhere."""
+
 MAX_STEPS = 20
 """Most steps in which a bound moves to where its own effective n agrees with it; it seldom takes more than five."""
 
@@ -129,6 +132,14 @@ def needed(q: float, rounds: int = 0) -> int:
     """
     independent = math.ceil(math.log(TAIL) / math.log(max(q, 1 - q)))
     return math.ceil(independent / known_share(rounds))
+
+
+def advised(q: float) -> int:
+    """Return a round number of requests that gives the `q` quantile both bounds in any run: 150 for p95, 750 for p99.
+
+    A run that needs an interval has at least `MIN_ROUNDS` rounds, or is one sample, which needs less.
+    """
+    return ADVISED_STEP * math.ceil(needed(q, MIN_ROUNDS) / ADVISED_STEP)
 
 
 def known_share(rounds: int, z: float = Z95, doubt: float = DOUBT) -> float:

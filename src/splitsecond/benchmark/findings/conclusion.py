@@ -1,0 +1,202 @@
+"""The conclusion of a run, in three sentences: which target for what was asked, how sure that is, and what it costs.
+
+What was asked is the use of the run's limits (`--slo voice`); without one, which target is the fastest at the lightest
+and at the heaviest load.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from splitsecond.benchmark.findings.figures import FIGURES, ttft_figure
+from splitsecond.benchmark.findings.findings import ConditionFindings, Recommendation, Run
+from splitsecond.benchmark.findings.metric import Figure
+from splitsecond.benchmark.findings.recommendation import figure_words, limit_words
+from splitsecond.benchmark.findings.statements import Lead, leads
+from splitsecond.benchmark.findings.usable_rows import lightest_rows, load_order, rows_by_target
+from splitsecond.core.grouping import grouped
+from splitsecond.core.money.cost import usd
+from splitsecond.core.observation import Observation
+from splitsecond.core.wording import ENGINE, SIMULATED, counted_as, level, listed, number, ratio
+from splitsecond.log.statistics.summary import advised
+
+TTFT, TPS = "ttft_ms", "tps"
+WORDS = {TTFT: "to the first token", TPS: "in tokens per second"}
+MAX_NAMED = 3
+Row = ConditionFindings
+
+
+def conclusion(run: Run, observations: Sequence[Observation], use: str = "") -> list[str]:
+    """Return the three sentences; none for a run without requests. `use`: that of the run's limits, or ""."""
+    if not any(row.requests for row in run.conditions):
+        return []
+    if not run.capacity and not lightest_rows(run.conditions):
+        return ["Do not rely on the figures of this run.", _sure(run)]
+    answer = run.statements[0] if run.capacity else _for_use(run, use) or _fastest(run, observations)
+    return [sentence for sentence in (answer, _sure(run), _cost(run)) if sentence]
+
+
+def _for_use(run: Run, use: str) -> str:
+    found = next((each for each in run.uses if each.use == use), None)
+    if found is None or not found.candidates:
+        return ""
+    best, tense = found.candidates[0], "" if _claims(run) else f" in {_period(run)}"
+    limit, value = limit_words(use), _judged(found)
+    at = f" at {best.load}" if best.load else ""
+    if best.keeps == "no":
+        beyond = f"; {best.target} comes nearest ({value}{at})" if value else ""
+        return f"For {use}, no target meets {limit}{tense}{beyond}."
+    if best.keeps == "unsure":
+        seen = f"{value or best.why}{at}{tense}"
+        return f"For {use}, the run cannot tell yet whether {best.target} meets {limit} ({seen})."
+    if found.is_clear or len(found.candidates) == 1:
+        return f"For {use}, take {best.target}: it meets {limit}{at}{tense}{f' ({value})' if value else ''}."
+    met = [each.target for each in found.candidates if each.keeps == "yes"]
+    return f"For {use}, {listed(met)} {'meets' if len(met) == 1 else 'meet'} {limit}{at}{tense}; none is clearly first."
+
+
+def _judged(found: Recommendation) -> str:
+    best = found.candidates[0]
+    if best.value is None or not found.limits:
+        return ""
+    return f"{found.percentile} {figure_words(next(iter(found.limits)), best.value)}"
+
+
+def _fastest(run: Run, observations: Sequence[Observation]) -> str:
+    found = leads(run.conditions, observations)
+    loads = grouped((row for own in rows_by_target(run.conditions) for row in own), load_order)
+    lightest, heaviest = loads[min(loads)], loads[max(loads)]
+    if len(lightest) == 1:
+        heavier = [] if lightest == heaviest else [row for row in heaviest if row.target == lightest[0].target]
+        return " ".join([_alone(lightest[0]), *(_alone(row, brief=True) for row in heavier)]).strip()
+    within = "" if _claims(run) else f" in {_period(run)}"
+    if _leads_everywhere(loads, found):
+        of = by_figure(found, lightest)
+        verb = "was ahead" if within else "is the fastest"
+        where = f"at every load{within}; {level(lightest[0])} it {'was' if within else 'is'}"
+        return f"{_winner(of)} {verb} {where} {_margins(_clear(of))} as the next target."
+    if lightest is heaviest:
+        return _of_load(lightest, by_figure(found, lightest), within)
+    light, heavy = by_figure(found, lightest), by_figure(found, heaviest)
+    if (winner := _winner(light)) and winner == _winner(heavy):
+        verb = "was ahead" if within else "is the fastest"
+        return (
+            f"{winner} {verb} {level(lightest[0])} and {level(heaviest[0])}{within}: {level(heaviest[0])}, "
+            f"{_margins(_clear(heavy))} as the next target."
+        )
+    both = ((lightest, light), (heaviest, heavy))
+    return " ".join(_of_load(rows, of, within) for rows, of in both if len(rows) > 1)
+
+
+def _of_load(rows: Sequence[Row], of: Mapping[str, Lead], within: str) -> str:
+    where, clear = level(rows[0]), _clear(of)
+    if of and all(each.found.p_value is None for each in of.values()):
+        return f"Too few requests or rounds to tell which target is the fastest {where}."
+    if not clear:
+        return f"No target {'was' if within else 'is'} clearly the fastest {where}{within}."
+    if winner := _winner(of):
+        verb = f"was ahead {where}{within}" if within else f"is the fastest {where}"
+        return f"{winner} {verb}: {_margins(clear)} as the next target."
+    verb = "was ahead" if within else "is first"
+    parts = [f"{each.best.target} {verb} {WORDS[name]}" for name, each in clear.items()]
+    unclear = [WORDS[name] for name in WORDS if name not in clear]
+    rest = f"; no target {'was' if within else 'is'} clearly first {unclear[0]}" if unclear else ""
+    return f"{where.capitalize()}{within}, {' and '.join(parts)}{rest}."
+
+
+def _sure(run: Run) -> str:
+    """Return how far the answer can be relied on, and what would settle what is open."""
+    if run.invalid:
+        return f"The run is INVALID: {run.invalid[0]}."
+    rows = run.conditions
+    invalid = [row for row in rows if row.invalid]
+    requests = min(row.requests for row in rows)
+    spread = run.spread
+    rounds = f" in {counted_as(spread.rounds, 'round')}" if spread else ""
+    sent = f"{counted_as(requests, 'request')} per row{rounds}"
+    if not any(has_interval(row) for row in rows):
+        return f"It is not sure: {sent} give no intervals. Use -n {advised(0.95)}."
+    needs = [] if any(_has_p95(row) for row in rows) or run.capacity else [f"a p95 needs -n {advised(0.95)}"]
+    if not _claims(run):
+        needs.append("other minutes need --over 15m")
+    sentence = f"It is sure within the intervals ({sent}"
+    if not _claims(run):
+        sentence = f"It holds for {_period(run)} only ({sent}"
+    sentence += f"); {listed(needs)}." if needs else ")."
+    if not run.finished:
+        sentence += " The run was stopped before its end."
+    if invalid:
+        verb = "is" if len(invalid) == 1 else "are"
+        sentence += f" {len(invalid):,} of {counted_as(len(rows), 'row')} {verb} INVALID and not compared."
+    if all(row.target.startswith((SIMULATED, ENGINE)) for row in rows):
+        sentence += " The targets are simulated: no provider was measured."
+    return sentence
+
+
+def _cost(run: Run) -> str:
+    heaviest = {own[0].target: own[-1] for own in rows_by_target(run.conditions)}
+    priced = {name: row.usd_per_million for name, row in heaviest.items() if row.usd_per_million is not None}
+    ranked = sorted(priced, key=lambda name: priced[name] or 0.0)
+    prices = [f"{usd(priced[name]) if priced[name] else 'nothing'} at {name}" for name in ranked[:MAX_NAMED]]
+    more = f" and more at {counted_as(len(ranked) - MAX_NAMED, 'other', 'others')}" if len(ranked) > MAX_NAMED else ""
+    each = f"a million tokens cost {listed(prices)}{more}" if prices else ""
+    unknown = [name for name in heaviest if name not in priced]
+    if not prices:
+        return "What it costs is unknown without a price: name one with --price." if unknown else ""
+    return f"The run cost {usd(run.cost_usd)}; {each}." if run.cost_usd else f"{each[0].upper()}{each[1:]}."
+
+
+def _claims(run: Run) -> bool:
+    return run.spread is None or run.spread.claims
+
+
+def _period(run: Run) -> str:
+    return run.spread.period() if run.spread else ""
+
+
+def has_interval(row: Row) -> bool:
+    return None not in ttft_figure(open_loop=row.concurrency is None).summary(row).interval("p50")
+
+
+def _has_p95(row: Row) -> bool:
+    return None not in ttft_figure(open_loop=row.concurrency is None).summary(row).interval("p95")
+
+
+def by_figure(found: Sequence[Lead], level_rows: Sequence[Row]) -> dict[str, Lead]:
+    at = {row.condition for row in level_rows}
+    return {_plain(each): each for each in found if each.best.condition in at and isinstance(each.metric, Figure)}
+
+
+def _winner(by_metric: Mapping[str, Lead]) -> str:
+    winners = {each.best.target if each.found.real else "" for each in by_metric.values()}
+    return winners.pop() if by_metric.keys() == {TTFT, TPS} and len(winners) == 1 else ""
+
+
+def _leads_everywhere(loads: Mapping[tuple[bool, float], Sequence[Row]], found: Sequence[Lead]) -> bool:
+    winners = {_winner(by_figure(found, rows)) for rows in loads.values()}
+    return len(loads) > 1 and len(winners) == 1 and winners != {""}
+
+
+def _plain(of: Lead) -> str:
+    return next((name for name in (TTFT, TPS) if of.metric in (FIGURES[name], FIGURES[name].from_due)), of.metric.name)
+
+
+def _margins(clear: Mapping[str, Lead]) -> str:
+    return " and ".join(f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}" for name, each in clear.items())
+
+
+def _clear(by_metric: Mapping[str, Lead]) -> dict[str, Lead]:
+    return {name: of for name in WORDS if (of := by_metric.get(name)) and of.found.real and of.found.ratio}
+
+
+def _alone(row: Row, *, brief: bool = False) -> str:
+    if row.session is not None:
+        took = row.session.session_s.value
+        return "" if took is None else f"{row.target} takes {number(took)} s for a session {level(row)}."
+    ttft, tps = ttft_figure(open_loop=row.concurrency is None).summary(row).p50, row.tps.p50
+    if ttft is None or tps is None:
+        return ""
+    if brief:
+        return f"{level(row).capitalize()} it is {number(ttft)} ms and {number(tps)} tokens per second."
+    return (
+        f"{row.target} sends the first token after {number(ttft)} ms, then {number(tps)} tokens per second (p50, "
+        f"{level(row)})."
+    )

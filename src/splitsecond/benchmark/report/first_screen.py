@@ -1,0 +1,173 @@
+"""The first screen of a run: the conclusion, one table, the verdicts on uses, the main findings, and what went wrong.
+
+It has about 30 lines of 80 columns. `terminal.run_table` has everything.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.report import rows, use_matrix
+from splitsecond.benchmark.report.tables import SHORTEST_NAME, name_text, print_item, room_left, titled_table
+from splitsecond.benchmark.report.terminal import LOOKS, print_cache_savings, print_sessions, print_steps
+from splitsecond.core.pages import figure_cells
+from splitsecond.core.pages.figure_cells import number
+from splitsecond.core.wording import counted_as, listed
+
+MAX_ROWS = 12
+MAX_FINDINGS = 8
+"""Lines of findings. The others are counted."""
+MORE = "has all figures and findings; --verbose prints them."
+Row = ConditionFindings
+
+
+class Columns(Struct, frozen=True, kw_only=True):
+    """Which columns a console has room for. `name_width`: names are broken at this many columns; 0: never."""
+
+    name_width: int = 0
+    intervals: bool = True
+    money: bool = True
+    system: bool = True
+
+    def left_out(self, *, priced: bool) -> list[str]:
+        found = [
+            ("intervals", self.intervals),
+            ("$/M tokens", self.money or not priced),
+            ("system tokens/s", self.system),
+        ]
+        return [name for name, shown in found if not shown]
+
+
+CHOICES = (
+    Columns(),
+    Columns(money=False),
+    Columns(money=False, system=False),
+    Columns(intervals=False),
+    Columns(intervals=False, money=False),
+    Columns(name_width=SHORTEST_NAME, money=False),
+    Columns(name_width=SHORTEST_NAME, intervals=False, money=False),
+    Columns(name_width=SHORTEST_NAME, intervals=False, money=False, system=False),
+)
+"""Sets of columns, the best first."""
+
+
+def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
+    for reason in run.invalid:
+        print_item(console, "INVALID: ", reason, "bold red")
+    for at, sentence in enumerate(run.conclusion):
+        print_item(console, "", sentence, "" if at else "bold")
+    if run.capacity:
+        print_steps(run, run.capacity, console)
+    elif run.conditions:
+        _print_rows(run, console)
+    if any(c.session for c in run.conditions):
+        print_sessions(run, console)
+    print_cache_savings(run, console)
+    _print_problems(run, console)
+    if not run.capacity:
+        _print_uses(run, console)
+    _print_findings(console, run.highlights[1:] if run.capacity else run.highlights)
+    if not run.finished:
+        print_item(console, "• ", "This run was stopped before its end: the figures cover what had finished.", "yellow")
+    for path in files:
+        more = f" {MORE}" if path.suffix == ".html" else ""
+        console.print(Text(str(path), "cyan") + Text(more, "dim"), soft_wrap=True)
+
+
+def _print_rows(run: Run, console: Console) -> None:
+    levels = rows.levels(run)
+    shown = levels if len(run.conditions) <= MAX_ROWS else [levels[0], levels[-1]]
+    priced = rows.priced(run)
+    room = {each: room_left(console, [_table(shown, each, priced)]) for each in CHOICES}
+    choice = next((each for each in CHOICES if room[each] >= 0), CHOICES[-1])
+    if choice.name_width:
+        choice = replace(choice, name_width=choice.name_width + max(room[choice], 0))
+    console.print(_table(shown, choice, priced))
+    hidden = [f"{level.title.lower()}" for level in levels if level not in shown]
+    notes = [*choice.left_out(priced=priced), *hidden]
+    if notes:
+        print_item(console, "  ", f"Not shown here: {listed(notes)}.", "dim")
+    console.print()
+
+
+def _table(levels: Sequence[rows.LoadLevel], columns: Columns, priced: bool) -> Table:
+    table = titled_table("")
+    table.title = None
+    table.add_column("target", no_wrap=True)
+    money = priced and columns.money
+    between = ["95%"] if columns.intervals else []
+    headings = ["TTFT p50\nms", *between, "p95\nms", "TPS p50\ntokens/s", *between]
+    headings += [*(["system\ntokens/s"] if columns.system else []), "errors", *(["$/M\ntokens"] if money else [])]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "95%" else "right", no_wrap=True)
+    for level in levels:
+        table.add_row(Text(level.title, "bold"))
+        for row in level.conditions:
+            table.add_row(_name(row, columns), *_cells(row, columns, money=money))
+    return table
+
+
+def _name(row: Row, columns: Columns) -> Text:
+    name = name_text(row.target, columns.name_width)
+    return name.append("\nINVALID" if columns.name_width else " INVALID", "bold red") if row.invalid else name
+
+
+def _cells(row: Row, columns: Columns, *, money: bool) -> Iterator[Text]:
+    for summary, percentiles in ((rows.ttft(row), ("p50", "p95")), (row.tps, ("p50",))):
+        for percentile in percentiles:
+            cell = figure_cells.cell(summary, percentile)
+            yield Text(cell.figure, "dim" if cell.needs else "")
+            if columns.intervals and percentile == "p50":
+                yield Text(cell.interval, "dim")
+    if columns.system:
+        yield Text(number(row.output_tokens_per_s))
+    yield Text(rows.errors(row), "red" if row.errors else "")
+    if money:
+        yield Text(rows.per_million(row))
+
+
+def _print_problems(run: Run, console: Console) -> None:
+    problems = [
+        (level, remark)
+        for level in rows.levels(run)
+        for remark in rows.remarks(level)
+        if remark.kind in ("invalid", "error")
+    ]
+    for level, remark in problems:
+        who = f"{remark.who or 'all'}, {level.title.lower()}"
+        print_item(console, "  ", f"{who}: {remark.text}", LOOKS[remark.kind])
+    if problems:
+        console.print()
+
+
+def _print_uses(run: Run, console: Console) -> None:
+    lines = use_matrix.target_lines(run)
+    if not lines:
+        if note := use_matrix.note(run):
+            print_item(console, "", note, "dim")
+        return
+    print_item(console, "", use_matrix.heading(run), "bold")
+    for target, verdicts in lines.items():
+        print_item(console, "  ", f"{target}: {verdicts}")
+
+
+def _print_findings(console: Console, found: Sequence[str]) -> None:
+    if found:
+        console.print()
+    left, hidden = MAX_FINDINGS, 0
+    for each in found:
+        lines = each.split("\n")
+        if left < len(lines):
+            hidden += 1
+            continue
+        left -= len(lines)
+        for at, line in enumerate(lines):
+            print_item(console, "  " if at else "• ", line)
+    if hidden:
+        print_item(console, "• ", f"{counted_as(hidden, 'more finding', 'more findings')}.", "dim")
