@@ -117,7 +117,9 @@ def test_a_refused_request_is_refused_by_every_target() -> None:
 
 
 def test_cache_use_by_age_and_prompt() -> None:
-    found = [cache_use(last and (last * NS_PER_S, 900), 7200 * NS_PER_S) for last in (None, 7000, 6000, 1)]
+    found = [
+        cache_use(None if last is None else (last * NS_PER_S, 900), 7200 * NS_PER_S) for last in (None, 7000, 6000, 1)
+    ]
     assert found == [(0, 0), (1, 900), (2, 900), (3, 900)]
 
 

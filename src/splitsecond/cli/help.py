@@ -56,7 +56,8 @@ class Command(TyperCommand):
 
         text, epilog, width = self.help or "", self.epilog, Console().width - MARGIN
         self.help = "\n\n".join(_folded(each, width) for each in text.split("\n\n"))
-        others = [each for each in self.params if each.param_type_name == "option" and each.name not in self._first]
+        options: list[Any] = [each for each in self.params if each.param_type_name == "option"]
+        others = [each for each in options if each.name not in self._first]
         hidden = [each for each in others if self._first and ctx.obj != HELP_ALL and not each.hidden]
         for each in hidden:
             each.hidden = True

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.terminal import print_item
+from splitsecond.benchmark.report.tables import print_item
 from splitsecond.core.errors import printable
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import MISSING, counted_as, number, percent

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.timing.columns import US_PER_HOUR, Floats, Integers, Mask
+from splitsecond.core.timing.columns import US_PER_HOUR, Integers, Mask
 from splitsecond.core.timing.packed_attempt import UNKNOWN
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.replay.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
@@ -247,7 +247,8 @@ class Comparison:
         """Return which calls an answer rests on."""
         if check_load and not self._any_load:
             replayed.basis[self._overloaded(replayed) & (replayed.basis == Basis.SIMILAR)] = Basis.LOAD
-        return (replayed.basis == Basis.SIMILAR) & ~self._left
+        covered: Mask = (replayed.basis == Basis.SIMILAR) & ~self._left
+        return covered
 
     def _overloaded(self, replayed: ReplayedCalls) -> Mask:
         """Return which calls were at a target when it had more calls than in any such time of the log."""
@@ -301,7 +302,7 @@ def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outc
     usd = costs([info(name).price for name in logged.targets], attempts.target, prompt, *counts)
     unsent = attempts.sent_ns == UNKNOWN
     billed = (attempts.first_token_ns != UNKNOWN) | ~(unsent | (attempts.status >= 400))
-    per_call: Floats = np.bincount(attempts.call, usd * billed, len(calls.came_us))
+    per_call = np.bincount(attempts.call, usd * billed, len(calls.came_us)).astype(np.float64)
     failed = calls.outcome == FAILED
     return Outcomes.of(calls.first_token_ns, total_ns, failed, calls.target, per_call, calls.stream.astype(bool))
 

@@ -205,7 +205,7 @@ class _Replay:
         prices = [self._info(name).price for name in self.history.logged.targets]
         counts = (columns[name] for name in ("input", "cached", "written", "hour", "output"))
         usd = costs(prices, columns["target"], *counts)
-        per_call = np.bincount(columns["call"], usd * columns["billed"], len(self._total))
+        per_call = np.bincount(columns["call"], usd * columns["billed"], len(self._total)).astype(np.float64)
         return ReplayedCalls(
             ttft_ns=self._ttft,
             total_ns=self._total,

@@ -155,7 +155,7 @@ def _aiperf(documents: Sequence[Object], path: Path, saved: datetime) -> Foreign
     measured = [each for each in documents if each["metadata"].get("benchmark_phase") == "profiling"]
     settings = _beside(path, "profile_export_aiperf.json").get("input_config") or {}
     models = [each["name"] for each in (settings.get("models") or {}).get("items", ())]
-    load = next((each for each in settings.get("phases", ()) if each.get("kind") == "profiling"), {})
+    load: Object = next((each for each in settings.get("phases", ()) if each.get("kind") == "profiling"), {})
     rate = _number(load.get("rate"))
     first_ns = min((each["metadata"]["request_start_ns"] for each in measured), default=0)
     return ForeignResult(
