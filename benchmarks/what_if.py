@@ -156,13 +156,13 @@ def requests(seed: int, *, sessions: bool, hours: float) -> Requests:
         return Requests(at_s, (random.random(n) < 0.8).astype(np.int64), prompt, output, none, none, none, np.zeros(n))
     rows = []
     for session in range(round(seconds * RATE / 15)):
-        began_s, prompt = random.uniform(0, seconds), int(random.integers(1500, 6000))
+        began_s, length = random.uniform(0, seconds), int(random.integers(1500, 6000))
         for turn in range(1, 1 + int(random.geometric(1 / 15))):
-            new = prompt if turn == 1 else int(np.exp(random.normal(6.2, 0.8)))
-            prompt = prompt if turn == 1 else prompt + new
+            new = length if turn == 1 else int(np.exp(random.normal(6.2, 0.8)))
+            length = length if turn == 1 else length + new
             after = float(np.exp(random.normal(2.5, 1.3)))
             began_s += after
-            rows.append((began_s, 1, prompt, int(_outputs(random, 1)[0]), session, turn, new, after))
+            rows.append((began_s, 1, length, int(_outputs(random, 1)[0]), session, turn, new, after))
     rows.sort()
     columns = list(zip(*rows, strict=True))
     stream, prompts, output, sessions_of, turns, news = (np.array(each, np.int64) for each in columns[1:7])
