@@ -36,7 +36,8 @@ demo: $(VENV)/.runs
 test: $(VENV)/.develops
 	@$(PYTEST) -m 'not system'
 
-# Run all tests: after the fast ones those with more generated examples, with processes, browsers, PostgreSQL, the real engine and other clients.
+# Run all tests: after the fast ones those with more generated examples, then those with processes, browsers, PostgreSQL,
+# the real engine and other clients, and those that take long.
 test-all: test $(CLIENTS)/.installed $(CODEX)/.installed $(CLAUDE)/.installed
 	@HYPOTHESIS_PROFILE=all $(PYTEST) -m 'hypothesis and not system'
 	@$(PYTEST) $(SEVERAL) -m system

@@ -11,10 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def test_make_runs_every_test_once() -> None:
+def test_make_runs_every_test_and_all_examples() -> None:
     commands = re.findall(r"^\t.*\$\(PYTEST\)(.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert [command.strip() for command in commands] == [
         "-m 'not system'",
+        "-m 'hypothesis and not system'",
         "$(SEVERAL) -m system",
         "-m 'hypothesis and not system' --hypothesis-seed=$(SEED)",
     ]

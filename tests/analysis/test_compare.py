@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import MS, asked, failure, in_both_forms, request, row
 from tests.golden import Golden
-from tests.power import repeated
 
 from splitsecond.benchmark.findings.compare import Comparison, RunData, compare, figure_change, parse_match
 from splitsecond.benchmark.findings.condition import condition_rows
@@ -168,7 +167,8 @@ def test_runs_of_several_days_are_compared_by_their_days() -> None:
     assert (errors.before, errors.after) == (0, 0)
 
 
-@repeated(2, 20)
+@pytest.mark.system
+@pytest.mark.parametrize("repeats", [20])
 def test_comparison_of_equal_runs_rarely_reports_a_change(repeats: int) -> None:
     """So many evenings, each a comparison of fifteen rows: at most one may report anything."""
     conditions = [asked(condition=f"c{i}", target=f"t{i}") for i in range(15)]

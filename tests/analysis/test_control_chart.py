@@ -156,7 +156,7 @@ def test_outliers_change_the_band_little() -> None:
 # Performance in simulations. `python -m benchmarks.watching` has more watches and prints the table of docs/watch.md.
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
 def test_false_drifts_of_a_thousand_rounds(noise: Noise) -> None:
     found, late = false_drifts(noise, watches=7, rounds=1000)
@@ -171,7 +171,7 @@ def test_rounds_until_a_shift_by_a_tenth_is_found(scatter: float, most: int, bef
     assert np.median(rounds_until_found(Noise("", scatter), shift=0.1, before=before, watches=40)) <= most
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.system
 @pytest.mark.parametrize("scatter", [0.0, 0.02, 0.04])
 def test_rounds_until_a_creep_is_found(scatter: float) -> None:
     assert np.median(rounds_until_found(Noise("", scatter), creep=0.001, before=72, watches=30)) <= 60
@@ -181,7 +181,7 @@ def test_a_change_by_half_is_found_in_the_third_round() -> None:
     assert np.quantile(rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=30), 0.9) <= 4
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.system
 @pytest.mark.parametrize("scatter", [0.06, 0.08])
 def test_shift_by_a_tenth_of_correlated_rounds_is_found(scatter: float) -> None:
     noise = Noise("", scatter, alike=0.8, day=0.2)
@@ -236,7 +236,7 @@ def test_error_in_every_round_after_none_is_a_drift() -> None:
     assert [drift.since for drift in chart.drifts] == [60]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.system
 @pytest.mark.parametrize(("varying", "most"), [(0.0, 1.0), (0.5, 3.0)])
 def test_false_drifts_of_errors(varying: float, most: float) -> None:
     """`varying`: standard deviation of the logarithm of the share, with correlation 0.8 from round to round."""

@@ -114,8 +114,8 @@ def test_equal_targets_in_few_rounds_show_no_difference(rounds: int) -> None:
         assert not any(each.real for each in found.values())
 
 
-@pytest.mark.sampled(2)
-@repeated(12, 300)
+@pytest.mark.system
+@pytest.mark.parametrize("repeats", [300])
 @pytest.mark.parametrize("name", ["slow minutes", "no counts of cached tokens"])
 def test_intervals_of_sessions_hold_the_truth(name: str, repeats: int) -> None:
     found = sessions_covered(SERVERS[name], repeats, (400, 5), TRUTH_OF_SLOW_MINUTES)

@@ -2,12 +2,12 @@
 
 import pytest
 from benchmarks.equal_targets import OPTIONS, WORLDS, concluded, sentences, winners
-from tests.power import repeated
 
 SLOW_MINUTES, DEFAULT = WORLDS[1], OPTIONS[0]
 
 
-@repeated(2, 60)
+@pytest.mark.system
+@pytest.mark.parametrize("repeats", [60])
 def test_a_report_of_equal_targets_rarely_names_a_winner(repeats: int) -> None:
     named = sum(bool(winners(sentences(*concluded(DEFAULT, SLOW_MINUTES, seed)))) for seed in range(repeats))
     assert named <= 1 + 0.08 * repeats

@@ -29,6 +29,7 @@ COMMANDS = ("bench", "watch", "demo", "compare", "report", "doctor", "simulate")
 HEAVY = ("numpy", "jinja2", "uvloop", "httptools", "msgspec", "rich.live", "asyncio")
 
 
+@sampled_cases(2)
 @each_case("flag", ["--help", "-h"])
 @each_case("command", COMMANDS)
 def test_every_command_has_help(split: Split, command: str, flag: str) -> None:

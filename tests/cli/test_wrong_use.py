@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cases import each_case
+from tests.cases import each_case, sampled_cases
 from tests.cli.conftest import Split
 
 TRACES = Path(__file__).parents[2] / "docs/traces"
@@ -112,6 +112,7 @@ def test_wrong_use_of_the_demo_gets_one_sentence(split: Split, tmp_path: Path) -
     refused_in_one_sentence(split, tmp_path, ("demo", "--json", "nowhere/x"), ("there is no folder nowhere",))
 
 
+@sampled_cases(2)
 @each_case(("arguments", "words"), WRONG, ids=lambda each: " ".join(map(str, each))[:60])
 def test_wrong_use_is_reported_in_one_sentence(
     split: Split, tmp_path: Path, arguments: tuple[object, ...], words: tuple[str, ...]

@@ -110,6 +110,7 @@ def test_capacity_in_requests_per_second_is_below_the_slots_rate() -> None:
     assert found.knee is None or found.knee > 0.6 * most
 
 
+@pytest.mark.system
 def test_server_that_meets_every_limit_holds_the_highest_load() -> None:
     served = SearchedEngine(replace(SPEC, step_per_sequence_ms=0))
     found = search(served, "voice", 32)

@@ -113,6 +113,7 @@ def test_models_without_cost_are_not_compared() -> None:
     play(main)
 
 
+@pytest.mark.system
 def test_small_model_returns_when_accepted_again() -> None:
     async def main() -> None:
         world = World(lambda number: BAD if number < 300 else GOOD, HALF, large=Script(ttft=0.1, tokens=1))

@@ -125,7 +125,7 @@ def test_cheap_target_that_becomes_slow_loses_calls_in_seconds() -> None:
     assert shares(sent, 35)["dear/x"] > 0.9
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("p95", "least", "most"), [(0.25, 0.9, 1.0), (0.28, 0.6, 1.0), (0.32, 0.0, 0.4)])
 def test_branch_slightly_below_the_limit_keeps_its_calls(p95: float, least: float, most: float) -> None:
     median = p95 / math.exp(1.645 * 0.3)

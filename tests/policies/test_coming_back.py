@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from tests.policies.branches import SILENT, play, silent
 from tests.policies.world import DOWN, GOOD, World, until
 
@@ -31,6 +32,7 @@ def test_traffic_returns_gradually_after_an_outage() -> None:
     play(main)
 
 
+@pytest.mark.system
 def test_all_traffic_returns_in_minutes_after_an_hours_outage() -> None:
     async def main() -> None:
         world = World('fallback("a/x", "b/x")', a=until(3600, DOWN), b=GOOD)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -269,6 +270,7 @@ def test_replacement_of_a_killed_gateway_gets_its_part() -> None:
     assert sum(seconds(fleet, 60, lambda place: 100)) >= 0.9 * 300
 
 
+@pytest.mark.system
 def test_a_gateway_that_is_gone_for_good_is_forgotten() -> None:
     fleet = Fleet(300, 2)
     seconds(fleet, 60, lambda place: 100)
