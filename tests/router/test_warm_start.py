@@ -114,7 +114,7 @@ def test_each_attempt_has_the_rates_of_its_own_length_and_tier() -> None:
     assert spent_usd(used, {"a/x": price}.get) == pytest.approx(4 + 4 + 4 + 2.5 + 4)
 
 
-def test_turns_of_the_log_teach_lifetime_and_times(tmp_path: Path) -> None:
+def test_lifetime_and_times_are_learned_from_logged_turns(tmp_path: Path) -> None:
     """A session with pauses of 20 s and of 10 minutes, after which the cache was lost: TTFT = 300 ms + 50 µs x new."""
     url, now_ns = f"sqlite:///{tmp_path}/log.db", clock.now_ns()
     with Log.open(url) as before:
