@@ -161,6 +161,17 @@ def test_a_changed_prompt_is_reusable_up_to_the_change() -> None:
     assert changed.new_tokens < 7_000
 
 
+def test_a_prompt_that_grew_is_reusable_up_to_a_change() -> None:
+    sessions, turns = Sessions(), [QUESTION]
+    for _ in range(40):
+        began(sessions, call(SYSTEM, *turns))
+        turns += [ANSWER, NEXT]
+    total = len(msgspec.json.encode([SYSTEM, *turns])) // 4
+    changed = began(sessions, call(SYSTEM, *turns[:-20], QUESTION))
+    same = len(msgspec.json.encode([SYSTEM, *turns[:-20]])) // 4
+    assert same - total / 16 < changed.reusable_tokens <= same
+
+
 def test_calls_for_titles_between_turns_do_not_hide_the_prompt() -> None:
     sessions = Sessions()
     first = began(sessions, call(SYSTEM, QUESTION))

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from benchmarks.session_routing import POLICIES, PRICE, Provider, Scenario, Turnaround, World
+from benchmarks.session_providers import PRICE, Provider, Scenario, Turnaround
+from benchmarks.session_world import POLICIES, World
 
 from splitsecond.benchmark.load.sessions import Session, Turn
 from splitsecond.core.clock import NS_PER_S

@@ -3,7 +3,8 @@
 from random import Random
 
 import pytest
-from benchmarks.session_routing import SCENARIOS, Outcome, outcomes
+from benchmarks.session_providers import SCENARIOS, Outcome
+from benchmarks.session_routing import outcomes
 
 from splitsecond.benchmark.load.synthetic_sessions import synthetic_sessions
 
