@@ -39,7 +39,7 @@ class Pilot(Struct, frozen=True, kw_only=True):
 
 
 def needs_pilot(options: Any) -> bool:
-    """Return whether one server is to be measured, and nothing is said about how."""
+    """Return whether one server is to be measured, and no option says how."""
     urls = [*(options.base_url or []), *(each for each in options.named_targets if "://" in each)]
     single = len(urls) == 1 and all("://" in each for each in options.named_targets)
     return single and not any(value for name in DECIDED if (value := getattr(options, name)) not in ("", "fresh"))
