@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from splitsecond.benchmark.runs.planning import Recorded
-from splitsecond.benchmark.runs.settings import RunSettings
+from splitsecond.benchmark.runs.settings import RunSettings, Server
 from splitsecond.cli import option_values
 from splitsecond.cli.options import (
     PANELS,
@@ -131,15 +131,19 @@ class RunOptions:
     def named_targets(self) -> list[str]:
         return vars(self).get("targets") or []
 
+    @property
+    def servers(self) -> list[Server]:
+        urls = [*(self.base_url or []), *(each for each in self.named_targets if "://" in each)]
+        return option_values.servers(urls, self.model, self.name, self.api_key_env, self.api_format)
+
     def settings(self, kind: type[Settings], **parsed: Any) -> Settings:
         """Return the settings: `parsed` ones, and each other option under its own name. Raises `CallerFault`."""
         named = self.named_targets
-        urls = [*(self.base_url or []), *(each for each in named if "://" in each)]
         found = {name: value for name, value in vars(self).items() if name in kind.__struct_fields__}
         found |= {
             "targets": [each for each in named if "://" not in each],
             "policies": vars(self).get("policy") or [],
-            "servers": option_values.servers(urls, self.model, self.name, self.api_key_env, self.api_format),
+            "servers": self.servers,
             "headers": option_values.headers(self.header or []),
             "metrics": self.metrics or [],
             "body": option_values.json_object(self.body, "--body"),

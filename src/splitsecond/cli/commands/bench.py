@@ -10,7 +10,8 @@ from splitsecond.benchmark.runs.settings import INPUT_TOKENS, BenchSettings, too
 from splitsecond.cli import option_values
 from splitsecond.cli.gates import absolute_gates
 from splitsecond.cli.measuring import measure
-from splitsecond.cli.options import USES, Concurrency, OutputTokens, of_load, of_requests, of_results
+from splitsecond.cli.options import USES, Concurrency, of_load, of_requests, of_results
+from splitsecond.cli.pilot import needs_pilot, piloted
 from splitsecond.cli.plan_file import is_plan, plan_text, with_plan
 from splitsecond.cli.run_options import RunOutputOptions, SessionOptions, TargetOptions, with_options
 from splitsecond.core.timing import uses
@@ -96,7 +97,12 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
     workloads: Annotated[
         Path | None, of_requests(metavar="FILE", help="Workloads of your own: a TOML file with a table for each.")
     ] = None
-    output_tokens: OutputTokens = 512
+    output_tokens: Annotated[
+        int | None,
+        of_requests(
+            metavar="N", help="Length of the responses in tokens.", default="512; a single URL: what a pilot finds"
+        ),
+    ] = None
     cache: Annotated[
         str,
         of_requests(
@@ -122,6 +128,7 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
     ] = None
 
 
+OUTPUT_TOKENS = 512
 FIRST_OPTIONS = (
     "base_url", "concurrency", "requests", "rate", "input_tokens", "output_tokens", "quick", "max_cost", "use", "out",
 )  # fmt: skip
@@ -163,7 +170,12 @@ def bench(options: BenchOptions) -> None:
     """
     if (named := options.named_targets) and len(named) == 1 and is_plan(named[0]):
         options = with_plan(options, Path(named[0]))
+    if needs_pilot(options):
+        (server,) = options.servers
+        options, words = piloted(options, server, option_values.headers(options.header or []))
+        typer.echo(words, err=True, nl=bool(words))
     plan = plan_text(options)
+    options = replace(options, output_tokens=options.output_tokens or OUTPUT_TOKENS)
     if options.use:
         options = planned_for(options, options.use)
     gates = absolute_gates(options.fail_if or ())
