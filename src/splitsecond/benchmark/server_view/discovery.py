@@ -51,7 +51,7 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     places = dict.fromkeys((root, place) for spec in own.values() for root, place in _places(spec))
     with ThreadPoolExecutor(16) as pool:
         keys = {_root(spec): _key(spec) for spec in own.values()}
-        answers = list(pool.map(lambda place: _engines_at(*place, keys[place[0]]), places))
+        answers = list(pool.map(lambda place: _engines_at(place[0], place[1], keys[place[0]]), places))
     at = {place: names for place, names in zip(places, answers, strict=True) if names}
     for name, spec in own.items():
         for place in _places(spec):
