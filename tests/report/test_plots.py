@@ -10,6 +10,7 @@ from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.plot_frame import legends
 from splitsecond.benchmark.report.plots import plots_of
 from splitsecond.benchmark.report.series import over_time
+from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries, ServerSource
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
@@ -125,6 +126,27 @@ def test_time_plot_joins_rounds_and_shows_requests_in_flight() -> None:
     course = over_time(run.conditions[0], [*first, *later])
     assert 0 < course.rounds[1] < 100, "the thousand seconds between the rounds are left out"
     assert max(count for _, count in course.in_flight) == 8
+
+
+def test_time_plot_shows_what_the_server_reported() -> None:
+    run, observations = invented_run((GROQ,), concurrencies=(8,), requests=20)
+    begin, end = min(o.sent_ns or 0 for o in observations), max(o.end_ns for o in observations)
+    every = (end - begin) // 4
+    reported = [
+        ServerSample(
+            source=0, at_ns=begin + (place - 1) * every, values={"waiting": 3, "power_w": 0, "preemptions": at}
+        )
+        for place, at in enumerate((5, 6, 6, 9, 9, 9, 12))
+    ]
+    server = ServerSeries([ServerSource(number=0, title="vLLM", url="", targets=[GROQ]), *reported])
+    course = over_time(run.conditions[0], observations, server)
+    assert [value for _, value in course.server["preemptions"]] == [1, 1, 4, 4, 4, 7], "from before to after the block"
+    assert [value for _, value in course.server["waiting"]] == [3] * 5
+    (plot,) = [plot for plot in plots_of(run, observations, server) if plot.name == "time-concurrency-8"]
+    words = {*texts(plot)}
+    assert {"in flight", "waiting", "preemptions", "7"} <= words
+    assert "power, W" not in words, "it was always 0"
+    assert "seconds under this load, its rounds joined" in words
 
 
 def test_bars_are_drawn_only_at_measured_loads(invented: Invented) -> None:

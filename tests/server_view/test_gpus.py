@@ -80,7 +80,7 @@ def test_driver_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch)
     def fails() -> None:
         raise NVMLError("Driver Not Loaded")
 
-    nvml.nvmlInit = fails  # type: ignore[attr-defined]
+    monkeypatch.setattr(nvml, "nvmlInit", fails)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     with pytest.raises(OSError, match="Driver Not Loaded"):
         Gpus()

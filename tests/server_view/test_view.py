@@ -82,11 +82,8 @@ def test_server_of_others_is_seen_by_its_count() -> None:
 
 def test_energy_is_that_of_the_counter_while_the_load_was_up() -> None:
     """A counter of 400 W from the first request on; two requests a second give 22 tokens a second."""
-    idle: dict[float, dict[str, float]] = {
-        -2: {"power_w": 70.0, "energy_j": 0.0},
-        -1: {"power_w": 90.0, "energy_j": 80.0},
-    }
-    load: dict[float, dict[str, float]] = {at: {"power_w": 111.0, "energy_j": 80.0 + 400.0 * at} for at in range(12)}
+    idle: Points = {-2: {"power_w": 70.0, "energy_j": 0.0}, -1: {"power_w": 90.0, "energy_j": 80.0}}
+    load: Points = {at: {"power_w": 111.0, "energy_j": 80.0 + 400.0 * at} for at in range(12)}
     view = row({**idle, **load}, usd_per_kwh=0.36).server
     assert view is not None
     assert view.idle_power_w == 80

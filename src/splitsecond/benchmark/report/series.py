@@ -5,6 +5,7 @@ milliseconds or tokens per second and describe the requests that succeeded, as t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
@@ -151,14 +152,18 @@ def _reported(
     A counter shows by how much it grew in these blocks.
     """
     own = next((samples for samples in sources if any(term in sample.values for sample in samples)), ())
+    own = [sample for sample in own if term in sample.values]
     points: list[tuple[float, float]] = []
     grown = 0.0
     for begin, end, shift in blocks:
-        inside = [s for s in own if begin <= s.at_ns <= end and term in s.values]
-        for before, sample in zip([*inside[:1], *inside], inside, strict=False):
-            grown += max(sample.values[term] - before.values[term], 0.0)
-            value = grown if TERMS[term].kind == "counter" else sample.values[term]
-            points.append(((sample.at_ns + shift) / NS_PER_S, value))
+        inside = [s for s in own if begin <= s.at_ns <= end]
+        if TERMS[term].kind == "counter":  # its readings at the edges belong to the block
+            around = [s for s in own if s.at_ns < begin][-1:] + inside + [s for s in own if s.at_ns > end][:1]
+            for before, sample in pairwise(around):
+                grown += max(sample.values[term] - before.values[term], 0.0)
+                points.append(((min(sample.at_ns, end) + shift) / NS_PER_S, grown))
+        else:
+            points += [((sample.at_ns + shift) / NS_PER_S, sample.values[term]) for sample in inside]
     if len(points) <= CURVE_POINTS:
         return points
     kept = np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from splitsecond.benchmark.findings.causes import check_words
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.row_fields import ServerView
+from splitsecond.core import wording
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages.figure_cells import MISSING, number, share
 from splitsecond.core.wording import counted_as, level
@@ -27,17 +28,17 @@ TABLES: Sequence[tuple[str, Sequence[Column]]] = (
     (
         "The server while the load was up",
         (
-            ("software", lambda c: (c.server and c.server.title) or MISSING),
             ("readings", lambda c: MISSING if c.server is None else f"{c.server.samples:,}"),
-            ("computed p50", _of(number, lambda s: s.running)),
-            ("computed max", _of(number, lambda s: s.running_max)),
-            ("waiting p50", _of(number, lambda s: s.waiting)),
-            ("waiting max", _of(number, lambda s: s.waiting_max)),
+            ("computed p50", _of(wording.number, lambda s: s.running)),
+            ("computed max", _of(wording.number, lambda s: s.running_max)),
+            ("waiting p50", _of(wording.number, lambda s: s.waiting)),
+            ("waiting max", _of(wording.number, lambda s: s.waiting_max)),
             ("KV cache p50", _of(share, lambda s: s.kv_use)),
             ("KV cache max", _of(share, lambda s: s.kv_use_max)),
-            ("preemptions", _of(number, lambda s: s.preemptions)),
+            ("preemptions", _of(wording.number, lambda s: s.preemptions)),
             ("prompt tokens from its cache", _of(share, lambda s: s.cached_share)),
             ("proposed tokens accepted", _of(share, lambda s: s.accepted_share)),
+            ("software", lambda c: (c.server and c.server.title) or MISSING),
         ),
     ),
     (
@@ -56,7 +57,7 @@ TABLES: Sequence[tuple[str, Sequence[Column]]] = (
     (
         "GPUs and energy",
         (
-            ("GPUs", _of(number, lambda s: s.gpus)),
+            ("GPUs", _of(wording.number, lambda s: s.gpus)),
             ("busy", _of(share, lambda s: s.gpu_use)),
             ("memory, GB", _of(_gigabytes, lambda s: s.gpu_memory_bytes)),
             ("clock, MHz", _of(number, lambda s: s.clock_mhz)),

@@ -1,0 +1,45 @@
+"""The section of a report about the server's own view."""
+
+from msgspec.structs import replace
+from tests.report.invented import PROVIDERS, invented_run
+
+from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.findings.row_fields import ServerView, TtftCheck
+from splitsecond.benchmark.report import server_tables
+from splitsecond.benchmark.report.run_page import render_run
+
+TARGET = next(iter(PROVIDERS))
+CHECK = TtftCheck(server_requests=20, requests=20, server_ms=100, network_ms=1, measured_ms=101, others=False)
+VIEW = ServerView(title="vLLM", samples=3, running=8, waiting=0, kv_use=0.5, ttft_ms=100, check=CHECK, power_w=300)
+
+
+def run_with(view: ServerView | None) -> tuple[Run, str]:
+    """An invented run of one row, and its page."""
+    run, observations = invented_run((TARGET,), concurrencies=(8,), requests=20)
+    run = replace(run, conditions=[replace(c, server=view) for c in run.conditions])
+    return run, render_run(run, observations)
+
+
+def test_section_has_the_tables_and_the_check() -> None:
+    run, page = run_with(VIEW)
+    assert '<section id="server">' in page
+    assert "The server while the load was up" in page
+    assert "GPUs and energy" in page
+    assert server_tables.sentences(run) == [
+        f"{TARGET} at concurrency 8: the server's TTFT 100 ms + network 1 ms, measured here 101 ms: they agree "
+        "(0 ms more here).",
+        f"{TARGET} at concurrency 8: only 3 readings while the load was up. Longer blocks (-n) give more.",
+    ]
+
+
+def test_page_without_a_view_has_no_section() -> None:
+    _, page = run_with(None)
+    assert 'id="server"' not in page
+    assert "what the server told" not in page
+
+
+def test_columns_that_no_row_has_are_left_out() -> None:
+    _, page = run_with(VIEW)
+    assert "waiting p50" in page
+    assert "preemptions" not in page
+    assert "J per output token" not in page
