@@ -51,6 +51,7 @@ class RequestSettings(TypedDict, total=False):
     seed: int
     input_tokens: int | None
     prompts: Path | None
+    images: str
     ignore_eos: bool
     body: Mapping[str, Any]
     timeout: float

@@ -81,6 +81,12 @@ class RunOptions:
             metavar="FILE", help="Prompts from a file: JSON lines with messages or a prompt, ShareGPT, or plain text."
         ),
     ] = None
+    images: Annotated[
+        str,
+        of_requests(
+            metavar="WxH[,N]", help="Add N synthetic images of this size to each request, such as 1024x1024,2."
+        ),
+    ] = ""
     ignore_eos: Annotated[
         bool, of_requests("--ignore-eos", help="Request full-length responses (vLLM, llama.cpp).")
     ] = False

@@ -109,7 +109,10 @@ async def calibrate(
             found, workload=msgspec.structs.replace(workload, scale=found.workload.scale), input_tokens=None
         )
     trials = _Trials(service, name)
-    calibrated = await _calibrate(trials, workload, input_tokens)
+    text_only = msgspec.structs.replace(workload, images=None)  # the line is that of the words
+    calibrated = await _calibrate(trials, text_only, input_tokens)
+    sized = msgspec.structs.replace(calibrated.workload, images=workload.images)
+    calibrated = msgspec.structs.replace(calibrated, workload=sized)
     if not pilot or calibrated.fault is not None:
         return calibrated
     ttft_ns, response_ns = await trials.pilot(calibrated.workload)

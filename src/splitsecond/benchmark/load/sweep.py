@@ -9,18 +9,23 @@ from pathlib import Path
 
 import msgspec
 
+from splitsecond.benchmark.load.images import parse_images
 from splitsecond.benchmark.load.plan import RunPlan
 from splitsecond.benchmark.load.workload import SEPARATOR, Workload
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
 
 
 class NamedWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lengths in tokens of prompt and response. `rate`: requests per second, where no load is given; None: none."""
+    """Lengths in tokens of prompt and response. `rate`: requests per second, where no load is given; None: none.
+
+    `images`: those of each request, as ``1024x1024,2``; "": those of the run.
+    """
 
     name: str = ""
     input_tokens: int
     output_tokens: int | None = None
     rate: float | None = None
+    images: str = ""
 
 
 BUILT_IN: dict[str, NamedWorkload] = {
@@ -57,6 +62,8 @@ def check_workloads(workloads: Sequence[NamedWorkload]) -> None:
             raise _bad(f"{each.name!r} cannot be the name of a workload")
         if min(each.input_tokens, each.output_tokens or 1) < 1 or (each.rate is not None and not 0 < each.rate < 1e6):
             raise _bad(f"the workload {each.name} needs lengths of 1 or more, and a rate above 0")
+        if each.images:
+            parse_images(each.images)
 
 
 def _bad(message: str) -> CallerFault:

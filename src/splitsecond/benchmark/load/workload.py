@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from splitsecond.benchmark.load.images import Images, image_parts
 from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
 from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.load.traced_prompts import INSTRUCTION, PromptScale, TracedPrompts
@@ -32,6 +33,7 @@ SEPARATOR = "#"
 class WorkloadVariant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_tokens: int
     output_tokens: int | None = None
+    images: Images | None = None
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,10 +41,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `prompts` holds request bodies from a file, which are used in turn; `traced` the requests of a trace, whose prompts
     have their own lengths by the `scale` of the target. If both are empty, prompts are synthetic, with `system_words`
-    and `user_words` of filler drawn from `seed`. With `questions` all filler is in the system prompt, and the user
-    message differs each time. `output_tokens` None leaves the length to the provider. `extra` overrides all other body
-    fields. `run` determines the nonces. With `sessions`, requests are their turns (`session_player`): their filler has
-    the `scale` of the target, and `output_tokens` is for answers whose length was not recorded.
+    and `user_words` of filler drawn from `seed`, and `images`, which differ from request to request. With `questions`
+    all filler is in the system prompt, and the user message differs each time. `output_tokens` None leaves the length
+    to the provider. `extra` overrides all other body fields. `run` determines the nonces. With `sessions`, requests are
+    their turns (`session_player`): their filler has the `scale` of the target, and `output_tokens` is for answers whose
+    length was not recorded.
     """
 
     run: str
@@ -51,6 +54,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     user_words: int = 0
     output_tokens: int | None = 512
     questions: bool = False
+    images: Images | None = None
     extra: dict[str, Any] = {}
     seed: int = 0
     variants: dict[str, WorkloadVariant] = {}
@@ -62,7 +66,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         variant = self.variants.get(target.rpartition(SEPARATOR)[2])
         if variant is None:
             return self, input_tokens
-        found = msgspec.structs.replace(self, output_tokens=variant.output_tokens or self.output_tokens, variants={})
+        found = msgspec.structs.replace(
+            self,
+            output_tokens=variant.output_tokens or self.output_tokens,
+            images=variant.images or self.images,
+            variants={},
+        )
         return found, variant.input_tokens
 
     @property
@@ -97,11 +106,11 @@ class Composer:
             body: dict[str, Any] = {"messages": [{"role": "user", "content": self._traced.text(call, request)}]}
             output_tokens = request.output_tokens
         elif workload.synthetic:
+            asked: Any = self._question(call) if workload.questions else self._user
+            if workload.images:
+                asked = [{"type": "text", "text": asked}, *image_parts(workload.images, f"{workload.run}/{call}")]
             body = {
-                "messages": [
-                    {"role": "system", "content": nonce + self._system},
-                    {"role": "user", "content": self._question(call) if workload.questions else self._user},
-                ]
+                "messages": [{"role": "system", "content": nonce + self._system}, {"role": "user", "content": asked}]
             }
         else:
             prompt = workload.prompts[number % len(workload.prompts)]

@@ -8,6 +8,7 @@ import msgspec
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.load.images import parse_images
 from splitsecond.benchmark.load.plan import (
     MIN_BLOCK,
     REQUESTS,
@@ -43,6 +44,7 @@ from splitsecond.benchmark.statistics.search import Search
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.upstream.spec import Timeouts
 from splitsecond.core.validation import wrong
+from splitsecond.core.wording import counted_as
 from splitsecond.log.statistics.summary import MIN_ROUNDS
 from splitsecond.routing.construction.user_policies import PolicyFile
 
@@ -228,6 +230,8 @@ def _workload(
     traced = trace.requests if trace is not None and trace.has_lengths and prompts is None else []
     if traced and settings.input_tokens is not None:
         raise wrong("input_tokens", settings.input_tokens, "nothing, because the trace has the lengths")
+    if traced and settings.images:
+        raise wrong("images", settings.images, "no trace of lengths with it")
     if traced and cache_reuse:
         raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
     return Workload(
@@ -237,13 +241,26 @@ def _workload(
         questions=cache_reuse,
         extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
         seed=settings.seed,
+        images=parse_images(settings.images) if settings.images else None,
         variants={
-            each.name: WorkloadVariant(input_tokens=each.input_tokens, output_tokens=each.output_tokens)
+            each.name: WorkloadVariant(
+                input_tokens=each.input_tokens,
+                output_tokens=each.output_tokens,
+                images=parse_images(each.images) if each.images else None,
+            )
             for each in workloads
         },
         traced=traced,
         sessions=sessions,
     )
+
+
+def _of_images(images: str) -> list[str]:
+    if not images:
+        return []
+    found = parse_images(images)
+    several = counted_as(found.count, "image", "images")
+    return [f"Each request has {several} of {found.width}x{found.height} pixels. No cost below includes their tokens."]
 
 
 class _Prepared:
@@ -268,6 +285,7 @@ class _Prepared:
         self._remarks = [trace.in_words(trace_name)] if trace is not None else []
         self._remarks += [prompts.in_words(str(settings.prompts))] if prompts is not None else []
         self._remarks += [sessions.in_words()] if sessions is not None else []
+        self._remarks += _of_images(settings.images)
         self._warning = trace.warning if trace is not None else ""
         self._workload = _workload(settings, workloads, prompts, trace, cache_reuse=cache_reuse, sessions=sessions)
         self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
+from splitsecond.benchmark.load.images import parse_images
 from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.load.sessions import ANSWERS, LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
@@ -56,7 +57,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``race("a/x", "b/x")``, each measured like a target; `policy_file` is a Python file with those of the user. `config`
     is a gateway's configuration, whose providers come before those of the catalogue.
     `warmup` requests begin each block (None: as many as the concurrency). `seed` decides arrivals, order and
-    prompts. `prompts` is a file of prompts, instead of synthetic ones of `input_tokens`. `body` has further fields
+    prompts. `prompts` is a file of prompts, instead of synthetic ones of `input_tokens`. `images`: synthetic images of
+    each request, as ``1024x1024,2``. `body` has further fields
     of every request. `timeout` is the longest wait for a first token, in seconds. `processes` is the most client
     processes per row (None: the number of processors). `clock` is what arrival times are taken from: "packets" (needs
     CAP_NET_RAW), "kernel" or "process" ("": packets where allowed, else the kernel). `itl` "exact": every token is read
@@ -80,6 +82,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int | None = None
     output_tokens: int = 512
     prompts: Path | None = None
+    images: str = ""
     ignore_eos: bool = False
     body: Mapping[str, Any] = {}
     timeout: float = 120.0
@@ -107,6 +110,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
             requests=self.requests,
             processes=self.processes,
         )
+        if self.images:
+            parse_images(self.images)
+            if self.prompts is not None:
+                raise wrong("images", self.images, "no file of prompts with it; its messages may contain images")
         if self.clock:
             one_of("clock", self.clock, get_args(ArrivalClock))
         if self.itl:
@@ -147,7 +154,12 @@ class SessionSettings(RunSettings, frozen=True, kw_only=True):
             raise wrong("longest_wait", self.longest_wait, "seconds, 0 or more")
         if not self.sessions and (self.longest_wait != LONGEST_TOOL_TIME_S or self.answers != "server"):
             raise wrong("sessions", "", "sessions with longest_wait and answers")
-        beside = (("prompts", self.prompts), ("warmup", self.warmup), ("input_tokens", self.input_tokens))
+        beside = (
+            ("prompts", self.prompts),
+            ("warmup", self.warmup),
+            ("input_tokens", self.input_tokens),
+            ("images", self.images or None),
+        )
         for name, value in beside:
             if self.sessions and value is not None:
                 raise _beside_sessions(name, value)
