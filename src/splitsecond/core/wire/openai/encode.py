@@ -58,6 +58,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 def _name_limit(fields: dict[str, Any], name: str) -> None:
     """Rename the limit on output tokens to the provider's `name` for it."""
+    if fields.get(name) not in _NO_LIMIT and len(fields.keys() & _MAX_TOKENS) == 1:
+        return
     names = (name, *(other for other in _MAX_TOKENS if other != name))
     for limit in [fields.pop(each, None) for each in names]:
         if limit not in _NO_LIMIT:

@@ -174,7 +174,7 @@ class StreamWriter(AnswerWriter):
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         (answer,) = answers
-        self._position = Position()
+        self._position, self._custom = Position(), None
         texts: list[tuple[TokenKind, str]] = [
             ("reasoning", answer.reasoning), ("text", answer.text), ("refusal", answer.refusal),
         ]  # fmt: skip
