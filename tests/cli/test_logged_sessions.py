@@ -121,6 +121,7 @@ def test_a_narrow_list_names_the_columns_it_leaves_out(
         (["--since", "1s"], "has no sessions"),
         (["3f9c", "--allow"], "the whole id of a session"),
         ([AGENT, "--allow", "--url", "http://127.0.0.1:9"], "no gateway answers at http://127.0.0.1:9"),
+        ([AGENT, "--allow", "--url", "here"], "the server at here is not a gateway"),
     ],
 )
 def test_wrong_questions_are_refused(split: Split, log: str, arguments: list[str], words: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 
 import msgspec
 
@@ -28,9 +29,10 @@ def answer_of(address: str, path: str, key_env: str, *, post: bool = False) -> b
     """
     headers = {"authorization": f"Bearer {os.environ.get(key_env, '')}"} if key_env else {}
     body = b"{}" if post else None
-    request = urllib.request.Request(f"{address}{path}", body, {**headers, "content-type": "application/json"})
+    headers["content-type"] = "application/json"
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
+        request = urllib.request.Request(f"{address}{path}", body, headers)
         with direct.open(request, timeout=WAIT_S) as answer:
             found: bytes = answer.read()
             return found
@@ -42,6 +44,13 @@ def answer_of(address: str, path: str, key_env: str, *, post: bool = False) -> b
         ) from None
     except OSError:
         return None
+    except (*PARSER_ERRORS, HTTPException):  # of an address that is none, or of what is no HTTP
+        raise not_a_gateway(address) from None
+
+
+def not_a_gateway(address: str) -> CallerFault:
+    words = f"the server at {address} is not a gateway of this version"
+    return CallerFault(words, kind="no_gateway", hint="Name another with --url.")
 
 
 def _message(body: str) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Policies, config_file
-from splitsecond.cli.running_gateway import answer_of, gateway_address
+from splitsecond.cli.running_gateway import answer_of, gateway_address, not_a_gateway
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
@@ -72,8 +72,7 @@ def _asked(address: str, route: str, prompt: str, key_env: str) -> Explained | N
     try:
         return None if answer is None else msgspec.json.decode(answer, type=Explained)
     except PARSER_ERRORS:
-        words = f"the server at {address} is not a gateway of this version"
-        raise CallerFault(words, kind="no_gateway", hint="Name another with --url.") from None
+        raise not_a_gateway(address) from None
 
 
 def _show(found: Explained, policies: Mapping[str, Policy], console: Console) -> None:

@@ -232,9 +232,8 @@ def _number(turn: ReportedTurn) -> str:
 
 def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
     """Return what is to say of turns, by their place: a target that is not the one before, failures, moves, loops."""
-    found, before = {}, ""
-    goes_on = dict[str, int]()  # the loop of each agent's next turn
-    loops = [""] * len(turns)
+    found, goes_on = dict[int, str](), dict[str, int]()  # the latter: the loop of each agent's next turn
+    loops, before = [""] * len(turns), ""
     for at, turn in reversed([*enumerate(turns)]):
         if goes_on.get(turn.agent, 0) <= turn.repeated:
             loops[at] = looped(turn)

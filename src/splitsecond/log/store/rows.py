@@ -221,9 +221,9 @@ def observation(row: Sequence[Any]) -> Observation:
 
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
-    found, call = None, tuple(row)[2 + len(SESSION_COLUMNS) :]
-    if row.session is not None:
-        found = call_session(row[2 : 2 + len(SESSION_COLUMNS)])
+    own = 2 + len(SESSION_COLUMNS)
+    found = None if row.session is None else call_session(row[2:own])
+    call = tuple(row)[own:]
     return CallRecord(start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True)))
 
 
