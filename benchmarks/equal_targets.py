@@ -3,15 +3,17 @@
 The real planner plans the run, with its pauses; simulated servers answer it without a clock; the real findings and
 reports are made of it. Then each sentence is searched for words that place one target before another.
 
-`python -m benchmarks.equal_targets` prints the table in Markdown, in about fifteen minutes;
-tests/analysis/test_equal_targets.py has a few runs. `--sentences` also prints the sentences that named a winner.
+`python -m benchmarks.equal_targets` prints the table in Markdown: how many of the runs name a winner, and the 95%
+interval of the probability. `--sentences` also counts the sentences that named one.
+tests/analysis/test_equal_targets.py has a few runs.
 """
 
 import argparse
 import heapq
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from random import Random
 
@@ -19,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from benchmarks.capacity_truth import QueueServer, Response, Server, sent
+from benchmarks.processes import add_processes, in_processes
 from splitsecond.benchmark.findings.findings import AskedCondition, Run
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
@@ -198,31 +201,82 @@ def winners(found: Sequence[str]) -> list[str]:
     return [each for each in found if WINNER.search(NO_WINNER.sub("", each))]
 
 
+class Case(Struct, frozen=True):
+    """One run of a cell of the table."""
+
+    options: Options
+    world: World
+    seed: int
+
+
+class Found(Struct, frozen=True):
+    """The sentences of one run that named a winner, and how its rounds lie in time."""
+
+    named_by: list[str]
+    spread: str = ""
+
+
+def found_in(case: Case) -> Found:
+    """Return which sentences of a run name a winner."""
+    run, observations = concluded(case.options, case.world, case.seed)
+    spread = "" if run.spread is None else f"{run.spread.rounds}, {run.spread.apart_s:.0f}"
+    return Found(winners(sentences(run, observations)), spread)
+
+
+def interval(named: int, runs: int) -> tuple[float, float]:
+    """Return the 95% interval of a probability by Clopper and Pearson (1934)."""
+    low = 0.0 if named == 0 else _root(lambda p: _at_least(named, runs, p), 0.025)
+    high = 1.0 if named == runs else _root(lambda p: _at_least(named + 1, runs, p), 0.975)
+    return low, high
+
+
+def _at_least(count: int, runs: int, p: float) -> float:
+    return 1 - sum(math.comb(runs, k) * p**k * (1 - p) ** (runs - k) for k in range(count))
+
+
+def _root(grows: Callable[[float], float], value: float) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if grows(middle) < value else (low, middle)
+    return low
+
+
+def in_words(named: int, runs: int) -> str:
+    """Return a count, its share and the interval of its probability."""
+    low, high = interval(named, runs)
+    return f"{named} of {runs}: {named / runs:.3f} ({low:.3f} to {high:.3f})"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200, help="runs of each cell")
     parser.add_argument("--only", default="", help="the options with this text")
     parser.add_argument("--sentences", action="store_true", help="print the sentences that named a winner")
+    add_processes(parser)
     asked = parser.parse_args()
-    print("| options | rounds, s apart | " + " | ".join(world.name for world in WORLDS) + " |")
-    print("|---" * (len(WORLDS) + 2) + "|")
+    print("| options | rounds, s apart | " + " | ".join(world.name for world in WORLDS) + " | all |")
+    print("|---" * (len(WORLDS) + 3) + "|")
     for options in OPTIONS:
         if asked.only not in options.name:
             continue
-        cells, spread = [], ""
+        counts, spread, cases = [], "", Counter[str]()
         for world in WORLDS:
-            named = 0
-            for seed in range(asked.runs):
-                run, observations = concluded(options, world, seed)
-                named_by = winners(sentences(run, observations))
-                named += bool(named_by)
-                for each in named_by if asked.sentences else ():
-                    print(f"  {world.name} {seed}: {each}", flush=True)
-                if run.spread is not None:
-                    spread = f"{run.spread.rounds}, {run.spread.apart_s:.0f}"
-            cells.append(f"{named / asked.runs:.3f}")
+            of_world = [Case(options, world, seed) for seed in range(asked.runs)]
+            found = in_processes(found_in, of_world, asked.processes)
+            counts.append(sum(bool(each.named_by) for each in found))
+            spread = found[-1].spread
+            cases.update(each for one in found for each in {shape(sentence) for sentence in one.named_by})
+        cells = [*(in_words(count, asked.runs) for count in counts), in_words(sum(counts), len(counts) * asked.runs)]
         print(f"| {options.name} | {spread} | {' | '.join(cells)} |", flush=True)
+        for sentence, count in cases.most_common() if asked.sentences else ():
+            print(f"  {count} runs: {sentence}", flush=True)
+
+
+def shape(sentence: str) -> str:
+    """Return a sentence without its targets and numbers, by which sentences are counted."""
+    return re.sub(r"\d[\d.,]*", "#", re.sub(r"near/\w+", "TARGET", sentence))[:100]
 
 
 if __name__ == "__main__":

@@ -144,10 +144,10 @@ def error_rows(
 
 def misses(machine: str, found: Accuracy) -> str:
     """Return which goal a row misses; "" if none."""
-    if found.failed:
-        return f"{found.failed:,} REQUESTS LOST"
     if found.streams > max(LEVELS) and not found.trusted:
         return f"INVALID: {found.why_not}"
+    if found.failed:
+        return f"{found.failed:,} REQUESTS LOST"
     row = found.clock, found.streams
     if machine != "busy" or found.priority == "normal":
         return ""

@@ -1,7 +1,7 @@
 """Sentences of reports about equal targets: a few runs of the table in docs."""
 
 import pytest
-from benchmarks.equal_targets import OPTIONS, WORLDS, concluded, sentences, winners
+from benchmarks.equal_targets import OPTIONS, WORLDS, Case, concluded, found_in, interval, sentences, winners
 
 SLOW_MINUTES, DEFAULT = WORLDS[1], OPTIONS[0]
 
@@ -11,6 +11,13 @@ SLOW_MINUTES, DEFAULT = WORLDS[1], OPTIONS[0]
 def test_a_report_of_equal_targets_rarely_names_a_winner(repeats: int) -> None:
     named = sum(bool(winners(sentences(*concluded(DEFAULT, SLOW_MINUTES, seed)))) for seed in range(repeats))
     assert named <= 1 + 0.08 * repeats
+
+
+def test_cells_of_the_table_have_their_interval() -> None:
+    assert interval(9, 200) == (pytest.approx(0.0208, abs=1e-4), pytest.approx(0.0837, abs=1e-4))
+    assert interval(0, 10) == (0, pytest.approx(0.3085, abs=1e-4))
+    assert interval(10, 10) == (pytest.approx(0.6915, abs=1e-4), 1)
+    assert found_in(Case(DEFAULT, WORLDS[0], 0)).spread == "6, 150"
 
 
 def test_a_default_run_says_what_its_intervals_contain() -> None:
