@@ -151,6 +151,15 @@ def tokens(text: str, option: str) -> int:
     return found
 
 
+def calls_per_day(text: str, option: str) -> float:
+    """Parse ``10k/day``, ``2M/month`` or ``500/hour``; a month has 30 days."""
+    amount, _, period = text.partition("/")
+    a_day = {"hour": 24.0, "day": 1.0, "month": 1 / 30}.get(period.strip())
+    if a_day is None:
+        raise wrong(option, text, "a number of calls an hour, a day or a month, such as 10k/day")
+    return tokens(amount.strip(), option) * a_day
+
+
 def workloads(lengths: str, names: Sequence[str], file: Path | None, *, keep_rate: bool) -> list[NamedWorkload]:
     """Return the workloads of a sweep: of several prompt lengths, or named ones; empty for none.
 

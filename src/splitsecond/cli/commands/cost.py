@@ -1,13 +1,19 @@
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 
+from splitsecond.benchmark.findings.call_costs import call_costs
+from splitsecond.benchmark.report.call_costs import call_costs_table
 from splitsecond.benchmark.report.cost_page import cost_png, render_cost
 from splitsecond.benchmark.report.production import spending_table
 from splitsecond.benchmark.report.terminal import print_findings
+from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.cli.files import check_file, write_file
 from splitsecond.cli.log_source import DAYS, LoggedTraffic, speeds
+from splitsecond.cli.option_values import calls_per_day
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault
@@ -18,12 +24,21 @@ from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
 from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
 
+CALLS_SCHEMA = "splitsecond.calls/1"
 DAY_S = 86_400.0
 MIN_S = 3_600.0
 """Least time that the cost of 30 days is estimated from."""
 
 
 def cost(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Folders of runs, with --calls.", show_default=False),
+    ] = None,
+    calls: Annotated[
+        str,
+        typer.Option(metavar="N/day", help="What so many calls would cost at each target of RUN: 10k/day, 2M/month."),
+    ] = "",
     log: Log = "",
     config: Config = None,
     days: Days = DAYS,
@@ -45,14 +60,19 @@ def cost(
     splitsecond cost --by route --days 1
     splitsecond cost --log sqlite:///splitsecond.db --by client --json cost.json
     splitsecond cost --html cost.html --png speed-and-price.png
+    splitsecond cost runs/monday --calls 10k/day
 
     The log holds token counts and no prices, so costs follow the price list. Attempts without token counts are
     estimated by their prompt and the tokens that arrived. Attempts without a known price are counted separately.
-    Cost-adjusted TPS is the median TPS divided by the cost of a million tokens.
+    Cost-adjusted TPS is the median TPS divided by the cost of a million tokens. With a run and --calls, the cost is
+    that of calls with the run's own lengths of prompts and responses.
     """
     one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
+    if runs or calls:
+        _cost_of_calls(runs or [], calls, output)
+        return
     check_file(html, "--html")
     check_file(png, "--png")
     if png and by != "target":
@@ -98,6 +118,21 @@ def cost(
         write_file(page.encode(), html, "--html")
     if png:
         write_file(cost_png(found), png, "--png")
+
+
+def _cost_of_calls(runs: Sequence[Path], calls: str, output: Output) -> None:
+    if not (runs and calls):
+        raise CallerFault(
+            "--calls and the folder of a run belong together",
+            kind="bad_option",
+            hint="For example: splitsecond cost runs/monday --calls 10k/day",
+        )
+    a_day = calls_per_day(calls, "--calls")
+    rows = [row for path in runs for row in recompute(path)[0].conditions]
+    found = call_costs(rows, a_day)
+    schema = {"schema": CALLS_SCHEMA, "runs": list(map(str, runs)), "calls_per_day": a_day, "targets": found}
+    output.write(schema, lambda: found, lambda console: call_costs_table(found, calls, console))
+    call_costs_table(found, calls, output.screen())
 
 
 def _read(logged: LoggedTraffic, *, with_speeds: bool) -> tuple[UsualLengths, list[ProductionSpeed]]:

@@ -1,0 +1,37 @@
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from splitsecond.benchmark.findings.call_costs import CallCost
+from splitsecond.benchmark.report.tables import name_text, print_item, titled_table
+from splitsecond.benchmark.report.use_matrix import short_load
+from splitsecond.core.money.cost import usd
+from splitsecond.core.wording import listed
+
+NOTE = (
+    "The calls have the run's own lengths. Retries, and a discount for cached prompts that the run did not have, are "
+    "not included."
+)
+
+
+def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) -> None:
+    priced = [each for each in found if each.usd_per_day is not None]
+    table = titled_table(f"What {calls} cost")
+    machines = any(each.machines for each in priced)
+    headings = ["at", "$ per\ncall", "$ a day", "$ in\n30 days", *(["machines"] if machines else [])]
+    table.add_column("target", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in priced:
+        amounts = (usd(each.usd_per_call), usd(each.usd_per_day), usd(each.usd_per_30_days))
+        count = [str(each.machines or "")] if machines else []
+        table.add_row(name_text(each.target, 0), short_load(each.load), *map(Text, amounts), *count)
+    if priced:
+        console.print(table)
+        print_item(console, "", NOTE, "dim")
+    unknown = [each.target for each in found if each.usd_per_day is None]
+    if unknown:
+        print_item(console, "", f"No price is known of {listed(unknown)}: measure with --price.", "yellow")
+    if not found:
+        print_item(console, "", "No row can be relied on.", "yellow")
