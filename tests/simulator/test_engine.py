@@ -209,8 +209,6 @@ def test_gpu_at_its_power_limit_makes_steps_longer() -> None:
     steps = sorted({e.at_ns for e in (*first, *drain(engine))})
     assert steps[1] - alone_ns == (14 + 3) * MS * 1.25
     assert steps[2] - steps[1] == 14 * MS * 1.25
-    assert engine.counts.capped_ns == steps[2] - alone_ns
-    assert engine.counts.step_ns == steps[-1]
     assert (engine.power_w, engine.capped) == (100, False)
     joules = (200 * alone_ns + 400 * (steps[2] - alone_ns) + 400 * (steps[3] - steps[2])) / 1e9
     assert engine.energy_j(steps[-1] + 1000 * MS) == pytest.approx(joules + 100)

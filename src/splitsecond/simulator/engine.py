@@ -41,12 +41,10 @@ class Emission(msgspec.Struct, Generic[Key], frozen=True):
 
 
 class EngineCounts(msgspec.Struct):
-    """What an engine has counted since its start. `capped_ns`: how long its GPU was slowed down by its power limit."""
+    """What an engine has counted since its start."""
 
     preemptions: int = 0
     output_tokens: int = 0
-    step_ns: int = 0
-    capped_ns: int = 0
     energy_j: float = 0.0
 
 
@@ -107,7 +105,7 @@ class Engine(Generic[Key]):
         return self._capped
 
     def energy_j(self, now_ns: int) -> float:
-        """Return the energy that the GPU has used since the engine's start, up to now."""
+        """Return the energy that the GPU has used from time 0 up to now."""
         return self.counts.energy_j + self._power_w * max(now_ns - self._began_ns, 0) / NS_PER_S
 
     @property
@@ -153,8 +151,6 @@ class Engine(Generic[Key]):
             if not sequence.output_left:
                 del self._running[sequence.key]
         self.counts.output_tokens += len(emissions)
-        self.counts.step_ns += ended_ns - self._began_ns
-        self.counts.capped_ns += ended_ns - self._began_ns if self._capped else 0
         self._ended_ns = ended_ns
         self._begin_step(ended_ns)
         return emissions

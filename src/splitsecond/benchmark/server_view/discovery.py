@@ -76,6 +76,12 @@ def _given(text: str, specs: Mapping[str, TargetSpec]) -> tuple[list[str], str]:
     if not equals or "://" in target:  # a URL may contain "="
         target, url = "", text
     parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise CallerFault(
+            "metrics: an address must have no user or password, because the run's folder would keep it",
+            kind="bad_metrics",
+            param="metrics",
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise CallerFault(
             f"metrics: got {text!r}, expected the address of a page such as http://127.0.0.1:8000/metrics",
@@ -158,6 +164,6 @@ def _has_gpus() -> bool:
 
 
 def _shown(url: str) -> str:
-    """Return an address without user, password and query, which may have keys."""
+    """Return an address without its query, which may have keys."""
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
