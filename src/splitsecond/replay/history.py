@@ -29,6 +29,9 @@ NEAR_US = US_PER_HOUR
 """Within so much time before and after it."""
 JITTER_US = 60_000_000
 """An answer is that of the attempt nearest to a moment within so much time of the call's."""
+EDGE_US = 5_000_000
+"""Whether a target fails is decided by its attempt nearest to a moment within so much time of the call's, an attempt of
+any kind: an outage begins and ends at a moment."""
 LATE_NS = 20 * NS_PER_MS
 """An attempt that begins later after its call than this was made because another one was slow or failed."""
 OWN_NS = 10 * NS_PER_S
@@ -126,7 +129,9 @@ class History:
         begun_us = calls.came_us[attempts.call] + self.begin_ns // 1000
         first = self.begin_ns - self._earliest()[attempts.call] <= LATE_NS
         kind = ((attempts.target * 2 + stream) * WARMTHS + self._warmth) * PROMPTS + prompt
-        self._of_kind = [_grouped(kind, begun_us, each) for each in (usable & first, usable)]
+        self._failed = ~known & (attempts.outcome == FAILED)
+        answers = usable & ~self._failed
+        self._of_kind = [_grouped(kind, begun_us, each) for each in (answers & first, answers)]
         self._of_target = [_grouped(attempts.target, begun_us, each) for each in (usable & first, usable)]
         self.asked = [name for number, name in enumerate(logged.targets) if number in self._of_target[True]]
         self._longest = [int(prompt[attempts.target == target].max(initial=0)) for target in range(len(logged.targets))]
@@ -150,9 +155,11 @@ class History:
         basis = Basis.SIMILAR
         if similar is None or not _are_near(similar, at_us):
             basis = Basis.LONGER if prompt > self._longest[target] else Basis.FEW
-            similar = similar or self._of_target[late].get(target) or self._of_target[True][target]
+        everything = self._of_target[late].get(target) or self._of_target[True][target]
         chance = float(self._chances[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
-        found = self._drawn(similar, at_us, chance, call, own)
+        found = self._nearest(everything, at_us + round((2 * chance - 1) * EDGE_US), call)
+        if own != UNKNOWN or not self._failed[found]:
+            found = self._drawn(similar or everything, at_us, chance, call, own)
         sure_ns = UNKNOWN if own == UNKNOWN else int(self._end_ns[own])
         return self._transferred(call, target, found, sure_ns, basis, cache.prefix)
 
@@ -179,12 +186,8 @@ class History:
         the Kaplan-Meier estimate. Times are compared as multiples of what is expected for the lengths, because a race
         closes its loser early for a short prompt.
         """
-        moment_us = at_us + round((2 * chance - 1) * JITTER_US)
-        place = _nearest(similar.at_us, moment_us)
-        found = similar.attempt[place]
-        if not self._own and self.logged.attempts.call[found] == call:
-            place += 1 if place + 1 < len(similar.at_us) else -1
-            found = similar.attempt[place]
+        found = self._nearest(similar, at_us + round((2 * chance - 1) * JITTER_US), call)
+        place = bisect_left(similar.at_us, at_us)
         limits = [each for each in (closed, found) if each != UNKNOWN and self._closed[each]]
         low = max(min(place - COMPARED // 2, len(similar.attempt) - COMPARED), 0)
         near = similar.attempt[low : low + COMPARED]
@@ -197,6 +200,13 @@ class History:
             found = longer[int(chance * len(longer))]
             limits = [found] if self._closed[found] else []
         return found
+
+    def _nearest(self, among: _Similar, moment_us: int, call: int) -> int:
+        """Return the attempt nearest to a moment; without own attempts, of another call."""
+        place = _nearest(among.at_us, moment_us)
+        if not self._own and self.logged.attempts.call[among.attempt[place]] == call:
+            place += 1 if place + 1 < len(among.at_us) else -1
+        return among.attempt[place]
 
     def _as_logged(self, call: int, attempt: int) -> LoggedAnswer:
         a = self.logged.attempts
