@@ -144,7 +144,9 @@ def _run(folder: Path, commands: list[str], gateway: str, patch: pytest.MonkeyPa
                 case "curl":
                     ended = _served(background, arguments) if gateway in command else _requested(arguments)
                 case _:
-                    ended = _measured([*arguments, "--verbose"]) if arguments[0] == "bench" else run_splitsecond(*arguments)
+                    ended = (
+                        _measured([*arguments, "--verbose"]) if arguments[0] == "bench" else run_splitsecond(*arguments)
+                    )
             code = ended.code
             took = time.monotonic() - began
             transcript.write(f"$ {command}\n{ended.out}{ended.err}[{ended.code}, {took:.1f} s]\n\n")
