@@ -119,7 +119,7 @@ class Assembly:
             raise too_deep() from None
 
     @staticmethod
-    def plain_answer(stream: bytes) -> bytes | None:
+    def plain_answer(body: bytes) -> bytes | None:
         """Return the whole answer of a complete stream; None if the format has no fast path for it."""
         return None
 
