@@ -44,7 +44,7 @@ def answer_of(address: str, path: str, key_env: str, *, post: bool = False) -> b
         ) from None
     except OSError:
         return None
-    except (*PARSER_ERRORS, HTTPException):  # of an address that is none, or of what is no HTTP
+    except (*PARSER_ERRORS, HTTPException):  # the address is invalid, or the answer is not HTTP
         raise not_a_gateway(address) from None
 
 
