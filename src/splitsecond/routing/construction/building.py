@@ -45,9 +45,7 @@ def build(
             if states is None or not guarded:
                 return service
             among = others | {part.name}
-            return states.guard(
-                part.name, service, among, needs_stream=needs_stream, compares_caches=compares_caches
-            )
+            return states.guard(part.name, service, among, needs_stream=needs_stream, compares_caches=compares_caches)
         policy = part.definition
         first, later, named_others = _others_of_branches(part, others, known)
         stream = needs_stream or policy.waits_for_token(dict(part.settings))
