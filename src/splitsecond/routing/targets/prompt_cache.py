@@ -5,7 +5,7 @@ count only the cached share is used.
 """
 
 from bisect import bisect_right
-from math import inf, sqrt
+from math import exp, inf, log, sqrt
 from operator import mul
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from msgspec import Struct
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
+from splitsecond.routing.targets.samples import HALF_LIFE_NS, REMEMBERED
 
 MIN_CACHED = 1024
 """Providers cache prompts from about so many tokens on; fewer are no reason to stay."""
@@ -135,6 +136,14 @@ class LoadEffect:
         self._covariance += (more * surprise - self._covariance) * _LOAD_SMOOTHING
 
 
+def kept(age_ns: float) -> float:
+    """Return the share of a deviation from the usual speed that is left when it was measured so long ago.
+
+    What slowed a target passes. So one that was slow when it was last asked is tried again.
+    """
+    return 2.0 ** (-max(age_ns, 0.0) / HALF_LIFE_NS)
+
+
 class PrefillFit:
     """TTFT = a + b × new + c × cached tokens, in ns, and the uncertainty of the three.
 
@@ -142,7 +151,9 @@ class PrefillFit:
     What changes is mostly the speed as a whole, so a turn that found all in the cache corrects b as well.
     """
 
-    __slots__ = ("_aa", "_ab", "_ac", "_at_ns", "_bb", "_bc", "_cc", "_run", "a", "b", "c", "fresh", "noise", "turns")
+    __slots__ = (
+        "_aa", "_ab", "_ac", "_at_ns", "_bb", "_bc", "_cc", "_run", "_usual", "a", "b", "c", "fresh", "noise", "turns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.a, self.b, self.c = float(START_NS), NEW_NS, CACHED_NS
@@ -150,6 +161,7 @@ class PrefillFit:
         self._ab = self._ac = self._bc = 0.0
         self._at_ns = 0
         self._run = 0
+        self._usual = self.a, self.b, self.c
         self.noise = 0.3
         """Standard deviation of the logarithm of a time around the fit."""
         self.turns = 0
@@ -158,6 +170,12 @@ class PrefillFit:
 
     def ttft_ns(self, new: float, cached: float) -> float:
         return self.a + self.b * new + self.c * cached
+
+    def expected_ns(self, new: float, cached: float, now_ns: int) -> float:
+        """Return the expected time now, by what is left of the deviation from the usual one."""
+        a, b, c = self._usual
+        usual = a + b * new + c * cached
+        return usual + (self.ttft_ns(new, cached) - usual) * kept(now_ns - self._at_ns)
 
     def variance(self, calls: float, new: float, cached: float, now_ns: int) -> float:
         """Return the variance of the time of so many calls that have so many tokens together."""
@@ -188,6 +206,9 @@ class PrefillFit:
         self._bb -= gain_b * gain_b / variance
         self._bc -= gain_b * gain_c / variance
         self._cc -= gain_c * gain_c / variance
+        share = 1 / min(self.turns, REMEMBERED)
+        a, b, c = self._usual
+        self._usual = a + (self.a - a) * share, b + (self.b - b) * share, c + (self.c - c) * share
         relative = min(max((ttft_ns - self.ttft_ns(new, cached)) / expected, -1.0), 1.0)
         noise = self.noise**2 + (relative * relative - self.noise**2) * _NOISE_SMOOTHING
         self.noise = min(max(sqrt(noise), _MIN_NOISE), _MAX_NOISE)
@@ -229,6 +250,44 @@ class PrefillFit:
             self._bc *= by_b * by_c
 
 
+class TokenPace:
+    """The time per output token: a Kalman filter of its logarithm, and the mean of that.
+
+    The more alike the answers are, the sooner a change shows.
+    """
+
+    __slots__ = ("_at_ns", "_log", "_mean", "_noise", "_variance", "turns")
+
+    def __init__(self) -> None:
+        self._log = self._mean = 0.0
+        self._variance = 1.0
+        self._noise = 0.1  # variance of an answer's logarithm
+        self._at_ns = 0
+        self.turns = 0
+
+    def expected_ns(self, now_ns: int, deviations: float = 0.0) -> float:
+        """Return the expected time per token; of an answer that is so many standard deviations slower."""
+        deviation = (self._log - self._mean) * kept(now_ns - self._at_ns)
+        return exp(self._mean + deviation + deviations * sqrt(self._noise))
+
+    def add(self, tpot_ns: float, now_ns: int) -> None:
+        self.turns += 1
+        if self.turns == 1:
+            self._log = log(max(tpot_ns, 1.0))
+            self._mean = self._log
+        minutes = max(now_ns - self._at_ns, 0) / (60 * NS_PER_S)
+        variance = min(self._variance + LEVEL_PER_MIN * minutes, 1.0)
+        surprise = log(max(tpot_ns, 1.0)) - self._log
+        limit = CLIPPED_AT * sqrt(variance + self._noise)
+        surprise = min(max(surprise, -limit), limit)
+        self._noise += (max(surprise * surprise - variance, _MIN_NOISE**2) - self._noise) * _NOISE_SMOOTHING
+        gain = variance / (variance + self._noise)
+        self._log += gain * surprise
+        self._mean += (self._log - self._mean) / min(self.turns, REMEMBERED)
+        self._variance = (1 - gain) * variance
+        self._at_ns = now_ns
+
+
 def _bounded(variance: float, value: float) -> float:
     """Return the factor that reduces a standard deviation to the value itself: nothing is less certain than that."""
     most = max(value, 1.0) ** 2
@@ -253,19 +312,20 @@ class TurnAtTarget(Struct, frozen=True):
 class PromptCacheModel:
     """What one target's turns have shown of its prompt cache."""
 
-    __slots__ = ("_fitted_ns", "_reports", "fit", "lifetime", "load", "written")
+    __slots__ = ("_fitted_ns", "_reports", "fit", "lifetime", "load", "pace", "written")
 
     def __init__(self) -> None:
         self.lifetime = CacheLifetime()
         self.fit = PrefillFit()
         self.load = LoadEffect()
+        self.pace = TokenPace()
         self.written = 0.0
         """The share of new tokens that are charged as written to the cache."""
         self._fitted_ns = -inf  # turns of the log may be older than this clock
         self._reports = False  # whether it has reported cached tokens
 
     def expected_ns(self, turn: TurnAtTarget) -> float:
-        """Return the expected time to the first token of a turn."""
+        """Return the expected time to the first token of a turn, by the latest turns."""
         hit = self.lifetime.share(turn.age_ns) * turn.cached if turn.cached else 0.0
         return self.fit.ttft_ns(turn.prompt - hit, hit)
 
@@ -281,6 +341,8 @@ class PromptCacheModel:
             surprise = ttft_ns / self.fit.ttft_ns(turn.prompt - cached, cached) - 1
             self.fit.add(turn.prompt - cached, cached, ttft_ns / self.load.factor(turn.in_flight), now_ns)
             self.load.add(turn.in_flight, min(surprise, 1.0))
+            if (tpot_ns := observation.tpot_ns) is not None and observation.outcome == "ok":
+                self.pace.add(tpot_ns, now_ns)
         new, written = turn.prompt - cached, observation.cache_write_tokens
         if written is not None and observation.input_tokens and new > 0:
             share = min(written / observation.input_tokens * turn.prompt / new, 1.0)

@@ -2,8 +2,9 @@
 
 For each branch there are two amounts, in ns or in US dollars: `now`, of this turn by the tokens that its cache probably
 has, and one of each later turn, which finds its prompt there. A session stays unless another branch is better over this
-turn and the next `HORIZON` by more than the uncertainty of the difference. A session of which no branch has anything is
-free: its branch is drawn by the same amounts and their uncertainty (Thompson sampling), so that branches without recent
+turn and the next `HORIZON` by more than the uncertainty of the difference, or by more than the way there costs: a
+mistake costs no more, because the session can return to its prompt. A session of which no branch has anything is free:
+its branch is drawn by the same amounts and their uncertainty (Thompson sampling), so that branches without recent
 turns are tried again by the turns that lose the least.
 """
 
@@ -101,7 +102,7 @@ class SessionChoice:
         options = self._options(call, session, (home[0], preferred))
         if options[0].cached - options[1].cached < MIN_CACHED:
             return None
-        first, why = self._decided(options[0], options)
+        first, why = self._decided(options[0], options, surely=True)
         return first.branch, why
 
     def _known(self, name: str) -> PromptCacheModel:
@@ -162,22 +163,19 @@ class SessionChoice:
         stream: bool,
         now_ns: int,
     ) -> None:
-        fit, cached = known.fit, option.cached
-        now = fit.ttft_ns(prompt - cached, cached)
-        turn = fit.ttft_ns(prompt + NEXT_NEW - later, later)
+        fit, pace, cached = known.fit, known.pace, option.cached
+        now = fit.expected_ns(prompt - cached, cached, now_ns)
+        turn = fit.expected_ns(prompt + NEXT_NEW - later, later, now_ns)
         new = prompt - cached + HORIZON * (prompt + NEXT_NEW - later)
         option.variance = fit.variance(1 + HORIZON, new, cached + HORIZON * later, now_ns)
         option.per_token = fit.b - fit.c
         if self._deviations:
             factor = exp(self._deviations * fit.noise)
             now, turn = now * factor, turn * factor
-        estimate = self._states.estimate(name, stream=stream) if tokens else None
-        tpot_ns = None if estimate is None else estimate.tpot_ns(self._at)
-        if tpot_ns is None:
-            tpot_ns = self._tpot_ns
-        self._tpot_ns = tpot_ns
-        now += tokens * tpot_ns
-        turn += tokens * tpot_ns
+        if pace.turns:
+            self._tpot_ns = pace.expected_ns(now_ns, self._deviations)
+        now += tokens * self._tpot_ns
+        turn += tokens * self._tpot_ns
         branch = option.branch
         crowding = min(branch.crowding(self._states, now_ns), MAX_CROWDING)
         option.now = now * crowding * (1 + FAILURE_COST * branch.failure_share(now_ns))
@@ -209,12 +207,15 @@ class SessionChoice:
         first = options[drawn.index(min(drawn))]
         return first, f"{self._policy}: {first.branch.label}, no branch has the session in its cache"
 
-    def _decided(self, home: Option, options: Sequence[Option]) -> tuple[Option, str]:
+    def _decided(self, home: Option, options: Sequence[Option], *, surely: bool = False) -> tuple[Option, str]:
+        """Return where a session goes. `surely`: it moves only for a gain that exceeds its uncertainty."""
         best = min(options, key=_total)
         gain = home.total - best.total
-        if best is not home and gain > sqrt(home.variance + best.variance):
-            lost = self._amount(max(best.now - home.now, 0.0))
-            words = f"{self._amount(gain)} less over {1 + HORIZON} turns, {lost} more for this one"
+        lost, needed = max(best.now - home.now, 0.0), sqrt(home.variance + best.variance)
+        if best.turns and not surely:
+            needed = min(needed, lost)
+        if best is not home and gain > needed:
+            words = f"{self._amount(gain)} less over {1 + HORIZON} turns, {self._amount(lost)} more for this one"
             return best, f"moves to {best.branch.label} from {home.branch.label}: {words}"
         others = [each for each in options if each is not home]
         why = _stays(home.branch, home.cached)
