@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from splitsecond.benchmark.statistics.control_chart import ControlChart, TimesModel
+from splitsecond.benchmark.statistics.control_chart import ControlChart
+from splitsecond.benchmark.statistics.times_model import TimesModel
 
 Floats = npt.NDArray[np.float64]
 LEVEL_MS = 200.0

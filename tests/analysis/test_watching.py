@@ -10,7 +10,7 @@ from tests.cases import each_case
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import parse_gate
 from splitsecond.benchmark.findings.watching import RoundNews, WatchHistory, WatchRound
-from splitsecond.benchmark.statistics.control_chart import MIN
+from splitsecond.benchmark.statistics.expectation import MIN
 from splitsecond.log.statistics.summary import Summary
 
 JITTER = (1.0, 1.03, 0.98, 1.01, 0.96, 1.02, 0.99, 1.04, 0.97, 1.0)

@@ -18,16 +18,10 @@ from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import STATISTICS
 from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
-from splitsecond.benchmark.statistics.control_chart import (
-    MIN,
-    WINDOW,
-    ChartDrift,
-    ControlChart,
-    JudgedRound,
-    State,
-    TimesModel,
-)
+from splitsecond.benchmark.statistics.control_chart import ChartDrift, ControlChart, JudgedRound, State
 from splitsecond.benchmark.statistics.error_share import ErrorCount, ErrorShareModel
+from splitsecond.benchmark.statistics.expectation import MIN
+from splitsecond.benchmark.statistics.times_model import WINDOW, TimesModel
 from splitsecond.core.wording import change, number, percent
 from splitsecond.log.statistics.summary import Summary
 

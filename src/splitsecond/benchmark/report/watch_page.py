@@ -4,7 +4,9 @@ from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.watching import DriftPeriod, SeriesPoint, WatchedSeries, WatchFindings, minute
 from splitsecond.benchmark.report.watch_plots import STATES, skipped_words, watch_plots
-from splitsecond.benchmark.statistics.control_chart import HOURS_KNOWN_AFTER, MIN, SETTLES, WINDOW_HOURS
+from splitsecond.benchmark.statistics.control_chart import SETTLES
+from splitsecond.benchmark.statistics.expectation import MIN
+from splitsecond.benchmark.statistics.times_model import HOURS_KNOWN_AFTER, WINDOW_HOURS
 from splitsecond.core.pages.figure_cells import MISSING, number, share
 from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
 from splitsecond.core.wording import counted_as, listed

@@ -13,7 +13,9 @@ from statistics import NormalDist
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.statistics.control_chart import MAX_SURPRISE, MIN, SETTLES, Expectation, clipped, unbiased
+from splitsecond.benchmark.statistics.control_chart import MAX_SURPRISE, SETTLES, clipped
+from splitsecond.benchmark.statistics.expectation import MIN, Expectation
+from splitsecond.benchmark.statistics.times_model import unbiased
 
 ERROR_WINDOW = 240
 """Number of past rounds that errors are compared with: many, because errors are few."""
