@@ -47,7 +47,7 @@ class Provider(Struct, frozen=True, kw_only=True):
         """Return the level that one expects who has measured it once: it moves back to its mean as such waves do."""
         apart_s = at_s - measured_s
         kept = (math.cos(apart_s / 200) + math.cos(apart_s / 613)) / 2
-        return self.level(measured_s) ** kept
+        return float(self.level(measured_s) ** kept)
 
     def is_down(self, at_s: float) -> bool:
         return self.down[0] <= at_s < self.down[1]

@@ -143,10 +143,10 @@ def _run(folder: Path, commands: list[str], gateway: str, patch: pytest.MonkeyPa
                     ended = _frozen(background)
                 case "curl":
                     ended = _served(background, arguments) if gateway in command else _requested(arguments)
+                case _ if arguments[0] == "bench":
+                    ended = _measured([*arguments, "--verbose"])
                 case _:
-                    ended = (
-                        _measured([*arguments, "--verbose"]) if arguments[0] == "bench" else run_splitsecond(*arguments)
-                    )
+                    ended = run_splitsecond(*arguments)
             code = ended.code
             took = time.monotonic() - began
             transcript.write(f"$ {command}\n{ended.out}{ended.err}[{ended.code}, {took:.1f} s]\n\n")

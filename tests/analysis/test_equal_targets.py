@@ -14,9 +14,9 @@ def test_a_report_of_equal_targets_rarely_names_a_winner(repeats: int) -> None:
 
 
 def test_cells_of_the_table_have_their_interval() -> None:
-    assert interval(9, 200) == (pytest.approx(0.0208, abs=1e-4), pytest.approx(0.0837, abs=1e-4))
-    assert interval(0, 10) == (0, pytest.approx(0.3085, abs=1e-4))
-    assert interval(10, 10) == (pytest.approx(0.6915, abs=1e-4), 1)
+    assert interval(9, 200) == pytest.approx((0.0208, 0.0837), abs=1e-4)
+    assert interval(0, 10) == pytest.approx((0, 0.3085), abs=1e-4)
+    assert interval(10, 10) == pytest.approx((0.6915, 1), abs=1e-4)
     assert found_in(Case(DEFAULT, WORLDS[0], 0)).spread == "6, 150"
 
 

@@ -83,7 +83,7 @@ def test_several_servers_in_one_run(split: Split, simulated: RunningProvider, tm
 
 def test_the_folder_of_a_run(kept_run: Path) -> None:
     assert {path.name for path in kept_run.iterdir()} == {
-        "run.json", "observations.jsonl", "readings.jsonl", "report.html"
+        "run.json", "observations.jsonl", "readings.jsonl", "report.html", "plan.toml"
     }  # fmt: skip
     roles = {o.role for o in read_observations(kept_run)}
     assert roles == {"calibration", "warmup", "measured", "cooldown"}

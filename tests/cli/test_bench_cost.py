@@ -19,7 +19,7 @@ def test_bench_announces_and_stores_its_cost(split: Split, endpoint: list[str]) 
 
 
 def test_bench_refuses_a_negative_cost_limit(split: Split, endpoint: list[str]) -> None:
-    ended = split("bench", *endpoint, "--max-cost", "-1")
+    ended = split("bench", *endpoint, "-n", "1", "--max-cost", "-1")
     assert ended.code == 2
     assert "--max-cost: got -1.0, expected US dollars, 0 or more" in ended.complaint
 

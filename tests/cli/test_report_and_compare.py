@@ -95,10 +95,17 @@ def test_two_runs_compared(split: Split, run: Path, kept_run: Path) -> None:
 
 
 def test_breached_gate_sets_the_exit_code(split: Split, run: Path, kept_run: Path) -> None:
-    ended = split("compare", kept_run, run, "--fail-if", "ttft_ms.p50 > 1", "--fail-if", "errors > 0")
+    ended = split("compare", kept_run, run, "--fail-if", "errors < 1", "--fail-if", "errors > 0")
     assert ended.code == 1
     assert ended.words.count("FAILED: quick at concurrency") == 2
     assert "Passed" not in ended.words
+
+
+def test_gate_without_enough_requests_has_an_exit_code_of_its_own(split: Split, run: Path, kept_run: Path) -> None:
+    ended = split("compare", kept_run, run, "--fail-if", "ttft_ms.p95 > 1", "--fail-if", "errors > 0")
+    assert ended.code == 3
+    assert ended.words.count("NOT CHECKED: quick at concurrency") == 2
+    assert "Use -n 150." in ended.words
 
 
 def test_rows_as_csv_and_tables_as_markdown(split: Split, kept_run: Path, tmp_path: Path) -> None:

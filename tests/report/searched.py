@@ -7,6 +7,7 @@ import msgspec
 from tests.analysis.made import closed_loop, failure
 
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
+from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import AskedCondition, Run
 from splitsecond.benchmark.findings.slo import parse_slo
@@ -56,4 +57,5 @@ def searched_run(*, spoilt: bool = False) -> tuple[Run, Sequence[Observation]]:
         statements=full(stated),
         short_statements=[each.short or each.long for each in stated],
     )
+    run.conclusion = conclusion(run, observations)
     return run, observations

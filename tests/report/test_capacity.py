@@ -57,8 +57,8 @@ def test_heaviest_load_that_holds_is_highlighted() -> None:
 
 def test_a_remark_on_several_steps_is_printed_once() -> None:
     run, _ = searched_run()
-    assert [(remark.who, remark.text) for remark in remarks(run) if "needs" in remark.text] == [
-        ("c=1, c=2, c=4, c=8", "p95 needs 145 requests per row.")
+    assert [(remark.who, remark.text) for remark in remarks(run) if "too few" in remark.text] == [
+        ("c=1, c=2, c=4, c=8", "too few requests for an interval of p95.")
     ]
 
 

@@ -112,23 +112,23 @@ def _sure(run: Run) -> str:
     spread = run.spread
     rounds = f" in {counted_as(spread.rounds, 'round')}" if spread else ""
     sent = f"{counted_as(requests, 'request')} per row{rounds}"
-    if not any(has_interval(row) for row in rows):
+    if not run.capacity and not any(has_interval(row) for row in rows):
         return f"It is not sure: {sent} give no intervals. Use -n {advised(0.95)}."
-    needs = [] if any(_has_p95(row) for row in rows) or run.capacity else [f"a p95 needs -n {advised(0.95)}"]
+    needs = [] if any(_has_p95(row) for row in rows) else [f"a p95 needs -n {advised(0.95)}"]
     if not _claims(run):
         needs.append("other minutes need --over 15m")
-    sentence = f"It is sure within the intervals ({sent}"
-    if not _claims(run):
-        sentence = f"It holds for {_period(run)} only ({sent}"
-    sentence += f"); {listed(needs)}." if needs else ")."
+    sentences = []
+    if not run.capacity:  # its own sentence says how certain it is
+        how = "It is sure within the intervals" if _claims(run) else f"It holds for {_period(run)} only"
+        sentences.append(f"{how} ({sent}){f'; {listed(needs)}' if needs else ''}.")
     if not run.finished:
-        sentence += " The run was stopped before its end."
+        sentences.append("The run was stopped before its end.")
     if invalid:
         verb = "is" if len(invalid) == 1 else "are"
-        sentence += f" {len(invalid):,} of {counted_as(len(rows), 'row')} {verb} INVALID and not compared."
+        sentences.append(f"{len(invalid):,} of {counted_as(len(rows), 'row')} {verb} INVALID and not compared.")
     if all(row.target.startswith((SIMULATED, ENGINE)) for row in rows):
-        sentence += " The targets are simulated: no provider was measured."
-    return sentence
+        sentences.append("The targets are simulated: no provider was measured.")
+    return " ".join(sentences)
 
 
 def _cost(run: Run) -> str:
