@@ -9,11 +9,19 @@ import pytest
 from tests.http_server import Received, Response, http_server
 from tests.waiting import WITHIN_S
 
+from splitsecond.benchmark.server_view import watcher as watcher_module
 from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.samples import ServerSample
 from splitsecond.benchmark.server_view.watcher import READER_COMMAND, ServerWatcher
 
 pytestmark = pytest.mark.system
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the process time to start on a busy machine."""
+    monkeypatch.setattr(watcher_module, "EDGE_S", WITHIN_S)
+
 
 PAGE = (Path(__file__).parent / "pages/vllm.txt").read_bytes()
 

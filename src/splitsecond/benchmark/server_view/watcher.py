@@ -35,7 +35,7 @@ class ServerWatcher:
         self._pages = pages
         self._on_sample = on_sample
         self._on_end = on_end
-        self._leaving = False
+        self._leaving = self._ended = False
         self._command = command
         self._child: ChildProcess | None = None
         self._passing: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class ServerWatcher:
 
     async def read_now(self) -> None:
         """Read all pages, and return when they are read, at most `EDGE_S` later."""
-        if self._child is None or self._passing is None or self._passing.done():
+        if self._child is None or self._ended:
             return
         done = asyncio.Event()
         self._asked.append(done)
@@ -79,6 +79,7 @@ class ServerWatcher:
                 self._on_sample(decoder.decode(line))
             elif self._asked:
                 self._asked.popleft().set()
+        self._ended = True
         for each in self._asked:
             each.set()
         if not self._leaving:
