@@ -85,9 +85,7 @@ NOT_RUN = {
     "docs/python": {"pip install": "downloads a release; tests/test_installed.py installs the wheel"},
     "docs/sessions": {"Sessions at": "needs minutes for its intervals; tests/report/test_sessions.py has the table"},
     "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},
-    "docs/what-if": {
-        "$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one"
-    },
+    "docs/what-if": {"$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one"},
     "docs/watch": {"Continuing after": "twelve rounds, and a server that becomes slower: tests/cli/test_watch.py"},
 }
 """Beginnings of commands and of whole blocks that cannot run here, and the reason. Commands are still parsed, by
