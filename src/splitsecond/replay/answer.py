@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.columns import US_PER_HOUR, Integers, Mask
 from splitsecond.core.timing.packed_attempt import UNKNOWN
+from splitsecond.log.statistics.summary import DOUBT
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.replay.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
 from splitsecond.replay.history import CANCELLED, FAILED, OK, Basis, History
@@ -219,8 +220,9 @@ class Comparison:
             return Identity(figures=[], drawn=[], coverage=coverage, differs=["too few calls with similar attempts"])
         figures = self._changes(own, known)
         by_draws = self._changes(drawn, covered)
-        differs = [each.name for each in figures if not _agrees(each)]
-        differs += [f"{each.name}{DRAWN}" for each in by_draws if not _agrees(each)]
+        doubt = DOUBT / (len(figures) + len(by_draws))  # of all figures together (Bonferroni)
+        differs = [each.name for each in figures if not _agrees(each, doubt)]
+        differs += [f"{each.name}{DRAWN}" for each in by_draws if not _agrees(each, doubt)]
         return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
 
     def replayed(self, policy: Expression) -> ReplayedCalls:
@@ -307,11 +309,10 @@ def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outc
     return Outcomes.of(calls.first_token_ns, total_ns, failed, calls.target, per_call, calls.stream.astype(bool))
 
 
-def _agrees(figure: FigureChange) -> bool:
+def _agrees(figure: FigureChange, doubt: float) -> bool:
     if figure.today is None or figure.what_if is None or figure.difference is None:
         return figure.name in TAILS or figure.today == figure.what_if
-    low, high = figure.ci95
-    if low is not None and high is not None and low <= 0 <= high:
+    if figure.p_value is not None and figure.p_value >= doubt:
         return True
     if figure.name == "failed":
         return abs(figure.difference) <= FAILED_TOLERANCE
