@@ -48,9 +48,9 @@ POLICIES: dict[str, str] = {
 }
 INFORMED = ("present speeds", "measured speeds")
 """Policies that know the providers and all caches, but not the future: their speeds at present, or as the latest
-answers have shown them, which is the most that a gateway can know."""
-TURNS_AHEAD = 10
-"""Later turns for which these expect the same speeds."""
+answers have shown them, which is about the most that a gateway can know."""
+TURNS_AHEAD = 3
+"""Later turns for which these expect the same speeds: with more, they take longer where speeds drift."""
 FIXED = ("sticky", "least loaded", "random", "only a", "only b")
 
 

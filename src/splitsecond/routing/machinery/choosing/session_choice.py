@@ -58,7 +58,6 @@ class SessionChoice:
         self._states = states
         self._policy = policy
         self._by = by
-        self._at = at
         self._deviations = 0.0 if at is None or at == 0.5 else NormalDist().inv_cdf(at)
         self._output_tokens: list[float] = []
         self._output_refreshed_ns = -OUTPUT_REFRESH_NS
@@ -117,21 +116,19 @@ class SessionChoice:
                 self._output_tokens = usual_output_tokens(call, among, self._states)
                 self._output_refreshed_ns = now_ns
             tokens = output_tokens(call, self._output_tokens)
-        return [self._option(branch, call, session, tokens, now_ns) for branch in among]
+        return [self._option(branch, session, tokens, now_ns) for branch in among]
 
-    def _option(self, branch: Branch, call: Call, session: CallSession, tokens: int, now_ns: int) -> Option:
+    def _option(self, branch: Branch, session: CallSession, tokens: int, now_ns: int) -> Option:
         names = branch.representatives(self._states)
         if len(branch.names) > 1:  # a policy inside may also keep the session elsewhere
             conversations = self._states.conversations
             kept = (name for name in branch.names if conversations.cached(session, name, now_ns)[0])
             names = list(dict.fromkeys([*names, *filter(self._states.available, kept)]))
         if len(names) == 1:
-            return self._at_target(branch, names[0], call, session, tokens, now_ns)
-        return min((self._at_target(branch, name, call, session, tokens, now_ns) for name in names), key=_total)
+            return self._at_target(branch, names[0], session, tokens, now_ns)
+        return min((self._at_target(branch, name, session, tokens, now_ns) for name in names), key=_total)
 
-    def _at_target(
-        self, branch: Branch, name: str, call: Call, session: CallSession, tokens: int, now_ns: int
-    ) -> Option:
+    def _at_target(self, branch: Branch, name: str, session: CallSession, tokens: int, now_ns: int) -> Option:
         states = self._states
         state = states.known().get(name)
         known = _UNKNOWN if state is None else state.prompt_cache
@@ -144,7 +141,7 @@ class SessionChoice:
         if self._by == "usd":
             self._price(option, name, known, prompt, later, tokens)
         else:
-            self._time(option, name, known, prompt, later, tokens, call.stream, now_ns)
+            self._time(option, known, prompt, later, tokens, now_ns)
             if state is not None:
                 load = known.load.factor(len(state.in_flight) + 1)
                 option.total = load * option.total + option.now * (state.lateness(now_ns) - 1)
@@ -155,12 +152,10 @@ class SessionChoice:
     def _time(
         self,
         option: Option,
-        name: str,
         known: PromptCacheModel,
         prompt: int,
         later: float,
         tokens: int,
-        stream: bool,
         now_ns: int,
     ) -> None:
         fit, pace, cached = known.fit, known.pace, option.cached
