@@ -285,6 +285,11 @@ def test_slow_requests_without_a_queue_are_trusted(made: list[Observation]) -> N
     assert judged(made, condition=asked(None, rate=5)).invalid == []
 
 
+def test_steps_of_a_search_are_not_judged_by_their_queue() -> None:
+    made = waiting([500, 3000, 500])
+    assert condition_findings(asked(None, rate=5), made, [], searched=True).invalid == []
+
+
 def test_fewer_than_five_rounds_are_noted() -> None:
     two = [request(1000.0 + 200 * i, round=1 + i // 5) for i in range(10)]
     assert only_note(judged(two)).startswith("measured in 2 rounds: the intervals describe this short time")
