@@ -72,7 +72,7 @@ AT_PROVIDERS = "http://127.0.0.1:9009/v1"
 SHORTER = {
     "README": {
         "-c 1,8 -n 50": "-c 1 -n 5",
-        "-c 1,8 -n 30": "-c 1 -n 5",
+        "--for chat -c 8": "-c 1 -n 5",
         "-tokens 128": "-tokens 16",
         "-tokens 64": "-tokens 16",
         "--to 64": "--to 2 --output-tokens 16",
@@ -87,6 +87,7 @@ SHORTER = {
     "docs/command-line": {"gpu:8001": "gpu:8000", "gpu:": "127.0.0.1:", "-c 1,8,32": "-c 1 -n 5 --output-tokens 8"},
     "docs/reference/commands": {
         "--yes && splitsecond serve": "--yes new.yaml",
+        "bench runs/monday/plan.toml": "bench sim/groq -c 1 -n 4 --rounds 1",
         "--fail-if 'ttft_ms.p50 > +10%' ": "",  # the runs have too few requests
         "--from litellm.yaml": "--from litellm.yaml routes.yaml",
         "splitsecond serve\n": "splitsecond serve --check\n",

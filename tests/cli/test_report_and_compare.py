@@ -101,7 +101,7 @@ def test_breached_gate_sets_the_exit_code(split: Split, run: Path, kept_run: Pat
     assert "Passed" not in ended.words
 
 
-def test_gate_without_enough_requests_has_an_exit_code_of_its_own(split: Split, run: Path, kept_run: Path) -> None:
+def test_gate_that_cannot_be_checked_has_its_own_exit_code(split: Split, run: Path, kept_run: Path) -> None:
     ended = split("compare", kept_run, run, "--fail-if", "ttft_ms.p95 > 1", "--fail-if", "errors > 0")
     assert ended.code == 3
     assert ended.words.count("NOT CHECKED: quick at concurrency") == 2
