@@ -5,7 +5,7 @@ count only the cached share is used.
 """
 
 from bisect import bisect_right
-from math import exp, inf, log, sqrt
+from math import exp, exp2, inf, log, sqrt
 from operator import mul
 
 from msgspec import Struct
@@ -141,7 +141,7 @@ def kept(age_ns: float) -> float:
 
     What slowed a target passes. So one that was slow when it was last asked is tried again.
     """
-    return 2.0 ** (-max(age_ns, 0.0) / HALF_LIFE_NS)
+    return exp2(-max(age_ns, 0.0) / HALF_LIFE_NS)
 
 
 class PrefillFit:

@@ -216,8 +216,8 @@ class SessionChoice:
         why = _stays(home.branch, home.cached)
         if others:
             other = min(others, key=_total)
-            lost = self._amount(other.per_token * max(home.cached - other.cached, 0.0))
-            why += f", moving would cost {lost}"
+            cost = self._amount(other.per_token * max(home.cached - other.cached, 0.0))
+            why += f", moving would cost {cost}"
         return home, why
 
     def _amount(self, value: float) -> str:
