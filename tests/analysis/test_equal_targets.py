@@ -30,8 +30,9 @@ def test_a_default_run_says_what_its_intervals_contain() -> None:
 def test_a_quick_run_speaks_of_its_own_time_only() -> None:
     run, observations = concluded(OPTIONS[-1], SLOW_MINUTES, 0)
     headline, *found = sentences(run, observations)
-    assert headline.startswith("These ")
-    assert " only: " in headline
+    assert " in these " in headline
+    assert run.conclusion[1].startswith("It holds for these ")
+    assert " only " in run.conclusion[1]
     assert not any("p = " in each or "p < " in each or "is first" in each for each in found)
 
 

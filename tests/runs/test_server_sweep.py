@@ -55,7 +55,7 @@ def test_setups_are_all_combinations() -> None:
         ('command = "x {port} {b}"\nsettings.a = [1]', "{port}, {a}"),
         ('command = "x {port"', "cannot be read"),
         ('command = "x {port} {a}"\nsettings.a = ["y z", "y/z"]', "the same name"),
-        ("visits = 0\ncommand = 'x {port}'", "visits"),
+        ("trials = 0\ncommand = 'x {port}'", "trials"),
         ("nonsense = 1", "nonsense"),
         ("= 1", "toml"),
     ],
@@ -74,16 +74,16 @@ def test_sweep_continues_and_reports_settings_that_fail(tmp_path: Path) -> None:
         settings={"profile": ["runpod-h100-mistral-7b", "no-such-profile"]},
         concurrency=(1, 2),
         requests=3,
-        visits=2,
+        trials=2,
         output_tokens=8,
     )
     notes: list[str] = []
     asyncio.run(Sweep(plan, tmp_path, notes.append, NoProgress).measure())
-    shutil.rmtree(tmp_path / "profile=runpod-h100-mistral-7b" / "visit-2")
+    shutil.rmtree(tmp_path / "profile=runpod-h100-mistral-7b" / "trial-2")
     before = len(notes)
     sweep = Sweep(plan, tmp_path, notes.append, NoProgress)
     asyncio.run(sweep.measure())
-    assert notes[before:] == ["visit 2 of 2: profile=runpod-h100-mistral-7b"]
+    assert notes[before:] == ["trial 2 of 2: profile=runpod-h100-mistral-7b"]
     run, observations = sweep.concluded()
     assert run.finished
     assert [(each.concurrency, each.requests, each.errors) for each in run.conditions] == [(1, 6, 0), (2, 6, 0)]
@@ -109,11 +109,11 @@ def test_server_that_dies_under_load_is_a_result(tmp_path: Path) -> None:
         "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()\n",
         encoding="utf-8",
     )
-    plan = SweepPlan(command=f"{sys.executable} {server} {{port}}", concurrency=(1,), requests=2, visits=1)
+    plan = SweepPlan(command=f"{sys.executable} {server} {{port}}", concurrency=(1,), requests=2, trials=1)
     sweep = Sweep(plan, tmp_path / "out", lambda text: None, NoProgress)
     asyncio.run(sweep.measure())
-    failure = (tmp_path / "out" / "server" / "visit-1" / FAILURE).read_text("utf-8")
+    failure = (tmp_path / "out" / "server" / "trial-1" / FAILURE).read_text("utf-8")
     assert "CUDA out of memory" in failure
     with pytest.raises(CallerFault, match="no server was measured"):
         sweep.concluded()
-    assert not [name for name in os.listdir(tmp_path / "out" / "server" / "visit-1") if name == "run.json"]
+    assert not [name for name in os.listdir(tmp_path / "out" / "server" / "trial-1") if name == "run.json"]

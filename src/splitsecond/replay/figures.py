@@ -124,7 +124,7 @@ def changes(
             low, high = float(middles[place]) - half, float(middles[place]) + half
         if changed and low is not None and high is not None:
             unseen = _unseen_by_matching(name, middle[place])
-            low, high = low - unseen, high + unseen
+            low, high = float(low - unseen), float(high + unseen)
         found.append(
             FigureChange(
                 name=name,

@@ -1,8 +1,8 @@
 """A sweep of a server's settings: each setting is started and measured several times, in random order.
 
-One start of a server is a visit. Its measurement is a run of its own, in a folder below that of the
-sweep, so an interrupted sweep continues where it ended. All visits together are one run whose rounds
-are the visits: what differs from start to start is in its intervals. A setting whose server does not
+One start of a server is a trial. Its measurement is a run of its own, in a folder below that of the
+sweep, so an interrupted sweep continues where it ended. All trials together are one run whose rounds
+are the trials: what differs from start to start is in its intervals. A setting whose server does not
 start, or dies, is a result too.
 """
 
@@ -55,7 +55,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     `command` starts a server; it contains ``{port}`` and the name of each of `settings` in braces.
     Every combination of their values is measured. Instead, `servers` are the addresses of servers
-    that run already, by name. Each is measured in `visits` visits at every `concurrency`, with
+    that run already, by name. Each is measured in `trials` trials at every `concurrency`, with
     `requests` each time. `model` may be "" if a server lists exactly one. `ready_s`: the longest time
     from a server's start until it lists its models, in seconds.
     """
@@ -67,7 +67,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     api_format: str = "openai"
     concurrency: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)] = CONCURRENCY
     requests: Count = 20
-    visits: Count = 5
+    trials: Count = 5
     input_tokens: Count = 512
     output_tokens: Count = 128
     slo: str = ""
@@ -135,7 +135,7 @@ class ServerFailed(Exception):
 
 
 class Sweep:
-    """A sweep in a folder. `note` is called with what happens, `progress` makes the display of a visit."""
+    """A sweep in a folder. `note` is called with what happens, `progress` makes the display of a trial."""
 
     def __init__(
         self, plan: SweepPlan, folder: Path, note: Callable[[str], None], progress: Callable[[], Progress]
@@ -147,31 +147,31 @@ class Sweep:
         self._setups = plan.setups()
 
     async def measure(self) -> None:
-        """Make all visits that are missing."""
-        for visit in range(1, self._plan.visits + 1):
+        """Make all trials that are missing."""
+        for trial in range(1, self._plan.trials + 1):
             order = list(self._setups)
-            Random(f"{self._plan.seed}/{visit}").shuffle(order)
+            Random(f"{self._plan.seed}/{trial}").shuffle(order)
             for setup in order:
-                place = self._place(setup, visit)
+                place = self._place(setup, trial)
                 if self._failures(setup) or _finished(place):
                     continue
-                self._note(f"visit {visit} of {self._plan.visits}: {setup.name}")
+                self._note(f"trial {trial} of {self._plan.trials}: {setup.name}")
                 place.mkdir(parents=True, exist_ok=True)
                 try:
-                    await self._visit(setup, place, visit)
+                    await self._trial(setup, place, trial)
                 except (ServerFailed, Fault) as error:
                     reason = excerpt(str(error))
                     (place / FAILURE).write_text(reason, encoding="utf-8")
                     self._note(f"{setup.name}: {reason}")
 
-    def _place(self, setup: Setup, visit: int) -> Path:
-        return self._folder / setup.folder / f"visit-{visit}"
+    def _place(self, setup: Setup, trial: int) -> Path:
+        return self._folder / setup.folder / f"trial-{trial}"
 
     def _failures(self, setup: Setup) -> list[str]:
-        places = (self._place(setup, visit) / FAILURE for visit in range(1, self._plan.visits + 1))
+        places = (self._place(setup, trial) / FAILURE for trial in range(1, self._plan.trials + 1))
         return [place.read_text("utf-8") for place in places if place.is_file()]
 
-    async def _visit(self, setup: Setup, place: Path, visit: int) -> None:
+    async def _trial(self, setup: Setup, place: Path, trial: int) -> None:
         async with _started(setup, place / LOG, self._plan.ready_s) as (base_url, process):
             settings = BenchSettings(
                 servers=[
@@ -188,11 +188,11 @@ class Sweep:
                 quick=True,
                 input_tokens=self._plan.input_tokens,
                 output_tokens=self._plan.output_tokens,
-                seed=self._plan.seed + visit,
+                seed=self._plan.seed + trial,
             )
             with ExitStack() as processes:
                 job = await asyncio.to_thread(bench_job, settings, processes, Recorded.of(settings))
-                _remove_run(place)  # of a visit that was interrupted
+                _remove_run(place)  # of a trial that was interrupted
                 with RunFolder.open(place) as folder:
                     measurement = Measurement(job, folder, job.meter(None), self._progress())
                     try:
@@ -204,14 +204,14 @@ class Sweep:
             await _check_alive(process, place / LOG)
 
     def concluded(self) -> tuple[Run, list[Observation]]:
-        """Return all visits as one run. Raises `CallerFault` if nothing was measured."""
+        """Return all trials as one run. Raises `CallerFault` if nothing was measured."""
         places = [
-            (visit, place)
-            for visit in range(1, self._plan.visits + 1)
+            (trial, place)
+            for trial in range(1, self._plan.trials + 1)
             for setup in self._setups
-            if (place := self._place(setup, visit)) and (place / RUN).is_file()
+            if (place := self._place(setup, trial)) and (place / RUN).is_file()
         ]
-        runs = [(visit, place, read_run(place, Run)) for visit, place in places]
+        runs = [(trial, place, read_run(place, Run)) for trial, place in places]
         failures = {each.name: why for each in self._setups if (why := self._failures(each))}
         if not any(run.finished for _, _, run in runs):
             reasons = "; ".join(f"{name}: {why[0]}" for name, why in failures.items())
@@ -220,11 +220,11 @@ class Sweep:
         conditions: dict[str, AskedCondition] = {}
         observations: list[Observation] = []
         readings = []
-        for visit, place, each in runs:
+        for trial, place, each in runs:
             asked = msgspec.convert(each.asked, RunRequest)
             conditions |= {condition.condition: condition for condition in asked.conditions}
             observations += [
-                msgspec.structs.replace(o, round=visit, id=f"{visit}/{o.id}", call=f"{visit}/{o.call}")
+                msgspec.structs.replace(o, round=trial, id=f"{trial}/{o.id}", call=f"{trial}/{o.call}")
                 for o in read_observations(place)
             ]
             readings += read_readings(place)
@@ -238,10 +238,10 @@ class Sweep:
         )
         run.asked = msgspec.to_builtins(request)
         run.finished = all(
-            _finished(self._place(setup, visit))
+            _finished(self._place(setup, trial))
             for setup in self._setups
             if setup.name not in failures
-            for visit in range(1, self._plan.visits + 1)
+            for trial in range(1, self._plan.trials + 1)
         )
         slo = parse_slo(self._plan.slo) if self._plan.slo else None
         conclude(run, list(conditions.values()), observations, readings, slo, {})

@@ -30,7 +30,7 @@ def sweep(
     Each setting is started several times, in random order.
 
     \b
-    splitsecond sweep engines.toml --out runs/engines
+    splitsecond sweep engines.toml --out engines
 
     engines.toml has the command that starts the server, and the values of its flags. The same command continues a
     sweep that was interrupted. docs/sweeps.md has an example and all fields.

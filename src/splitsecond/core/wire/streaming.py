@@ -243,7 +243,7 @@ class Decoder:
             word = END_MARK if event.data is None else event.data.strip()
             cut = word != END_MARK and word.startswith(self.event_begins) and not is_json(word)
             if not cut:
-                self._take(event, self._fed_at, out)
+                self._take(event, at if word == END_MARK else self._fed_at, out)
         if not self._ended:
             self._end(at, out, cut=cut)
         return out
